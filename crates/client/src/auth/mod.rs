@@ -1,0 +1,1 @@
+//! Credentials: who we are, kept fresh.

@@ -1,0 +1,104 @@
+//! The `exec` section of a user: which credential plugin to start, and how.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How to start a credential plugin (rule AU-3).
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecConfig {
+    /// `client.authentication.k8s.io/v1` or `…/v1beta1`.
+    #[serde(default)]
+    pub api_version: String,
+    /// The program: a name looked up in `PATH`, or a path.
+    #[serde(default)]
+    pub command: String,
+    /// Its arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "super::null::as_default")]
+    pub args: Vec<String>,
+    /// Variables added to our own environment.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "super::null::as_default")]
+    pub env: Vec<ExecEnv>,
+    /// What to tell a person whose machine lacks the program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub install_hint: Option<String>,
+    /// Whether the plugin is told about the cluster.
+    #[serde(default)]
+    pub provide_cluster_info: bool,
+    /// Whether the plugin may ask questions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interactive_mode: Option<InteractiveMode>,
+    /// What the plugin is told about the cluster; filled in from the cluster of the context.
+    #[serde(skip)]
+    pub cluster: Option<ExecCluster>,
+}
+
+/// One variable for a plugin.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecEnv {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+/// Whether a plugin may ask questions on the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum InteractiveMode {
+    /// It never does.
+    Never,
+    /// It does where standard input is a terminal.
+    IfAvailable,
+    /// It must; without a terminal it is not started.
+    Always,
+}
+
+/// What a plugin is told about the cluster (`spec.cluster` of an ExecCredential).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ExecCluster {
+    /// The address of the server.
+    pub server: String,
+    /// The name expected in the server's certificate.
+    #[serde(rename = "tls-server-name", default, skip_serializing_if = "Option::is_none")]
+    pub tls_server_name: Option<String>,
+    /// Whether the server is not verified.
+    #[serde(rename = "insecure-skip-tls-verify", default, skip_serializing_if = "std::ops::Not::not")]
+    pub insecure_skip_tls_verify: bool,
+    /// The roots, as base64 of PEM.
+    #[serde(rename = "certificate-authority-data", default, skip_serializing_if = "Option::is_none")]
+    pub certificate_authority_data: Option<String>,
+    /// The proxy of the cluster.
+    #[serde(rename = "proxy-url", default, skip_serializing_if = "Option::is_none")]
+    pub proxy_url: Option<String>,
+    /// Whether responses come without compression.
+    #[serde(rename = "disable-compression", default, skip_serializing_if = "std::ops::Not::not")]
+    pub disable_compression: bool,
+    /// The cluster extension `client.authentication.k8s.io/exec`, handed through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<serde_json::Value>,
+}
+
+impl Eq for ExecCluster {}
+
+impl fmt::Debug for ExecConfig {
+    /// Arguments and variables may carry secrets: only their number and names are shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExecConfig")
+            .field("api_version", &self.api_version)
+            .field("command", &self.command)
+            .field("args", &format_args!("[{} redacted]", self.args.len()))
+            .field("env", &self.env)
+            .field("provide_cluster_info", &self.provide_cluster_info)
+            .field("interactive_mode", &self.interactive_mode)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ExecEnv {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}=[REDACTED]", self.name)
+    }
+}

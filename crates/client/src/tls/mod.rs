@@ -1,0 +1,1 @@
+//! Trust and identity: rustls configurations that follow their files.

@@ -1,0 +1,31 @@
+//! The words every part of dogwatch speaks.
+//!
+//! ```text
+//! name ─► key ─► version ─► meta ─► object ─► selector ─► params ─► path ─► status
+//! ```
+//!
+//! This crate holds no task, no socket and no clock. It knows how Kubernetes names things
+//! ([`ObjectKey`], [`Gvk`], [`ResourceType`]), how it orders them ([`ResourceVersion`]), what a cache
+//! needs of an object ([`Object`], [`View`], [`Meta`]), how one asks for some of them
+//! ([`LabelSelector`], [`FieldSelector`], [`ListParams`] and its siblings, [`ResourcePath`]), and how a server
+//! says no ([`Status`]).
+//!
+//! The `mod` lines below are in layer order: a module uses only modules declared above it.
+
+mod kind;
+mod key;
+mod version;
+mod meta;
+mod object;
+mod requirement;
+mod label_selector;
+mod field_selector;
+mod params;
+mod path;
+mod status;
+
+pub use key::{ObjectKey, ObjectKeyError};
+pub use kind::{Gvk, Gvr, ResourceType, Scope};
+pub use meta::{Header, Labels, Meta};
+pub use object::{Object, View};
+pub use status::{Cause, Details, Reason, Status};

@@ -1,0 +1,223 @@
+//! Metadata in two forms: borrowed from any object ([`Header`]) and kept slim ([`Meta`]).
+
+use std::collections::BTreeMap;
+
+use compact_str::CompactString;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::key::ObjectKey;
+use crate::version::ResourceVersion;
+
+/// The metadata a view keeps: enough for a cache, a queue and a selector, and nothing else.
+///
+/// Decodes from `metadata` of any object; annotations, owners, finalizers and managed fields are skipped
+/// before they are allocated. A view that needs one of those declares its own struct beside it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Meta {
+    /// The name inside the namespace or the cluster.
+    pub name: CompactString,
+    /// The namespace; empty for cluster-scoped objects.
+    #[serde(skip_serializing_if = "CompactString::is_empty")]
+    pub namespace: CompactString,
+    /// Tells an object from an earlier one of the same name.
+    #[serde(skip_serializing_if = "CompactString::is_empty")]
+    pub uid: CompactString,
+    /// The version of the object when it was read.
+    #[serde(skip_serializing_if = "ResourceVersion::is_unset")]
+    pub resource_version: ResourceVersion,
+    /// The labels, ordered by key.
+    #[serde(skip_serializing_if = "LabelMap::is_empty")]
+    labels: LabelMap,
+}
+
+/// What a cache reads of an object: borrowed, whatever the object's own layout is.
+#[derive(Clone, Copy, Debug)]
+pub struct Header<'a> {
+    /// The name; empty on an object that was never stored.
+    pub name: &'a str,
+    /// The namespace, or `None` for cluster-scoped objects.
+    pub namespace: Option<&'a str>,
+    /// The uid; empty on an object that was never stored.
+    pub uid: &'a str,
+    /// The version as text; empty on an object that was never stored.
+    pub version: &'a str,
+    /// The labels.
+    pub labels: Labels<'a>,
+}
+
+/// The labels of an object, borrowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Labels<'a>(Layout<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum Layout<'a> {
+    Empty,
+    Tree(&'a BTreeMap<String, String>),
+    Slim(&'a [(CompactString, CompactString)]),
+}
+
+/// Invariant: sorted by key, no key twice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct LabelMap(Box<[(CompactString, CompactString)]>);
+
+impl Meta {
+    /// Replaces the labels; of a key given twice the last value stays.
+    #[must_use]
+    pub fn with_labels<K: Into<CompactString>, V: Into<CompactString>>(
+        mut self,
+        labels: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
+        let sorted: BTreeMap<_, _> =
+            labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+        self.labels = LabelMap(sorted.into_iter().collect());
+        self
+    }
+
+    /// The labels, ordered by key.
+    pub fn labels(&self) -> Labels<'_> {
+        Labels(Layout::Slim(&self.labels.0))
+    }
+
+    /// What a cache reads of it.
+    pub fn header(&self) -> Header<'_> {
+        Header {
+            name: &self.name,
+            namespace: (!self.namespace.is_empty()).then_some(self.namespace.as_str()),
+            uid: &self.uid,
+            version: self.resource_version.as_str(),
+            labels: self.labels(),
+        }
+    }
+}
+
+impl Header<'_> {
+    /// The key of the object, or `None` when it has no usable name yet.
+    pub fn key(&self) -> Option<ObjectKey> {
+        ObjectKey::from_parts(self.namespace, self.name).ok()
+    }
+}
+
+impl<'a> Labels<'a> {
+    /// No labels.
+    pub const EMPTY: Self = Self(Layout::Empty);
+
+    /// The value of one label.
+    pub fn get(&self, key: &str) -> Option<&'a str> {
+        match self.0 {
+            Layout::Empty => None,
+            Layout::Tree(tree) => tree.get(key).map(String::as_str),
+            Layout::Slim(slim) => {
+                let at = slim.binary_search_by(|(it, _)| it.as_str().cmp(key)).ok()?;
+                Some(slim[at].1.as_str())
+            }
+        }
+    }
+
+    /// All labels, ordered by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let (tree, slim) = match self.0 {
+            Layout::Empty => (None, None),
+            Layout::Tree(tree) => (Some(tree), None),
+            Layout::Slim(slim) => (None, Some(slim)),
+        };
+        let tree = tree.into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
+        let slim = slim.into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()));
+        tree.chain(slim)
+    }
+}
+
+impl<'a> From<&'a BTreeMap<String, String>> for Labels<'a> {
+    fn from(tree: &'a BTreeMap<String, String>) -> Self {
+        Self(Layout::Tree(tree))
+    }
+}
+
+impl LabelMap {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Serialize for LabelMap {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
+}
+
+impl<'de> Deserialize<'de> for LabelMap {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct LabelsVisitor;
+
+        impl<'de> Visitor<'de> for LabelsVisitor {
+            type Value = LabelMap;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a map of labels")
+            }
+
+            fn visit_unit<E>(self) -> Result<LabelMap, E> {
+                Ok(LabelMap::default())
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<LabelMap, A::Error> {
+                let mut labels = Vec::with_capacity(map.size_hint().unwrap_or(8).min(64));
+                while let Some(entry) = map.next_entry::<CompactString, CompactString>()? {
+                    labels.push(entry);
+                }
+                // The server sends them sorted; a stable sort of sorted input is one comparison each. Of a key
+                // that comes twice the last value counts, as in any JSON object.
+                labels.reverse();
+                labels.sort_by(|(left, _), (right, _)| left.cmp(right));
+                labels.dedup_by(|(later, _), (earlier, _)| later == earlier);
+                Ok(LabelMap(labels.into_boxed_slice()))
+            }
+        }
+
+        deserializer.deserialize_any(LabelsVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meta_keeps_what_a_cache_needs_and_skips_the_rest() {
+        let meta: Meta = serde_json::from_str(
+            r#"{"name":"a","namespace":"b","uid":"u","resourceVersion":"7","labels":{"z":"1","a":"2"},
+                "annotations":{"x":"y"},"managedFields":[{"manager":"m"}]}"#,
+        )
+        .expect("valid metadata");
+        let header = meta.header();
+        assert_eq!(header.key().map(String::from).as_deref(), Some("b/a"));
+        assert_eq!((header.uid, header.version), ("u", "7"));
+        assert_eq!(header.labels.get("z"), Some("1"));
+        assert_eq!(header.labels.get("y"), None);
+        assert_eq!(header.labels.iter().collect::<Vec<_>>(), [("a", "2"), ("z", "1")]);
+    }
+
+    #[test]
+    fn null_and_absent_labels_are_no_labels() {
+        for text in [r#"{"name":"a"}"#, r#"{"name":"a","labels":null}"#, r#"{"name":"a","labels":{}}"#] {
+            let meta: Meta = serde_json::from_str(text).expect("valid metadata");
+            assert_eq!(meta.labels().iter().count(), 0, "{text}");
+        }
+    }
+
+    #[test]
+    fn of_a_label_given_twice_the_last_value_stays() {
+        let meta: Meta =
+            serde_json::from_str(r#"{"labels":{"a":"1","b":"2","a":"3"}}"#).expect("valid metadata");
+        assert_eq!(meta.labels().iter().collect::<Vec<_>>(), [("a", "3"), ("b", "2")]);
+    }
+
+    #[test]
+    fn both_layouts_of_labels_answer_alike() {
+        let tree = BTreeMap::from([("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())]);
+        let meta = Meta::default().with_labels([("b", "2"), ("a", "1")]);
+        assert!(Labels::from(&tree).iter().eq(meta.labels().iter()));
+        assert_eq!(Labels::EMPTY.iter().count(), 0);
+    }
+}
