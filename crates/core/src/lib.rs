@@ -24,8 +24,16 @@ mod params;
 mod path;
 mod status;
 
+pub use field_selector::{FieldSelector, FieldSelectorError};
 pub use key::{ObjectKey, ObjectKeyError};
 pub use kind::{Gvk, Gvr, ResourceType, Scope};
+pub use label_selector::{LabelSelector, LabelSelectorError};
 pub use meta::{Header, Labels, Meta};
 pub use object::{Object, View};
+pub use params::{
+    DeleteParams, FieldValidation, GetParams, InvalidParams, ListParams, PatchParams, Preconditions,
+    Propagation, VersionMatch, WatchParams, WriteParams,
+};
+pub use path::{InvalidPath, ResourcePath, Segment};
+pub use requirement::{Operator, Requirement};
 pub use status::{Cause, Details, Reason, Status};
