@@ -37,3 +37,4 @@ pub use params::{
 pub use path::{InvalidPath, ResourcePath, Segment};
 pub use requirement::{Operator, Requirement};
 pub use status::{Cause, Details, Reason, Status};
+pub use version::ResourceVersion;
