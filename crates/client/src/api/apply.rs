@@ -1,0 +1,152 @@
+//! Server-side apply: state what should be, own what you state, and hear who else does.
+
+use std::fmt;
+
+use dogwatch_core::{PatchParams, Status};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::Api;
+use crate::error::{Error, InvalidRequest};
+
+/// JSON is YAML too, and this is the type every server knows.
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// Why an apply did not happen.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApplyError {
+    /// Other managers own fields that this would change. Leave them out, agree with their value, or force.
+    #[error("other managers own {}", list(.0))]
+    Conflict(Vec<ApplyConflict>),
+    /// Anything else.
+    #[error(transparent)]
+    Other(#[from] Error),
+}
+
+/// One field that another manager owns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApplyConflict {
+    /// The field, as a path such as `.spec.replicas`.
+    pub field: String,
+    /// Who owns it.
+    pub manager: String,
+}
+
+impl<K: DeserializeOwned> Api<K> {
+    /// States what an object should be: creates it, or changes the fields stated, and returns it as stored.
+    ///
+    /// `state` is anything that serializes to an object with `apiVersion`, `kind` and the fields to own; a typed object
+    /// with defaults left out will do. `params` must name the manager: see [`PatchParams::apply`].
+    ///
+    /// # Errors
+    /// [`ApplyError::Conflict`] when other managers own fields that would change.
+    pub async fn apply(
+        &self,
+        name: &str,
+        params: &PatchParams,
+        state: &impl Serialize,
+    ) -> Result<K, ApplyError> {
+        self.apply_at(name, None, params, state).await
+    }
+
+    /// As [`Self::apply`], to a subresource such as `status`.
+    ///
+    /// # Errors
+    /// [`ApplyError::Conflict`] when other managers own fields that would change.
+    pub async fn apply_subresource(
+        &self,
+        name: &str,
+        subresource: &str,
+        params: &PatchParams,
+        state: &impl Serialize,
+    ) -> Result<K, ApplyError> {
+        self.apply_at(name, Some(subresource), params, state).await
+    }
+
+    async fn apply_at(
+        &self,
+        name: &str,
+        subresource: Option<&str>,
+        params: &PatchParams,
+        state: &impl Serialize,
+    ) -> Result<K, ApplyError> {
+        let state = serde_json::to_value(state)
+            .map_err(|error| Error::from(InvalidRequest::Body(error.to_string())))?;
+        let has_managed_fields = state
+            .pointer("/metadata/managedFields")
+            .is_some_and(|it| *it != Value::Null && *it != Value::Array(vec![]));
+        if has_managed_fields {
+            let problem = "what is applied must not carry metadata.managedFields: clear it, or state only your own fields";
+            return Err(Error::from(InvalidRequest::Object(problem)).into());
+        }
+        let mut request = self.on_object(self.client.patch(APPLY), name);
+        if let Some(subresource) = subresource {
+            request = request.subresource(subresource);
+        }
+        let request = request.checked_params(params.query(true)).json(&state);
+        self.read_object(request).await.map_err(|error| match error.status().map(conflicts) {
+            Some(conflicts) if error.is_conflict() && !conflicts.is_empty() => {
+                ApplyError::Conflict(conflicts)
+            }
+            _ => ApplyError::Other(error),
+        })
+    }
+}
+
+impl From<ApplyError> for Error {
+    fn from(error: ApplyError) -> Self {
+        match error {
+            ApplyError::Other(error) => error,
+            ApplyError::Conflict(_) => {
+                Status::failure(dogwatch_core::Reason::Conflict, error.to_string()).into()
+            }
+        }
+    }
+}
+
+impl fmt::Display for ApplyConflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.field, self.manager)
+    }
+}
+
+fn list(conflicts: &[ApplyConflict]) -> String {
+    conflicts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Reads causes such as `conflict with "kubectl" using v1: .spec.replicas`; the manager stands between the quotes.
+fn conflicts(status: &Status) -> Vec<ApplyConflict> {
+    let of_manager = status.causes().iter().filter(|it| it.reason == "FieldManagerConflict");
+    let conflict = |cause: &dogwatch_core::Cause| ApplyConflict {
+        field: cause.field.clone(),
+        manager: cause.message.split('"').nth(1).unwrap_or_default().to_owned(),
+    };
+    of_manager.map(conflict).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use dogwatch_core::{Cause, Details, Reason};
+
+    use super::*;
+
+    #[test]
+    fn conflicts_name_the_field_and_the_manager() {
+        let cause = |message: &str, field: &str| Cause {
+            reason: "FieldManagerConflict".to_owned(),
+            message: message.to_owned(),
+            field: field.to_owned(),
+        };
+        let causes = vec![
+            cause(r#"conflict with "kubectl" using apps/v1"#, ".spec.replicas"),
+            cause(r#"conflict with "hpa" with subresource "scale" using autoscaling/v1"#, ".spec.other"),
+        ];
+        let details = Some(Details { causes, ..Details::default() });
+        let status = Status { details, ..Status::failure(Reason::Conflict, "no") };
+        let error = ApplyError::Conflict(conflicts(&status));
+        assert_eq!(error.to_string(), "other managers own .spec.replicas (kubectl), .spec.other (hpa)");
+        assert!(Error::from(error).is_conflict());
+    }
+}

@@ -1,0 +1,95 @@
+//! Trying again when an object changed between reading and writing it (rule RT-1).
+
+use std::time::Duration;
+
+use crate::error::Error;
+
+/// How often and how fast a conflicting write is tried again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ConflictRetries {
+    /// How many attempts there are in all.
+    pub attempts: u32,
+    /// The wait before the second attempt.
+    pub wait: Duration,
+    /// How much longer each further wait is.
+    pub factor: f64,
+}
+
+impl ConflictRetries {
+    /// Against writers that change an object now and then: 5 attempts, 10 ms apart. client-go's `DefaultRetry`.
+    pub const BRIEF: Self = Self { attempts: 5, wait: Duration::from_millis(10), factor: 1.0 };
+    /// Against a writer that is busy with the object: 4 attempts, 10 ms, 50 ms, 250 ms apart. client-go's `DefaultBackoff`.
+    pub const PATIENT: Self = Self { attempts: 4, wait: Duration::from_millis(10), factor: 5.0 };
+}
+
+/// Runs `write` until it ends in anything but a conflict, or the attempts are used up.
+///
+/// `write` must read the object anew each time; writing the same stale copy again can only conflict again.
+///
+/// # Errors
+/// The last conflict when the attempts are used up, any other error at once.
+pub async fn retry_on_conflict<T>(
+    retries: ConflictRetries,
+    mut write: impl AsyncFnMut() -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut wait = retries.wait;
+    for _ in 1..retries.attempts {
+        match write().await {
+            Err(error) if error.is_conflict() => {
+                // Up to 10 % longer, so that two writers in step do not stay in step.
+                tokio::time::sleep(wait.mul_f64(1.0 + jitter() * 0.1)).await;
+                wait = wait.mul_f64(retries.factor);
+            }
+            result => return result,
+        }
+    }
+    write().await
+}
+
+/// A number in [0, 1) that differs between calls; nothing here needs better randomness.
+fn jitter() -> f64 {
+    use std::hash::{BuildHasher, RandomState};
+    let bits = RandomState::new().hash_one(0u8) >> 11;
+    bits as f64 / (1u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use dogwatch_core::{Reason, Status};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    async fn run(reason: Reason, until: u32) -> (u32, Result<(), Error>, Duration) {
+        let start = Instant::now();
+        let mut calls = 0;
+        let result = retry_on_conflict(ConflictRetries::PATIENT, async || {
+            calls += 1;
+            if calls < until { Err(Status::failure(reason.clone(), "no").into()) } else { Ok(()) }
+        })
+        .await;
+        (calls, result, start.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rt_1_a_conflict_is_tried_again_and_the_waits_grow() {
+        let (calls, result, elapsed) = run(Reason::Conflict, 4).await;
+        assert!(result.is_ok() && calls == 4);
+        assert!((Duration::from_millis(310)..=Duration::from_millis(345)).contains(&elapsed), "{elapsed:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rt_1_the_last_conflict_is_returned_when_attempts_are_used_up() {
+        let (calls, result, _) = run(Reason::Conflict, 100).await;
+        assert!(result.expect_err("always in conflict").is_conflict());
+        assert_eq!(calls, 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rt_1_any_other_error_is_returned_at_once() {
+        let (calls, result, _) = run(Reason::NotFound, 100).await;
+        assert!(result.expect_err("not found").is_not_found());
+        assert_eq!(calls, 1);
+    }
+}

@@ -1,0 +1,153 @@
+//! Parts of an object with a path of their own: status, scale, and whatever a server offers besides.
+
+use dogwatch_core::{GetParams, PatchParams, WriteParams};
+use k8s_openapi::api::autoscaling::v1::Scale;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use super::form::Shape;
+use super::{Api, Patch};
+use crate::error::Error;
+
+impl<K> Api<K> {
+    /// The object as its `status` subresource shows it.
+    ///
+    /// # Errors
+    /// `NotFound` when there is no such object or its kind has no such subresource.
+    pub async fn get_status(&self, name: &str) -> Result<K, Error>
+    where
+        K: DeserializeOwned,
+    {
+        self.get_subresource(name, "status", &GetParams::default()).await
+    }
+
+    /// Replaces the status of an object; everything else in `object` is ignored by the server.
+    ///
+    /// # Errors
+    /// `Conflict` when the object changed since it was read.
+    pub async fn replace_status(&self, name: &str, params: &WriteParams, object: &K) -> Result<K, Error>
+    where
+        K: Serialize + DeserializeOwned,
+    {
+        self.replace_subresource(name, "status", params, object).await
+    }
+
+    /// Changes parts of the status of an object.
+    ///
+    /// # Errors
+    /// As [`Self::patch`].
+    pub async fn patch_status<P>(
+        &self,
+        name: &str,
+        params: &PatchParams,
+        patch: Patch<'_, P>,
+    ) -> Result<K, Error>
+    where
+        K: DeserializeOwned,
+        P: Serialize + ?Sized,
+    {
+        self.patch_subresource(name, "status", params, patch).await
+    }
+
+    /// How many replicas an object has and should have (rule SC-1).
+    ///
+    /// Older versions of `Scale` decode too: they have the same fields.
+    ///
+    /// # Errors
+    /// `NotFound` when there is no such object or its kind cannot be scaled.
+    pub async fn get_scale(&self, name: &str) -> Result<Scale, Error> {
+        self.get_subresource(name, "scale", &GetParams::default()).await
+    }
+
+    /// Says how many replicas an object should have.
+    ///
+    /// # Errors
+    /// `NotFound` when there is no such object or its kind cannot be scaled.
+    pub async fn set_replicas(
+        &self,
+        name: &str,
+        params: &PatchParams,
+        replicas: i32,
+    ) -> Result<Scale, Error> {
+        let patch = json!({ "spec": { "replicas": replicas } });
+        self.patch_subresource(name, "scale", params, Patch::Merge(&patch)).await
+    }
+
+    /// Replaces the scale of an object; one that carries a version is replaced only if nobody changed it since.
+    ///
+    /// # Errors
+    /// `Conflict` when the object changed since it was read.
+    pub async fn replace_scale(
+        &self,
+        name: &str,
+        params: &WriteParams,
+        scale: &Scale,
+    ) -> Result<Scale, Error> {
+        self.replace_subresource(name, "scale", params, scale).await
+    }
+
+    /// Reads any subresource into any type.
+    ///
+    /// # Errors
+    /// `NotFound` when there is no such object or its kind has no such subresource.
+    pub async fn get_subresource<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        subresource: &str,
+        params: &GetParams,
+    ) -> Result<T, Error> {
+        self.on_object(self.client.get(), name).subresource(subresource).params(params.query()).send().await
+    }
+
+    /// Creates at any subresource, for example `binding` or `eviction` of a pod.
+    ///
+    /// # Errors
+    /// As the subresource decides.
+    pub async fn create_subresource<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        subresource: &str,
+        params: &WriteParams,
+        body: &(impl Serialize + ?Sized),
+    ) -> Result<T, Error> {
+        let request = self.on_object(self.client.post(), name).subresource(subresource);
+        request.params(params.query()).json(body).send().await
+    }
+
+    /// Replaces any subresource.
+    ///
+    /// # Errors
+    /// `Conflict` when the object changed since it was read.
+    pub async fn replace_subresource<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        subresource: &str,
+        params: &WriteParams,
+        body: &(impl Serialize + ?Sized),
+    ) -> Result<T, Error> {
+        let request = self.on_object(self.client.put(), name).subresource(subresource);
+        request.params(params.query()).json(body).send().await
+    }
+
+    /// Changes parts of any subresource.
+    ///
+    /// # Errors
+    /// As [`Self::patch`].
+    pub async fn patch_subresource<T, P>(
+        &self,
+        name: &str,
+        subresource: &str,
+        params: &PatchParams,
+        patch: Patch<'_, P>,
+    ) -> Result<T, Error>
+    where
+        T: DeserializeOwned,
+        P: Serialize + ?Sized,
+    {
+        let request = self.on_object(self.client.patch(patch.content_type()), name).subresource(subresource);
+        let request =
+            request.accept(super::form::Form::Full.accept(Shape::Object)).checked_params(params.query(false));
+        request.json(patch.body()).send().await
+    }
+}

@@ -1,0 +1,144 @@
+//! Creating, replacing, patching and deleting.
+
+use dogwatch_core::{DeleteParams, ListParams, PatchParams, Scope, Status, WriteParams};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Api;
+use super::form::Shape;
+use crate::error::{Error, InvalidRequest};
+use crate::exchange::refusal;
+use crate::request::{Request, Response};
+
+/// A change to an object, in one of the three forms besides server-side apply.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Patch<'a, P: ?Sized> {
+    /// A list of operations (RFC 6902); `json_patch::Patch` or anything that serializes like it.
+    Json(&'a P),
+    /// A partial object: present fields replace, `null` removes (RFC 7386). Lists are replaced whole.
+    Merge(&'a P),
+    /// A partial object whose lists are merged by key. Built-in kinds only.
+    Strategic(&'a P),
+}
+
+/// What became of an object that was deleted.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Deletion<K> {
+    /// It is gone.
+    Gone(Box<Status>),
+    /// It is on its way out: it has finalizers or a grace period, and this is how it stands now.
+    ///
+    /// A few kinds answer with the last state of an object that is gone already.
+    Going(K),
+}
+
+impl<'a, P: Serialize + ?Sized> Patch<'a, P> {
+    pub(super) fn content_type(&self) -> &'static str {
+        match self {
+            Self::Json(_) => "application/json-patch+json",
+            Self::Merge(_) => "application/merge-patch+json",
+            Self::Strategic(_) => "application/strategic-merge-patch+json",
+        }
+    }
+
+    pub(super) fn body(&self) -> &'a P {
+        match self {
+            Self::Json(body) | Self::Merge(body) | Self::Strategic(body) => body,
+        }
+    }
+}
+
+impl<K> Api<K> {
+    /// Creates an object and returns it as stored.
+    ///
+    /// Never sent twice, unless the server itself says that it did not carry it out.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when the name is taken; `Invalid` when the object is refused.
+    pub async fn create(&self, params: &WriteParams, object: &K) -> Result<K, Error>
+    where
+        K: Serialize + DeserializeOwned,
+    {
+        let request = self.on_collection(self.client.post());
+        self.read_object(request.params(params.query()).json(object)).await
+    }
+
+    /// Replaces an object with this one and returns it as stored.
+    ///
+    /// An object that carries the version it was read at is replaced only if nobody changed it since.
+    ///
+    /// # Errors
+    /// `Conflict` when it changed since; `NotFound` when it is gone.
+    pub async fn replace(&self, name: &str, params: &WriteParams, object: &K) -> Result<K, Error>
+    where
+        K: Serialize + DeserializeOwned,
+    {
+        let request = self.on_object(self.client.put(), name);
+        self.read_object(request.params(params.query()).json(object)).await
+    }
+
+    /// Changes parts of an object and returns it as stored.
+    ///
+    /// # Errors
+    /// `NotFound` when it is gone; `Invalid` when the outcome is refused.
+    pub async fn patch<P>(&self, name: &str, params: &PatchParams, patch: Patch<'_, P>) -> Result<K, Error>
+    where
+        K: DeserializeOwned,
+        P: Serialize + ?Sized,
+    {
+        let request = self.on_object(self.client.patch(patch.content_type()), name);
+        self.read_object(request.checked_params(params.query(false)).json(patch.body())).await
+    }
+
+    /// Deletes one object.
+    ///
+    /// # Errors
+    /// `NotFound` when it is gone already; `Conflict` when a precondition does not hold.
+    pub async fn delete(&self, name: &str, params: &DeleteParams) -> Result<Deletion<K>, Error>
+    where
+        K: DeserializeOwned,
+    {
+        let request = self.on_object(self.client.delete(), name).json(&params.body());
+        let response = self.accepting(request, Shape::Object).response().await?;
+        self.deletion(&response)
+    }
+
+    /// Deletes all objects of the collection that the selectors choose; returns how many were met.
+    ///
+    /// # Errors
+    /// The first refusal ends it; objects deleted until then stay deleted.
+    pub async fn delete_collection(&self, params: &DeleteParams, which: &ListParams) -> Result<usize, Error> {
+        #[derive(serde::Deserialize)]
+        struct Met {
+            #[serde(default)]
+            items: Vec<serde::de::IgnoredAny>,
+        }
+        if self.namespace.is_none() && self.resource.scope == Scope::Namespaced {
+            let problem = "a collection is deleted one namespace at a time: enter it with `within`";
+            return Err(InvalidRequest::Object(problem).into());
+        }
+        let request =
+            self.on_collection(self.client.delete()).checked_params(which.query()).json(&params.body());
+        let met: Met = self.accepting(request, Shape::List).send().await?;
+        Ok(met.items.len())
+    }
+
+    pub(super) fn accepting(&self, request: Request, shape: Shape) -> Request {
+        request.accept(self.form.accept(shape))
+    }
+
+    fn deletion(&self, response: &Response) -> Result<Deletion<K>, Error>
+    where
+        K: DeserializeOwned,
+    {
+        match refusal::as_status(&response.body) {
+            Some(status) if status.status.as_deref() == Some("Success") => {
+                Ok(Deletion::Gone(Box::new(status)))
+            }
+            Some(status) => Err(status.into()),
+            None => response.decode(self.fields).map(Deletion::Going),
+        }
+    }
+}

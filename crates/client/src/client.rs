@@ -1,0 +1,439 @@
+//! The client: a stack of layers over a transport, and the loop that sends one request as often as it takes.
+//!
+//! ```text
+//! Request ─► attempts (limit, retry, warnings, metrics) ─► impersonation ─► user agent ─► credentials
+//!                                                        ─► your layers ─► gzip ─► transport
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode, Uri};
+use http_body_util::{BodyExt, Full};
+use tokio::time::Instant;
+use tower::util::BoxCloneSyncService;
+use tower::{Layer, Service, ServiceExt};
+use tracing::Instrument;
+use url::Url;
+
+use crate::auth::{AuthLayer, AuthOptions, Credentials, ImpersonateLayer, UserAgentLayer};
+use crate::body::{BoxError, RequestBody, ResponseBody};
+use crate::config::{Config, Environment, Impersonation, Overrides};
+use crate::error::Error;
+use crate::exchange::limiter::Limiter;
+use crate::exchange::meter::Meter;
+use crate::exchange::refusal::{self, Asked};
+use crate::exchange::retry::{self, Mode, Outcome, Policy};
+use crate::exchange::{DEFAULT_MAX_RETRIES, LogWarnings, ServerBackoff, WarningHandler, warning};
+use crate::issuer;
+use crate::transport::{Transport, TransportErrorKind, TransportOptions};
+
+/// How much of a refused request's answer is read before giving up on it.
+const MAX_REFUSAL_BYTES: usize = 1 << 20;
+/// How long the body of a refused request is waited for.
+const REFUSAL_TIME: Duration = Duration::from_secs(5);
+/// How much of an answer is read to keep the connection when the request goes again (rule RQ-10).
+const MAX_DRAINED_BYTES: usize = 2048;
+
+/// The stack a client sends its requests through.
+pub type HttpService =
+    BoxCloneSyncService<http::Request<RequestBody>, http::Response<ResponseBody>, BoxError>;
+
+/// Speaks to one API server. Cheap to clone; all clones share connections, credentials and limits.
+///
+/// Connections close when the last clone, and the last stream made with one, is dropped.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    service: HttpService,
+    /// The address of the server, without a trailing slash.
+    server: Url,
+    default_namespace: String,
+    limiter: Option<Limiter>,
+    timeout: Option<Duration>,
+    max_retries: u32,
+    warnings: Arc<dyn WarningHandler>,
+    backoff: Option<ServerBackoff>,
+    /// Failures in a row, for `backoff`.
+    failures: AtomicU32,
+    meter: Meter,
+}
+
+/// Puts a [`Client`] together. Every setting has a default; see [`Client::new`].
+#[must_use]
+pub struct ClientBuilder {
+    config: Config,
+    layers: Vec<Box<dyn FnOnce(HttpService) -> HttpService + Send>>,
+    max_retries: u32,
+    warnings: Arc<dyn WarningHandler>,
+    backoff: Option<ServerBackoff>,
+    auth: AuthOptions,
+    transport: Option<TransportOptions>,
+}
+
+/// A request that is ready to go, as often as it takes.
+#[derive(Clone, Debug)]
+pub(crate) struct Prepared {
+    pub(crate) method: Method,
+    /// Path and query, below the server's own path.
+    pub(crate) target: String,
+    /// The path with names replaced by placeholders.
+    pub(crate) template: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    pub(crate) mode: Mode,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) max_retries: Option<u32>,
+    pub(crate) impersonate: Option<Impersonation>,
+    /// Resource and name, for messages.
+    pub(crate) resource: String,
+    pub(crate) name: String,
+}
+
+/// A successful answer whose body has yet to be read.
+pub(crate) struct Answer {
+    pub(crate) code: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: ResponseBody,
+}
+
+impl Client {
+    /// A client for these settings: no rate limit unless the settings have one, 10 retries, warnings to the log.
+    ///
+    /// No connection is made and no plugin is started before the first request.
+    ///
+    /// # Errors
+    /// When a certificate, key or credential of the settings cannot be used; the message names which.
+    pub fn new(config: Config) -> Result<Self, Error> {
+        Self::builder(config).build()
+    }
+
+    /// A client for the cluster this program is meant for: the kubeconfig, or the pod it runs in (rule KC-5).
+    ///
+    /// # Errors
+    /// When neither can be had; the message says what was looked for.
+    pub async fn from_env() -> Result<Self, Error> {
+        let load = || Config::infer(&Environment::from_process(), &Overrides::default());
+        let config =
+            tokio::task::spawn_blocking(load).await.expect("loading a configuration does not panic")?;
+        Self::new(config)
+    }
+
+    /// Starts from settings and lets layers, retries and warnings be chosen.
+    pub fn builder(config: Config) -> ClientBuilder {
+        ClientBuilder {
+            config,
+            layers: Vec::new(),
+            max_retries: DEFAULT_MAX_RETRIES,
+            warnings: Arc::new(LogWarnings),
+            backoff: ServerBackoff::from_vars(|name| std::env::var(name).ok()),
+            auth: AuthOptions::default(),
+            transport: None,
+        }
+    }
+
+    /// A client over any service that takes requests: a server in the same process, a recorder, a proxy.
+    ///
+    /// Requests carry absolute URIs below `server`. No layer of ours is put around it.
+    pub fn from_service<S>(server: Url, default_namespace: impl Into<String>, service: S) -> Self
+    where
+        S: Service<http::Request<RequestBody>, Response = http::Response<ResponseBody>>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send + 'static,
+    {
+        let config = Config { default_namespace: default_namespace.into(), ..Config::new(server) };
+        Self::builder(config).over(boxed_service(service))
+    }
+
+    /// The namespace used where the caller names none.
+    pub fn default_namespace(&self) -> &str {
+        &self.inner.default_namespace
+    }
+
+    /// The address of the server.
+    pub fn server(&self) -> &Url {
+        &self.inner.server
+    }
+
+    /// Sends a request until it is answered, refused for good, or not worth another try.
+    ///
+    /// The body of the answer is not read. Dropping the future cancels the attempt under way.
+    pub(crate) async fn exchange(&self, request: &Prepared) -> Result<Answer, Error> {
+        // A first watch is not throttled: it is long, and there are few of them (rule RQ-5).
+        if request.mode != Mode::Watch {
+            self.throttle(request).await;
+        }
+        self.attempts(request).await
+    }
+
+    /// As [`Self::exchange`], and reads the whole body; all within the request's time limit, which begins when this
+    /// client's own rate limit has let the request pass.
+    pub(crate) async fn exchange_whole(
+        &self,
+        request: &Prepared,
+    ) -> Result<(StatusCode, HeaderMap, Bytes), Error> {
+        let limit = request.timeout.or(self.inner.timeout);
+        self.throttle(request).await;
+        let read = async {
+            let answer = self.attempts(request).await?;
+            let body = self.read_whole(request, answer.body).await?;
+            Ok((answer.code, answer.headers, body))
+        };
+        match limit {
+            None => read.await,
+            Some(limit) => tokio::time::timeout(limit, read).await.unwrap_or(Err(Error::TimedOut(limit))),
+        }
+    }
+
+    async fn read_whole(&self, request: &Prepared, body: ResponseBody) -> Result<Bytes, Error> {
+        let body = body.collect().await.map_err(|error| self.lost(error))?.to_bytes();
+        self.inner.meter.answered(&request.method, body.len());
+        Ok(body)
+    }
+
+    /// The address requests go to, for messages.
+    pub(crate) fn lost(&self, error: BoxError) -> Error {
+        Error::from_stack(error, self.inner.server.as_str())
+    }
+
+    async fn attempts(&self, request: &Prepared) -> Result<Answer, Error> {
+        let span = tracing::debug_span!("request", method = %request.method, path = request.template);
+        self.attempts_in_span(request).instrument(span).await
+    }
+
+    async fn attempts_in_span(&self, request: &Prepared) -> Result<Answer, Error> {
+        let max_retries = request.max_retries.unwrap_or(self.inner.max_retries);
+        let policy = Policy { method: &request.method, mode: request.mode, max_retries };
+        let mut previous = None;
+        for attempt in 0.. {
+            if attempt > 0 {
+                self.throttle(request).await;
+            } else if let Some(backoff) = self.server_backoff() {
+                tokio::time::sleep(backoff).await;
+            }
+            let (outcome, result) = self.attempt(request, attempt).await;
+            let wait = policy.decide(attempt, outcome);
+            match (result, wait) {
+                (Ok(answer), _) => return Ok(answer),
+                (Err(error), None) => return Err(error.after(previous)),
+                (Err(error), Some(wait)) => {
+                    let wait = wait.max(self.server_backoff().unwrap_or_default());
+                    tracing::debug!(attempt, ?wait, %error, "sending the request again");
+                    previous = Some(error);
+                    tokio::time::sleep(wait).await;
+                }
+            }
+        }
+        unreachable!("the number of attempts is limited by the policy")
+    }
+
+    /// One attempt: how it ended for the retry policy, and what the caller would get.
+    async fn attempt(&self, request: &Prepared, attempt: u32) -> (Outcome, Result<Answer, Error>) {
+        let start = Instant::now();
+        let sent = match self.http_request(request) {
+            Ok(sent) => sent,
+            Err(error) => return (Outcome::Failed(TransportErrorKind::Config), Err(error)),
+        };
+        let answered = self.inner.service.clone().oneshot(sent).await;
+        let code = answered.as_ref().ok().map(http::Response::status);
+        self.inner.meter.attempt(&request.method, attempt, start.elapsed(), request.body.len(), code);
+        let response = match answered {
+            Ok(response) => response,
+            Err(error) => {
+                let kind = TransportErrorKind::of(error.as_ref());
+                return (Outcome::Failed(kind), Err(self.lost(error)));
+            }
+        };
+        let (parts, body) = response.into_parts();
+        warning::parse(&parts.headers).iter().for_each(|it| self.inner.warnings.warn(it));
+        let count = |failures| Some(ServerBackoff::count(failures, parts.status));
+        let _ = self.inner.failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
+        let outcome =
+            Outcome::Answered { code: parts.status, retry_after: retry::retry_after(&parts.headers) };
+        if refusal::is_success(parts.status) {
+            return (outcome, Ok(Answer { code: parts.status, headers: parts.headers, body }));
+        }
+        let policy = Policy { method: &request.method, mode: request.mode, max_retries: 1 };
+        let limit = if policy.is_retryable(outcome) { MAX_DRAINED_BYTES } else { MAX_REFUSAL_BYTES };
+        // A refusal whose body breaks off is still a refusal: the code says enough.
+        let body = tokio::time::timeout(REFUSAL_TIME, read_up_to(body, limit)).await.unwrap_or_default();
+        let asked = Asked { method: &request.method, resource: &request.resource, name: &request.name };
+        (outcome, Err(refusal::explain(asked, parts.status, &parts.headers, &body).into()))
+    }
+
+    fn http_request(&self, request: &Prepared) -> Result<http::Request<RequestBody>, Error> {
+        let server = &self.inner.server;
+        let text = format!("{}{}", server.as_str().trim_end_matches('/'), request.target);
+        let malformed = |error: http::uri::InvalidUri| Error::Malformed {
+            request: format!("{} {}", request.method, request.template),
+            problem: format!("its address cannot be written: {error}"),
+        };
+        let uri = Uri::try_from(text).map_err(malformed)?;
+        let mut sent = http::Request::new(Full::new(request.body.clone()));
+        *sent.method_mut() = request.method.clone();
+        *sent.uri_mut() = uri;
+        *sent.headers_mut() = request.headers.clone();
+        if let Some(impersonate) = &request.impersonate {
+            sent.extensions_mut().insert(impersonate.clone());
+        }
+        Ok(sent)
+    }
+
+    async fn throttle(&self, request: &Prepared) {
+        let Some(limiter) = &self.inner.limiter else { return };
+        let waited = limiter.wait().await;
+        self.inner.meter.throttled(&request.method, waited);
+        if waited > Duration::from_secs(1) {
+            tracing::info!(?waited, path = request.template, "waited for this client's own rate limit");
+        }
+    }
+
+    fn server_backoff(&self) -> Option<Duration> {
+        let failures = self.inner.failures.load(Ordering::Relaxed);
+        self.inner.backoff.map(|it| it.delay(failures)).filter(|it| !it.is_zero())
+    }
+}
+
+impl ClientBuilder {
+    /// Puts a layer of yours around the transport, below credentials and user agent. Later ones go outside earlier ones.
+    pub fn layer<L, S>(mut self, layer: L) -> Self
+    where
+        L: Layer<HttpService, Service = S> + Send + 'static,
+        S: Service<http::Request<RequestBody>, Response = http::Response<ResponseBody>>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send + 'static,
+    {
+        self.layers.push(Box::new(move |inner| boxed_service(layer.layer(inner))));
+        self
+    }
+
+    /// How many times a request is sent again when the rules allow it; 10 unless called.
+    pub fn max_retries(mut self, retries: u32) -> Self {
+        self.max_retries = retries;
+        self
+    }
+
+    /// Who gets the warnings of the server; the log unless called.
+    pub fn warnings(mut self, handler: impl WarningHandler) -> Self {
+        self.warnings = Arc::new(handler);
+        self
+    }
+
+    /// Slows the client down while its server fails; off unless called or asked for by the environment.
+    pub fn server_backoff(mut self, backoff: ServerBackoff) -> Self {
+        self.backoff = Some(backoff);
+        self
+    }
+
+    /// What the program adds to its credentials: where refreshed tokens go, how long a plugin may take.
+    pub fn auth_options(mut self, options: AuthOptions) -> Self {
+        self.auth = options;
+        self
+    }
+
+    /// Times and limits of connections; client-go's, changed by the environment, unless called.
+    pub fn transport_options(mut self, options: TransportOptions) -> Self {
+        self.transport = Some(options);
+        self
+    }
+
+    /// Builds the client. No connection is made yet.
+    ///
+    /// # Errors
+    /// When a certificate, key or credential of the settings cannot be used; the message names which.
+    pub fn build(mut self) -> Result<Client, Error> {
+        let transport_options = self
+            .transport
+            .take()
+            .unwrap_or_else(|| TransportOptions::from_env(|name| std::env::var(name).ok()));
+        let mut auth_options = std::mem::take(&mut self.auth);
+        auth_options.http.get_or_insert_with(|| issuer::fetch(transport_options.clone()));
+        let credentials =
+            Credentials::with_options(&self.config, auth_options).map_err(Error::Credentials)?;
+        let mut service =
+            boxed_service(Transport::with_options(&self.config, credentials.identity(), transport_options)?);
+        for layer in self.layers.drain(..) {
+            service = layer(service);
+        }
+        let service = boxed_service(AuthLayer::new(credentials).layer(service));
+        let user_agent =
+            UserAgentLayer::new(self.config.user_agent.as_deref()).map_err(Error::Credentials)?;
+        let impersonate = ImpersonateLayer::new(&self.config.impersonate).map_err(Error::Credentials)?;
+        let service = boxed_service(impersonate.layer(boxed_service(user_agent.layer(service))));
+        Ok(self.over(service))
+    }
+
+    fn over(self, service: HttpService) -> Client {
+        let host = &self.config.server[url::Position::BeforeHost..url::Position::AfterPort];
+        Client {
+            inner: Arc::new(Inner {
+                meter: Meter::new(host),
+                service,
+                server: self.config.server,
+                default_namespace: self.config.default_namespace,
+                limiter: self.config.rate_limit.and_then(Limiter::new),
+                timeout: self.config.timeout,
+                max_retries: self.max_retries,
+                warnings: self.warnings,
+                backoff: self.backoff,
+                failures: AtomicU32::new(0),
+            }),
+        }
+    }
+}
+
+/// The start of a body. What comes after the limit, or after the connection breaks, is left unread.
+async fn read_up_to(mut body: ResponseBody, limit: usize) -> Vec<u8> {
+    let mut read = Vec::new();
+    while let Some(Ok(frame)) = body.frame().await {
+        let chunk = frame.into_data().unwrap_or_default();
+        let room = limit - read.len();
+        read.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        if read.len() == limit {
+            break;
+        }
+    }
+    read
+}
+
+fn boxed_service<S>(service: S) -> HttpService
+where
+    S: Service<http::Request<RequestBody>, Response = http::Response<ResponseBody>>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+{
+    BoxCloneSyncService::new(service.map_err(Into::into))
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("server", &self.inner.server.as_str())
+            .field("default_namespace", &self.inner.default_namespace)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder").field("config", &self.config).finish_non_exhaustive()
+    }
+}

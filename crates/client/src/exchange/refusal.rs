@@ -1,0 +1,218 @@
+//! From an answer that is not a success to the [`Status`] that explains it (rule RQ-12).
+
+use dogwatch_core::{Cause, Details, Reason, Status};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Method, StatusCode};
+
+/// How much of a body that is no `Status` is worth showing to a person.
+const SHOWN_BYTES: usize = 2048;
+
+/// What was asked for, as far as an error message needs it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) resource: &'a str,
+    pub(crate) name: &'a str,
+}
+
+/// Whether a code means that the server did what it was asked for.
+pub(crate) fn is_success(code: StatusCode) -> bool {
+    (200..=206).contains(&code.as_u16()) || code == StatusCode::SWITCHING_PROTOCOLS
+}
+
+/// Explains an answer: by the `Status` in its body, or by its code and what text there is.
+pub(crate) fn explain(asked: Asked<'_>, code: StatusCode, headers: &HeaderMap, body: &[u8]) -> Status {
+    match serde_json::from_slice::<Status>(body) {
+        Ok(mut status) if status.is_failure() => {
+            if status.code == 0 {
+                status.code = code.as_u16();
+            }
+            status
+        }
+        _ => by_code(asked, code, headers, body),
+    }
+}
+
+/// The `Status` inside a successful answer that says something other than success.
+pub(crate) fn refusal_in_success(body: &[u8]) -> Option<Status> {
+    let status = as_status(body)?;
+    (status.status.as_deref() != Some("Success")).then_some(status)
+}
+
+/// The body as a `Status` object, when it says that it is one.
+pub(crate) fn as_status(body: &[u8]) -> Option<Status> {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Kind<'a> {
+        #[serde(borrow)]
+        kind: Option<std::borrow::Cow<'a, str>>,
+        #[serde(borrow)]
+        api_version: Option<std::borrow::Cow<'a, str>>,
+    }
+    let kind: Kind<'_> = serde_json::from_slice(body).ok()?;
+    let is_status =
+        kind.kind.as_deref() == Some("Status") && kind.api_version.as_deref().is_none_or(|it| it == "v1");
+    is_status.then(|| serde_json::from_slice(body).ok()).flatten()
+}
+
+fn by_code(asked: Asked<'_>, code: StatusCode, headers: &HeaderMap, body: &[u8]) -> Status {
+    let reason = reason_of(asked.method, code);
+    let text = readable(headers, body);
+    let retry_after =
+        super::retry::retry_after(headers).map_or(0, |it| it.as_secs().try_into().unwrap_or(u32::MAX));
+    let cause = Cause {
+        reason: "UnexpectedServerResponse".to_owned(),
+        message: text.unwrap_or("unknown").to_owned(),
+        field: String::new(),
+    };
+    Status {
+        status: Some("Failure".to_owned()),
+        message: message(asked, code, text),
+        reason,
+        details: Some(Details {
+            name: asked.name.to_owned(),
+            kind: asked.resource.to_owned(),
+            causes: vec![cause],
+            retry_after_seconds: retry_after,
+            ..Details::default()
+        }),
+        code: code.as_u16(),
+    }
+}
+
+fn reason_of(method: &Method, code: StatusCode) -> Reason {
+    match code.as_u16() {
+        409 if method == Method::POST => Reason::AlreadyExists,
+        409 => Reason::Conflict,
+        404 => Reason::NotFound,
+        400 => Reason::BadRequest,
+        401 => Reason::Unauthorized,
+        403 => Reason::Forbidden,
+        406 => Reason::NotAcceptable,
+        413 => Reason::RequestEntityTooLarge,
+        415 => Reason::UnsupportedMediaType,
+        405 => Reason::MethodNotAllowed,
+        410 => Reason::Gone,
+        422 => Reason::Invalid,
+        503 => Reason::ServiceUnavailable,
+        504 => Reason::Timeout,
+        429 => Reason::TooManyRequests,
+        500.. => Reason::InternalError,
+        _ => Reason::Unknown,
+    }
+}
+
+fn message(asked: Asked<'_>, code: StatusCode, text: Option<&str>) -> String {
+    let what = match code.as_u16() {
+        300..=399 => {
+            "the server redirected the request, which an API server never does: is the address right?"
+        }
+        400 => "the server rejected our request for an unknown reason",
+        401 => "the server has asked for the client to provide credentials",
+        403 => "the server does not allow this request",
+        404 => "the server could not find the requested resource",
+        405 => "the server does not allow this method on the requested resource",
+        406 => "the server was unable to respond with a content type that the client supports",
+        409 => "the server reported a conflict",
+        410 => "the requested version is gone",
+        413 => "the request was too large for the server",
+        415 => "the body of the request was in an unknown format",
+        422 => "the server rejected our request due to an error in our request",
+        429 => "the server has received too many requests and has asked us to try again later",
+        503 => "the server is currently unable to handle the request",
+        504 => {
+            "the server was unable to return a response in the time allotted, but may still be processing the request"
+        }
+        500.. => "an error on the server has prevented the request from succeeding",
+        _ => "the server responded with a status code the client does not understand",
+    };
+    let mut message = format!("{what} ({}", asked.method.as_str().to_ascii_lowercase());
+    for part in [asked.resource, asked.name].into_iter().filter(|it| !it.is_empty()) {
+        message.push(' ');
+        message.push_str(part);
+    }
+    message.push_str(&format!(", code {})", code.as_u16()));
+    match text.map(str::trim).filter(|it| !it.is_empty()) {
+        Some(text) => format!("{message}: {text:?}"),
+        None => message,
+    }
+}
+
+/// The start of a body that is text, cut at a character; `None` for anything else.
+fn readable<'b>(headers: &HeaderMap, body: &'b [u8]) -> Option<&'b str> {
+    let is_text = headers.get(CONTENT_TYPE).is_none_or(|it| it.as_bytes().starts_with(b"text/"));
+    if !is_text || body.is_empty() {
+        return None;
+    }
+    let start = &body[..body.len().min(SHOWN_BYTES)];
+    match std::str::from_utf8(start) {
+        Ok(text) => Some(text),
+        Err(error) => std::str::from_utf8(&start[..error.valid_up_to()]).ok().filter(|it| !it.is_empty()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn explained(method: Method, code: u16, content_type: Option<&str>, body: &str) -> Status {
+        let headers =
+            content_type.map(|it| (CONTENT_TYPE, it.parse().expect("a header"))).into_iter().collect();
+        let asked = Asked { method: &method, resource: "pods", name: "a" };
+        explain(asked, StatusCode::from_u16(code).expect("a code"), &headers, body.as_bytes())
+    }
+
+    #[test]
+    fn rq_12_a_status_in_the_body_is_taken_only_when_it_says_failure() {
+        let body = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Gone","code":410,"message":"m"}"#;
+        assert!(explained(Method::GET, 410, Some("application/json"), body).is_gone());
+        let body = r#"{"status":"Failure","message":"m"}"#;
+        let status = explained(Method::GET, 404, Some("application/json"), body);
+        assert!(status.is_not_found() && status.message == "m", "{status:?}");
+        let body = r#"{"kind":"Status","status":"Success","reason":"Gone"}"#;
+        let status = explained(Method::GET, 404, Some("application/json"), body);
+        assert!(status.is_not_found() && status.is_unexpected_server_response());
+    }
+
+    #[test]
+    fn rq_12_without_a_status_the_code_speaks() {
+        for (method, code, reason) in [
+            (Method::POST, 409, Reason::AlreadyExists),
+            (Method::PUT, 409, Reason::Conflict),
+            (Method::GET, 404, Reason::NotFound),
+            (Method::GET, 400, Reason::BadRequest),
+            (Method::GET, 401, Reason::Unauthorized),
+            (Method::GET, 500, Reason::InternalError),
+            (Method::GET, 502, Reason::InternalError),
+            (Method::GET, 503, Reason::ServiceUnavailable),
+            (Method::GET, 504, Reason::Timeout),
+            (Method::GET, 429, Reason::TooManyRequests),
+            (Method::GET, 302, Reason::Unknown),
+        ] {
+            let status = explained(method.clone(), code, None, "");
+            assert_eq!((status.reason, status.code), (reason, code), "{method} {code}");
+        }
+    }
+
+    #[test]
+    fn rq_12_text_is_shown_up_to_a_limit_and_binary_never() {
+        let status = explained(Method::GET, 502, Some("text/html"), "<html>Bad Gateway</html>");
+        assert_eq!(
+            status.message,
+            "an error on the server has prevented the request from succeeding (get pods a, code 502): \"<html>Bad Gateway</html>\""
+        );
+        let status = explained(Method::GET, 502, Some("application/octet-stream"), "secret");
+        assert!(!status.to_string().contains("secret"));
+        let status = explained(Method::GET, 502, None, &"ä".repeat(5000));
+        assert!(status.message.len() < 2200, "{}", status.message.len());
+    }
+
+    #[test]
+    fn rq_12_a_success_that_carries_a_failure_is_one() {
+        let refused = |body: &str| refusal_in_success(body.as_bytes()).is_some();
+        assert!(refused(r#"{"kind":"Status","apiVersion":"v1","status":"Failure"}"#));
+        assert!(!refused(r#"{"kind":"Status","apiVersion":"v1","status":"Success"}"#));
+        assert!(!refused(r#"{"kind":"Pod","apiVersion":"v1","status":{"phase":"Running"}}"#));
+        assert!(!refused("not json"));
+    }
+}

@@ -1,0 +1,235 @@
+//! Whether and when to send a request again (rules RQ-6, RQ-8, RQ-11): pure decisions, no clock.
+//!
+//! ```text
+//! answered 429 or 5xx, with Retry-After ──► again after max(Retry-After, back-off), any verb
+//! connection lost, GET and its like     ──► again after 1 s
+//! connection lost or timed out, watch   ──► again after 1 s
+//! anything else                         ──► that is the result
+//! ```
+//!
+//! A server that says `Retry-After` did not carry the request out, so any verb may go again. A lost connection tells
+//! nothing: a POST may have been carried out, and is never repeated.
+
+use std::time::Duration;
+
+use http::{HeaderMap, Method, StatusCode};
+
+use crate::transport::TransportErrorKind;
+
+/// How many times a request is sent again, unless the caller says otherwise. client-go's number.
+pub const DEFAULT_MAX_RETRIES: u32 = 10;
+
+/// How long to wait after a lost connection. client-go's number.
+const AFTER_LOST_CONNECTION: Duration = Duration::from_secs(1);
+
+/// What the caller does with the answer, which decides how a lost connection is treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Reads it whole.
+    Whole,
+    /// Reads it as a stream of bytes.
+    Stream,
+    /// Reads it as a stream of events that can be resumed.
+    Watch,
+}
+
+/// How one attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The server answered.
+    Answered { code: StatusCode, retry_after: Option<Duration> },
+    /// The connection gave out.
+    Failed(TransportErrorKind),
+}
+
+/// Everything a decision depends on, besides the outcome.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Policy<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) mode: Mode,
+    pub(crate) max_retries: u32,
+}
+
+impl Policy<'_> {
+    /// How long to wait before the next attempt, or `None` when this outcome is the result.
+    ///
+    /// `attempt` counts from 0: with `max_retries` of 2 there are 3 attempts.
+    pub(crate) fn decide(&self, attempt: u32, outcome: Outcome) -> Option<Duration> {
+        if attempt >= self.max_retries { None } else { self.delay(outcome) }
+    }
+
+    /// Whether such an outcome is worth another attempt at all, however many there were.
+    pub(crate) fn is_retryable(&self, outcome: Outcome) -> bool {
+        self.delay(outcome).is_some()
+    }
+
+    fn delay(&self, outcome: Outcome) -> Option<Duration> {
+        match outcome {
+            Outcome::Answered { code, retry_after } => {
+                let overloaded = code == StatusCode::TOO_MANY_REQUESTS || code.is_server_error();
+                retry_after.filter(|_| overloaded)
+            }
+            Outcome::Failed(kind) => self.survives(kind).then_some(AFTER_LOST_CONNECTION),
+        }
+    }
+
+    fn survives(&self, kind: TransportErrorKind) -> bool {
+        let harmless = matches!(*self.method, Method::GET | Method::HEAD | Method::OPTIONS);
+        match self.mode {
+            Mode::Whole => harmless && kind == TransportErrorKind::Lost,
+            Mode::Watch => matches!(kind, TransportErrorKind::Lost | TransportErrorKind::Timeout),
+            Mode::Stream => false,
+        }
+    }
+}
+
+/// The `Retry-After` of a response in whole seconds; a date is not understood, as by client-go.
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(http::header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// Slows down a client whose server keeps failing (rule RQ-11). Off unless asked for.
+///
+/// Each 429 or 5xx doubles the wait before the next request, up to a maximum; any other answer ends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerBackoff {
+    base: Duration,
+    max: Duration,
+}
+
+impl ServerBackoff {
+    /// Waits `base` after the first failure, twice as long after each further one, and never longer than `max`.
+    pub fn new(base: Duration, max: Duration) -> Self {
+        Self { base, max }
+    }
+
+    /// Reads `KUBE_CLIENT_BACKOFF_BASE` and `KUBE_CLIENT_BACKOFF_DURATION`, in seconds; both must be positive.
+    pub fn from_vars(read: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        let seconds =
+            |name: &str| read(name)?.trim().parse().ok().filter(|it| *it > 0).map(Duration::from_secs);
+        Some(Self::new(seconds("KUBE_CLIENT_BACKOFF_BASE")?, seconds("KUBE_CLIENT_BACKOFF_DURATION")?))
+    }
+
+    /// The wait after so many failures in a row.
+    pub(crate) fn delay(&self, failures: u32) -> Duration {
+        match failures.checked_sub(1) {
+            None => Duration::ZERO,
+            Some(doublings) => self.base.saturating_mul(1 << doublings.min(30)).min(self.max),
+        }
+    }
+
+    /// The number of failures in a row after one more answer.
+    pub(crate) fn count(failures: u32, code: StatusCode) -> u32 {
+        let failed = code == StatusCode::TOO_MANY_REQUESTS || code.is_server_error();
+        if failed { failures.saturating_add(1) } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn answered(code: u16, retry_after: Option<u64>) -> Outcome {
+        let code = StatusCode::from_u16(code).expect("a status code");
+        Outcome::Answered { code, retry_after: retry_after.map(Duration::from_secs) }
+    }
+
+    /// The upstream matrix RetryableConditions: conditions by verb by mode.
+    #[test]
+    fn rq_6_retryable_conditions() {
+        use TransportErrorKind::{Dns, Lost, Other, Proxy, Refused, Timeout, Tls};
+        let harmless: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIONS];
+        let writing: &[Method] = &[Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+        // Condition, then whether it is tried again: whole and harmless, whole and writing, stream, watch.
+        let matrix: &[(Outcome, [bool; 4])] = &[
+            (answered(200, None), [false; 4]),
+            (answered(200, Some(1)), [false; 4]),
+            (answered(301, Some(1)), [false; 4]),
+            (answered(400, Some(1)), [false; 4]),
+            (answered(404, Some(1)), [false; 4]),
+            (answered(409, Some(1)), [false; 4]),
+            (answered(429, None), [false; 4]),
+            (answered(429, Some(1)), [true; 4]),
+            (answered(500, None), [false; 4]),
+            (answered(500, Some(1)), [true; 4]),
+            (answered(502, Some(1)), [true; 4]),
+            (answered(503, None), [false; 4]),
+            (answered(503, Some(1)), [true; 4]),
+            (answered(504, Some(1)), [true; 4]),
+            (Outcome::Failed(Lost), [true, false, false, true]),
+            (Outcome::Failed(Timeout), [false, false, false, true]),
+            (Outcome::Failed(Refused), [false; 4]),
+            (Outcome::Failed(Tls), [false; 4]),
+            (Outcome::Failed(Proxy), [false; 4]),
+            (Outcome::Failed(Dns), [false; 4]),
+            (Outcome::Failed(Other), [false; 4]),
+        ];
+        for &(outcome, [whole, writes, stream, watch]) in matrix {
+            let again =
+                |method: &Method, mode| Policy { method, mode, max_retries: 1 }.decide(0, outcome).is_some();
+            for method in harmless {
+                assert_eq!(again(method, Mode::Whole), whole, "{method} {outcome:?}");
+            }
+            for method in writing {
+                assert_eq!(again(method, Mode::Whole), writes, "{method} {outcome:?}");
+            }
+            for method in harmless.iter().chain(writing) {
+                assert_eq!(again(method, Mode::Stream), stream, "stream {method} {outcome:?}");
+            }
+            assert_eq!(again(&Method::GET, Mode::Watch), watch, "watch {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn rq_6_two_retries_are_three_attempts() {
+        let policy = Policy { method: &Method::GET, mode: Mode::Whole, max_retries: 2 };
+        let outcome = answered(429, Some(7));
+        let waits: Vec<_> = (0..4).map(|attempt| policy.decide(attempt, outcome)).collect();
+        assert_eq!(waits, [Some(7 * SECOND), Some(7 * SECOND), None, None]);
+        assert!(policy.is_retryable(outcome));
+        let never = Policy { max_retries: 0, ..policy };
+        assert_eq!(never.decide(0, outcome), None);
+    }
+
+    #[test]
+    fn rq_6_only_whole_seconds_count_as_retry_after() {
+        for (value, expected) in [
+            ("3", Some(3)),
+            (" 0 ", Some(0)),
+            ("-1", None),
+            ("soon", None),
+            ("", None),
+            ("Wed, 21 Oct 2015 07:28:00 GMT", None),
+        ] {
+            let headers =
+                HeaderMap::from_iter([(http::header::RETRY_AFTER, value.parse().expect("a header"))]);
+            assert_eq!(retry_after(&headers), expected.map(Duration::from_secs), "{value:?}");
+        }
+        assert_eq!(retry_after(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn rq_11_failures_double_the_wait_and_an_answer_ends_it() {
+        let backoff = ServerBackoff::new(SECOND, 5 * SECOND);
+        let waits: Vec<_> = (0..6).map(|failures| backoff.delay(failures).as_secs()).collect();
+        assert_eq!(waits, [0, 1, 2, 4, 5, 5]);
+        assert_eq!(backoff.delay(u32::MAX), 5 * SECOND);
+        assert_eq!(ServerBackoff::count(3, StatusCode::TOO_MANY_REQUESTS), 4);
+        assert_eq!(ServerBackoff::count(3, StatusCode::BAD_GATEWAY), 4);
+        assert_eq!(ServerBackoff::count(3, StatusCode::NOT_FOUND), 0);
+    }
+
+    #[test]
+    fn rq_11_back_off_is_off_unless_both_variables_are_positive() {
+        let vars = |base: &'static str, max: &'static str| {
+            ServerBackoff::from_vars(|name| Some(if name.ends_with("BASE") { base } else { max }.to_owned()))
+        };
+        assert_eq!(vars("1", "60"), Some(ServerBackoff::new(SECOND, 60 * SECOND)));
+        assert_eq!(vars("0", "60"), None);
+        assert_eq!(vars("1", "x"), None);
+        assert_eq!(ServerBackoff::from_vars(|_| None), None);
+    }
+}

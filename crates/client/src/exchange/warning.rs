@@ -1,0 +1,169 @@
+//! `Warning` headers: what a server says beside its answer (rule RQ-14).
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Mutex;
+
+use http::HeaderMap;
+use http::header::WARNING;
+
+/// One warning of a server, for example that an API version is deprecated.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Warning {
+    /// 299 for everything a Kubernetes API server says.
+    pub code: u16,
+    /// Who says it; `-` when unknown.
+    pub agent: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// Takes the warnings of every response.
+///
+/// Called on the task that made the request, before its answer is returned: return quickly.
+pub trait WarningHandler: Send + Sync + fmt::Debug + 'static {
+    /// One warning, in the order of the headers.
+    fn warn(&self, warning: &Warning);
+}
+
+/// Logs each warning of code 299: the default.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogWarnings;
+
+/// Drops all warnings.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IgnoreWarnings;
+
+/// Hands each text to another handler once, and drops it from then on.
+///
+/// Remembers every text it has seen: memory grows with the number of distinct warnings.
+#[derive(Debug)]
+pub struct DistinctWarnings<H> {
+    inner: H,
+    seen: Mutex<HashSet<String>>,
+}
+
+impl<H: WarningHandler> DistinctWarnings<H> {
+    /// Wraps the handler that gets each distinct warning.
+    pub fn new(inner: H) -> Self {
+        Self { inner, seen: Mutex::default() }
+    }
+}
+
+impl WarningHandler for LogWarnings {
+    fn warn(&self, warning: &Warning) {
+        if warning.code == 299 && !warning.text.is_empty() {
+            tracing::warn!(text = %warning.text, "the server warns");
+        }
+    }
+}
+
+impl WarningHandler for IgnoreWarnings {
+    fn warn(&self, _: &Warning) {}
+}
+
+impl<H: WarningHandler> WarningHandler for DistinctWarnings<H> {
+    fn warn(&self, warning: &Warning) {
+        let mut seen = self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let is_new = seen.insert(warning.text.clone());
+        drop(seen);
+        if is_new {
+            self.inner.warn(warning);
+        }
+    }
+}
+
+/// All warnings of a response. What does not follow RFC 7234 is left out, and the rest still read.
+pub(crate) fn parse(headers: &HeaderMap) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    for value in headers.get_all(WARNING) {
+        let mut rest = String::from_utf8_lossy(value.as_bytes()).trim().to_owned();
+        while let Some((warning, remainder)) = parse_one(&rest) {
+            warnings.push(warning);
+            match remainder.trim_start().strip_prefix(',') {
+                Some(next) => rest = next.trim_start().to_owned(),
+                None => break,
+            }
+        }
+    }
+    warnings
+}
+
+/// `code SP agent SP "text" [SP "date"]`, and what is left behind it.
+fn parse_one(text: &str) -> Option<(Warning, &str)> {
+    let (code, rest) = text.split_once(' ')?;
+    let code = (code.len() == 3).then(|| code.parse().ok())??;
+    let (agent, rest) = rest.split_once(' ')?;
+    let (text, rest) = quoted(rest)?;
+    let after_date = rest.strip_prefix(' ').and_then(quoted).map_or(rest, |(_, rest)| rest);
+    let rest = after_date.trim_start();
+    let text = text.chars().filter(|it| !it.is_control()).collect();
+    (rest.is_empty() || rest.starts_with(','))
+        .then(|| (Warning { code, agent: agent.to_owned(), text }, rest))
+}
+
+/// A quoted string with backslash escapes, and what is left behind it.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    let inner = text.strip_prefix('"')?;
+    let mut plain = String::new();
+    let mut chars = inner.char_indices();
+    while let Some((at, it)) = chars.next() {
+        match it {
+            '"' => return Some((plain, &inner[at + 1..])),
+            '\\' => plain.push(chars.next()?.1),
+            other => plain.push(other),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[derive(Clone, Debug, Default)]
+    struct Recorded(Arc<Mutex<Vec<String>>>);
+
+    impl WarningHandler for Recorded {
+        fn warn(&self, warning: &Warning) {
+            self.0.lock().expect("not poisoned").push(warning.text.clone());
+        }
+    }
+
+    fn texts(values: &[&str]) -> Vec<(u16, String)> {
+        let headers = values.iter().map(|it| (WARNING, it.parse().expect("a header"))).collect();
+        parse(&headers).into_iter().map(|it| (it.code, it.text)).collect()
+    }
+
+    #[test]
+    fn rq_14_warnings_parse_as_rfc_7234_says() {
+        for (value, expected) in [
+            (r#"299 - "deprecated""#, vec![(299, "deprecated")]),
+            (r#"299 agent:80 "a", 199 - "b""#, vec![(299, "a"), (199, "b")]),
+            (r#"299 - "with \"quotes\" and \\""#, vec![(299, r#"with "quotes" and \"#)]),
+            (r#"299 - "dated" "Wed, 21 Oct 2015 07:28:00 GMT""#, vec![(299, "dated")]),
+            (r#"299 - """#, vec![(299, "")]),
+            (r#"299 - "open"#, vec![]),
+            (r#"29 - "short code""#, vec![]),
+            (r#"299 "no agent""#, vec![]),
+            (r#"299 - "good", nonsense"#, vec![(299, "good")]),
+            ("", vec![]),
+        ] {
+            let expected: Vec<_> = expected.into_iter().map(|(code, text)| (code, text.to_owned())).collect();
+            assert_eq!(texts(&[value]), expected, "{value}");
+        }
+        assert_eq!(texts(&[r#"299 - "a""#, "junk", r#"299 - "b""#]).len(), 2);
+    }
+
+    #[test]
+    fn rq_14_a_distinct_handler_passes_each_text_once() {
+        let recorded = Recorded::default();
+        let handler = DistinctWarnings::new(recorded.clone());
+        for text in ["a", "b", "a"] {
+            handler.warn(&Warning { code: 299, agent: "-".to_owned(), text: text.to_owned() });
+        }
+        assert_eq!(*recorded.0.lock().expect("not poisoned"), ["a", "b"]);
+    }
+}

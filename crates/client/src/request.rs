@@ -1,0 +1,428 @@
+//! Requests in the chained style: say what, then send (rules RQ-1 to RQ-4).
+//!
+//! The first error sticks: later calls change nothing, and sending returns it without touching the network. Handles
+//! such as [`crate::Api`] are built on this; use it directly for paths no handle knows.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use dogwatch_core::{ResourcePath, ResourceType};
+use dogwatch_wire::Fields;
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::body::ResponseBody;
+use crate::client::{Client, Prepared};
+use crate::config::Impersonation;
+use crate::error::{Error, InvalidRequest};
+use crate::exchange::refusal;
+use crate::exchange::retry::Mode;
+
+pub(crate) const JSON: &str = "application/json";
+/// What is accepted when nothing else is said: JSON, and whatever else a server insists on.
+const ACCEPT_JSON: &str = "application/json, */*";
+
+/// A request under construction. Made by [`Client::request`] and its siblings.
+#[derive(Clone, Debug)]
+#[must_use = "a request does nothing until it is sent"]
+pub struct Request {
+    client: Client,
+    method: Method,
+    target: Target,
+    query: Vec<(String, String)>,
+    headers: HeaderMap,
+    body: Bytes,
+    timeout: Option<Duration>,
+    max_retries: Option<u32>,
+    impersonate: Option<Impersonation>,
+    /// Resource and name, for messages and templates.
+    resource: String,
+    name: String,
+    namespace: String,
+    /// The first thing that went wrong.
+    error: Option<InvalidRequest>,
+}
+
+#[derive(Clone, Debug)]
+enum Target {
+    Unset,
+    Resource(ResourcePath, Vec<String>),
+    Absolute(String),
+}
+
+/// A whole answer.
+#[derive(Clone, Debug)]
+pub struct Response {
+    /// The status code: always a success, refusals are errors.
+    pub code: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body, decompressed.
+    pub body: Bytes,
+    request: String,
+}
+
+impl Client {
+    /// Starts a request of any method.
+    pub fn request(&self, method: Method) -> Request {
+        let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(ACCEPT_JSON))]);
+        Request {
+            client: self.clone(),
+            method,
+            target: Target::Unset,
+            query: Vec::new(),
+            headers,
+            body: Bytes::new(),
+            timeout: None,
+            max_retries: None,
+            impersonate: None,
+            resource: String::new(),
+            name: String::new(),
+            namespace: String::new(),
+            error: None,
+        }
+    }
+
+    /// Starts a GET.
+    pub fn get(&self) -> Request {
+        self.request(Method::GET)
+    }
+
+    /// Starts a POST.
+    pub fn post(&self) -> Request {
+        self.request(Method::POST)
+    }
+
+    /// Starts a PUT.
+    pub fn put(&self) -> Request {
+        self.request(Method::PUT)
+    }
+
+    /// Starts a DELETE.
+    pub fn delete(&self) -> Request {
+        self.request(Method::DELETE)
+    }
+
+    /// Starts a PATCH with this content type.
+    pub fn patch(&self, content_type: &'static str) -> Request {
+        self.request(Method::PATCH).header(CONTENT_TYPE, content_type)
+    }
+}
+
+impl Request {
+    /// Names the collection.
+    pub fn resource(mut self, resource: &ResourceType) -> Self {
+        if self.error.is_some() {
+            return self;
+        }
+        match self.target {
+            Target::Unset => {
+                self.resource = resource.plural.to_string();
+                self.target = Target::Resource(ResourcePath::of(resource), Vec::new());
+                self
+            }
+            _ => self.fail(InvalidRequest::Object("the resource or path of a request is set once")),
+        }
+    }
+
+    /// Uses a path as it is, below the server's own; parts are joined by `/`. A single part keeps its trailing slash.
+    pub fn path(mut self, parts: &[&str]) -> Self {
+        if self.error.is_some() {
+            return self;
+        }
+        let Target::Unset = self.target else {
+            return self.fail(InvalidRequest::Object("the resource or path of a request is set once"));
+        };
+        let joined: Vec<_> =
+            parts.iter().map(|it| it.trim_matches('/')).filter(|it| !it.is_empty()).collect();
+        let mut path = format!("/{}", joined.join("/"));
+        if let [only] = parts
+            && only.ends_with('/')
+            && path.len() > 1
+        {
+            path.push('/');
+        }
+        self.target = Target::Absolute(path);
+        self
+    }
+
+    /// Enters a namespace; empty means all of them, and is refused where one object is meant.
+    pub fn namespace(self, namespace: &str) -> Self {
+        let mut this = self.on_path(|path| path.namespace(namespace));
+        this.namespace = namespace.to_owned();
+        this
+    }
+
+    /// Names one object.
+    pub fn name(self, name: &str) -> Self {
+        let mut this = self.on_path(|path| path.name(name));
+        this.name = name.to_owned();
+        this
+    }
+
+    /// Goes to a part of the object, for example `status`.
+    pub fn subresource(self, subresource: &str) -> Self {
+        self.on_path(|path| path.subresource(subresource))
+    }
+
+    /// Adds segments behind everything else.
+    pub fn suffix(mut self, segments: &[&str]) -> Self {
+        if let Target::Resource(_, suffix) = &mut self.target {
+            suffix.extend(segments.iter().map(|it| it.trim_matches('/').to_owned()));
+        }
+        self
+    }
+
+    /// Adds a query parameter; one that is there already stays.
+    pub fn param(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        if self.error.is_none() {
+            self.query.push((key.into(), value.into()));
+        }
+        self
+    }
+
+    /// Adds query parameters.
+    pub fn params<K: Into<String>>(self, pairs: impl IntoIterator<Item = (K, String)>) -> Self {
+        pairs.into_iter().fold(self, |this, (key, value)| this.param(key, value))
+    }
+
+    /// Adds the query parameters, or keeps why there are none.
+    pub(crate) fn checked_params<E: Into<InvalidRequest>>(
+        self,
+        pairs: Result<Vec<(&'static str, String)>, E>,
+    ) -> Self {
+        match pairs {
+            Ok(pairs) => self.params(pairs),
+            Err(error) => self.fail(error.into()),
+        }
+    }
+
+    /// Sets a header; what was there before goes.
+    pub fn header(mut self, name: HeaderName, value: &str) -> Self {
+        if self.error.is_some() {
+            return self;
+        }
+        match HeaderValue::from_str(value) {
+            Ok(value) => {
+                self.headers.insert(name, value);
+                self
+            }
+            Err(_) => self.fail(InvalidRequest::Header(name.to_string())),
+        }
+    }
+
+    /// Says which content types are understood.
+    pub fn accept(self, accept: &str) -> Self {
+        self.header(ACCEPT, accept)
+    }
+
+    /// Sends bytes as they are.
+    pub fn body(mut self, content_type: &str, body: impl Into<Bytes>) -> Self {
+        if self.error.is_none() {
+            self.body = body.into();
+        }
+        self.header(CONTENT_TYPE, content_type)
+    }
+
+    /// Sends a value as JSON. A content type set before stays.
+    pub fn json<T: Serialize + ?Sized>(self, value: &T) -> Self {
+        match serde_json::to_vec(value) {
+            Ok(body) => {
+                let content_type =
+                    self.headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or(JSON).to_owned();
+                self.body(&content_type, body)
+            }
+            Err(error) => self.fail(InvalidRequest::Body(error.to_string())),
+        }
+    }
+
+    /// How long the whole exchange may take; also told to the server. The client's own limit unless called.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// How many times the request is sent again when the rules allow it.
+    pub fn max_retries(mut self, retries: u32) -> Self {
+        self.max_retries = Some(retries);
+        self
+    }
+
+    /// Acts as someone else, for this request only.
+    pub fn impersonate(mut self, who: Impersonation) -> Self {
+        self.impersonate = Some(who);
+        self
+    }
+
+    /// Sends it and decodes the answer.
+    ///
+    /// # Errors
+    /// The first thing that was wrong with the request, the server's refusal, or what became of the connection.
+    pub async fn send<T: DeserializeOwned>(self) -> Result<T, Error> {
+        self.response().await?.json()
+    }
+
+    /// Sends it and gives the body as it is.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub async fn bytes(self) -> Result<Bytes, Error> {
+        Ok(self.response().await?.body)
+    }
+
+    /// Sends it and gives code, headers and body.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub async fn response(self) -> Result<Response, Error> {
+        let prepared = self.prepare(Mode::Whole)?;
+        let request = format!("{} {}", prepared.method, prepared.template);
+        let (code, headers, body) = self.client.exchange_whole(&prepared).await?;
+        Ok(Response { code, headers, body, request })
+    }
+
+    /// Sends it and gives the body as it arrives. Dropping the body ends the request. No time limit applies.
+    ///
+    /// # Errors
+    /// As [`Self::send`]; what goes wrong later comes out of the body.
+    pub async fn stream(self) -> Result<ResponseBody, Error> {
+        let prepared = self.prepare(Mode::Stream)?;
+        Ok(self.client.exchange(&prepared).await?.body)
+    }
+
+    /// As [`Self::stream`], under the retry rules of a watch, and never compressed: events must come out at once.
+    pub(crate) fn prepare_watch(self) -> Result<(Client, Prepared), Error> {
+        let this = self.header(ACCEPT_ENCODING, "identity");
+        Ok((this.client.clone(), this.prepare(Mode::Watch)?))
+    }
+
+    /// As [`Self::stream`], with what an error message needs.
+    pub(crate) fn prepare_list(self) -> Result<(Client, Prepared), Error> {
+        Ok((self.client.clone(), self.prepare(Mode::Whole)?))
+    }
+
+    /// Path and query below the server's address, or the first error.
+    ///
+    /// # Errors
+    /// The first thing that was wrong with the request.
+    pub fn target(&self) -> Result<String, InvalidRequest> {
+        if let Some(error) = &self.error {
+            return Err(error.clone());
+        }
+        let mut target = match &self.target {
+            Target::Unset => return Err(InvalidRequest::NoTarget),
+            Target::Absolute(path) => path.clone(),
+            Target::Resource(path, suffix) => {
+                let mut path =
+                    if self.method == Method::POST { path.build_for_create()? } else { path.build()? };
+                suffix.iter().for_each(|it| {
+                    path.push('/');
+                    path.push_str(it);
+                });
+                path
+            }
+        };
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(&self.query);
+        if let Some(timeout) = self.timeout.filter(|it| !it.is_zero()) {
+            query.append_pair("timeout", &go_duration(timeout));
+        }
+        let query = query.finish();
+        if !query.is_empty() {
+            target.push('?');
+            target.push_str(&query);
+        }
+        Ok(target)
+    }
+
+    fn prepare(&self, mode: Mode) -> Result<Prepared, Error> {
+        let target = self.target()?;
+        let mut headers = self.headers.clone();
+        if self.body.is_empty() {
+            headers.remove(CONTENT_TYPE);
+        }
+        Ok(Prepared {
+            method: self.method.clone(),
+            template: self.template(&target),
+            target,
+            headers,
+            body: self.body.clone(),
+            mode,
+            timeout: self.timeout,
+            max_retries: self.max_retries,
+            impersonate: self.impersonate.clone(),
+            resource: self.resource.clone(),
+            name: self.name.clone(),
+        })
+    }
+
+    /// The path with the namespace and the name replaced, so that logs and spans have few distinct ones.
+    fn template(&self, target: &str) -> String {
+        let path = target.split('?').next().unwrap_or_default();
+        let mut segments: Vec<&str> = path.split('/').collect();
+        let Target::Resource(..) = self.target else { return path.to_owned() };
+        let mut at = if segments.get(1) == Some(&"apis") { 4 } else { 3 };
+        if !self.namespace.is_empty() {
+            segments[at + 1] = "{namespace}";
+            at += 2;
+        }
+        if !self.name.is_empty() {
+            segments[at + 1] = "{name}";
+        }
+        segments.join("/")
+    }
+
+    fn on_path(mut self, change: impl FnOnce(ResourcePath) -> ResourcePath) -> Self {
+        if self.error.is_some() {
+            return self;
+        }
+        match self.target {
+            Target::Resource(path, suffix) => {
+                self.target = Target::Resource(change(path), suffix);
+                self
+            }
+            _ => self.fail(InvalidRequest::Object(
+                "name the resource before its namespace, object or subresource",
+            )),
+        }
+    }
+
+    pub(crate) fn fail(mut self, error: InvalidRequest) -> Self {
+        self.error.get_or_insert(error);
+        self
+    }
+}
+
+impl Response {
+    /// Whether the server created the object rather than changed it.
+    pub fn was_created(&self) -> bool {
+        self.code == StatusCode::CREATED
+    }
+
+    /// Decodes the body. A `Status` that says anything but success is the error it describes.
+    ///
+    /// # Errors
+    /// When the body is empty, is not what was asked for, or is a refusal in disguise.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        self.decode(Fields::default().keep_managed_fields())
+    }
+
+    pub(crate) fn decode<T: DeserializeOwned>(&self, fields: Fields) -> Result<T, Error> {
+        let malformed = |problem: String| Error::Malformed { request: self.request.clone(), problem };
+        if self.body.is_empty() {
+            return Err(malformed(format!("0-length response with status code {}", self.code.as_u16())));
+        }
+        if let Some(status) = refusal::refusal_in_success(&self.body) {
+            return Err(status.into());
+        }
+        dogwatch_wire::from_slice(&self.body, fields).map_err(|bad| malformed(bad.to_string()))
+    }
+}
+
+/// A duration as Go prints it, which is how servers read the `timeout` parameter.
+fn go_duration(duration: Duration) -> String {
+    let millis = duration.as_millis();
+    if millis.is_multiple_of(1000) { format!("{}s", millis / 1000) } else { format!("{millis}ms") }
+}

@@ -1,0 +1,142 @@
+//! What a resuming watch does with each thing that happens to it (rule RW-1): pure decisions.
+
+use std::time::Duration;
+
+use dogwatch_core::{Reason, ResourceVersion, Status};
+use dogwatch_wire::{BadItem, EventKind};
+
+use crate::error::Error;
+
+/// What a watch said, as far as resuming it depends on it.
+#[derive(Debug)]
+pub(super) enum Said<'a> {
+    /// An object event at this version.
+    Object(ResourceVersion),
+    Bookmark(ResourceVersion),
+    Error(&'a Status),
+    /// An event about an object that could not be decoded.
+    Bad(&'a BadItem),
+}
+
+/// What to do about it.
+#[derive(Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// Tell the caller, and go on from this version.
+    Deliver(ResourceVersion),
+    /// Go on from this version, in silence.
+    Advance(ResourceVersion),
+    /// Tell the caller, and stay where we are.
+    Report,
+    /// Open the watch again, after at least this long.
+    Restart(Duration),
+    /// Tell the caller that it ends here, and why.
+    End(Status),
+}
+
+pub(super) fn on_event(said: Said<'_>) -> Verdict {
+    match said {
+        Said::Object(version) | Said::Bookmark(version) if version.is_unset() => {
+            let message =
+                "the server sent an event without a resource version, so the watch cannot be resumed";
+            Verdict::End(Status::failure(Reason::InternalError, message))
+        }
+        Said::Object(version) => Verdict::Deliver(version),
+        Said::Bookmark(version) => Verdict::Advance(version),
+        // The version is known even where the object is not, and resuming before it would only meet it again.
+        Said::Bad(BadItem { version, event, .. })
+            if version.is_exact() && *event != Some(EventKind::Error) =>
+        {
+            Verdict::Deliver(version.clone())
+        }
+        Said::Bad(_) => Verdict::Report,
+        Said::Error(status) if status.code == 410 || status.is_expired() => Verdict::End(status.clone()),
+        Said::Error(status) => Verdict::Restart(status.suggested_delay().unwrap_or_default()),
+    }
+}
+
+/// What to do when a watch could not be opened. A 410 may pass (another server, a cache that fills); no right will not.
+pub(super) fn on_refused_start(error: &Error) -> Verdict {
+    match error.status() {
+        Some(status) if status.is_unauthorized() || status.is_forbidden() => Verdict::End(status.clone()),
+        Some(status) => Verdict::Restart(status.suggested_delay().unwrap_or_default()),
+        None => Verdict::Restart(Duration::ZERO),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dogwatch_core::Details;
+
+    use super::*;
+
+    fn failure(reason: Reason, retry_after: u32) -> Status {
+        let details = Some(Details { retry_after_seconds: retry_after, ..Details::default() });
+        Status { details, ..Status::failure(reason, "no") }
+    }
+
+    #[test]
+    fn rw_1_events_move_the_version_and_bookmarks_do_so_in_silence() {
+        assert_eq!(on_event(Said::Object("5".into())), Verdict::Deliver("5".into()));
+        assert_eq!(on_event(Said::Bookmark("6".into())), Verdict::Advance("6".into()));
+    }
+
+    #[test]
+    fn rw_1_an_event_without_a_version_ends_the_watch() {
+        for said in [Said::Object(ResourceVersion::UNSET), Said::Bookmark(ResourceVersion::UNSET)] {
+            assert!(matches!(on_event(said), Verdict::End(status) if status.is_internal_error()));
+        }
+    }
+
+    #[test]
+    fn rw_1_gone_ends_the_watch_and_other_errors_restart_it() {
+        for (status, expected) in [
+            (failure(Reason::Gone, 0), None),
+            (failure(Reason::Expired, 0), None),
+            (failure(Reason::Timeout, 0), Some(0)),
+            (failure(Reason::InternalError, 7), Some(7)),
+            (failure(Reason::TooManyRequests, 3), Some(3)),
+            (failure(Reason::Forbidden, 0), Some(0)),
+        ] {
+            let verdict = on_event(Said::Error(&status));
+            match expected {
+                None => assert_eq!(verdict, Verdict::End(status)),
+                Some(seconds) => {
+                    assert_eq!(verdict, Verdict::Restart(Duration::from_secs(seconds)), "{status}")
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rw_1_only_a_missing_right_ends_a_watch_that_cannot_start() {
+        for (reason, ends) in [
+            (Reason::Unauthorized, true),
+            (Reason::Forbidden, true),
+            (Reason::Gone, false),
+            (Reason::Expired, false),
+            (Reason::InternalError, false),
+            (Reason::NotFound, false),
+        ] {
+            let verdict = on_refused_start(&failure(reason.clone(), 2).into());
+            assert_eq!(matches!(verdict, Verdict::End(_)), ends, "{reason:?}");
+            if !ends {
+                assert_eq!(verdict, Verdict::Restart(Duration::from_secs(2)));
+            }
+        }
+        assert_eq!(on_refused_start(&Error::TimedOut(Duration::ZERO)), Verdict::Restart(Duration::ZERO));
+    }
+
+    #[test]
+    fn rw_1_an_undecodable_object_is_reported_and_passed() {
+        let mut bad = BadItem {
+            key: None,
+            version: "8".into(),
+            event: Some(EventKind::Modified),
+            path: String::new(),
+            reason: "poison".to_owned(),
+        };
+        assert_eq!(on_event(Said::Bad(&bad)), Verdict::Deliver("8".into()));
+        bad.version = ResourceVersion::UNSET;
+        assert_eq!(on_event(Said::Bad(&bad)), Verdict::Report);
+    }
+}

@@ -1,0 +1,134 @@
+//! The raw watch: one event after another off an open body (rule RQ-15).
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use dogwatch_core::WatchParams;
+use dogwatch_wire::{BadItem, Fields, WatchDecoder, WatchError, WatchEvent};
+use futures_core::Stream;
+use http_body::Body;
+use serde::de::DeserializeOwned;
+
+use crate::body::ResponseBody;
+use crate::client::Client;
+use crate::error::Error;
+use crate::request::Request;
+use crate::transport::TransportErrorKind;
+
+/// Where watches come from: a request on a collection, without its parameters.
+#[derive(Clone, Debug)]
+pub(crate) struct WatchSource {
+    pub(crate) request: Request,
+    pub(crate) fields: Fields,
+}
+
+/// The events of one watch, in the server's order.
+///
+/// - `Ok(event)`: the next event; an `ERROR` event is one too, and usually the last.
+/// - `Err(Error::Undecodable)`: one object could not be decoded. The stream goes on behind it.
+/// - Any other `Err`: the connection was lost or what came is no watch. The stream ends.
+/// - `None`: the server ended the watch between two events, as it does when its time is up.
+///
+/// Dropping the stream closes the watch. A reader that is slow slows the server down; nothing is buffered beyond one chunk.
+#[must_use = "a watch is read only as its stream is polled"]
+pub struct WatchStream<K> {
+    ready: VecDeque<Result<WatchEvent<K>, BadItem>>,
+    open: Option<Open<K>>,
+    /// Why the watch ended, told once everything before it has been.
+    broken: Option<Error>,
+}
+
+struct Open<K> {
+    client: Client,
+    request: String,
+    body: ResponseBody,
+    decoder: Box<WatchDecoder<K>>,
+}
+
+impl WatchSource {
+    pub(crate) async fn open<K: DeserializeOwned>(
+        &self,
+        params: &WatchParams,
+    ) -> Result<WatchStream<K>, Error> {
+        let (client, prepared) = self.request.clone().checked_params(params.query()).prepare_watch()?;
+        let request = format!("{} {}", prepared.method, prepared.template);
+        match client.exchange(&prepared).await {
+            Ok(answer) => {
+                let decoder = Box::new(WatchDecoder::json().fields(self.fields));
+                let open = Some(Open { client, request, body: answer.body, decoder });
+                Ok(WatchStream { ready: VecDeque::new(), open, broken: None })
+            }
+            // A watch that could not be opened because connections kept breaking is a watch that ended at once: the
+            // caller resumes it like any other (rule RQ-8).
+            Err(error)
+                if matches!(
+                    error.transport(),
+                    Some(TransportErrorKind::Lost | TransportErrorKind::Timeout)
+                ) =>
+            {
+                tracing::warn!(%error, request, "could not open a watch");
+                Ok(WatchStream { ready: VecDeque::new(), open: None, broken: None })
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl<K: DeserializeOwned> Stream for WatchStream<K> {
+    type Item = Result<WatchEvent<K>, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        loop {
+            if let Some(event) = this.ready.pop_front() {
+                return Poll::Ready(Some(event.map_err(Error::Undecodable)));
+            }
+            let Some(open) = &mut this.open else { return Poll::Ready(this.broken.take().map(Err)) };
+            let more = match ready!(Pin::new(&mut open.body).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(chunk) => {
+                        let fed = open.decoder.feed(&chunk, |event| this.ready.push_back(event));
+                        fed.map_err(|error| not_a_watch(&open.client, &open.request, error)).map(|()| true)
+                    }
+                    Err(_trailers) => Ok(true),
+                },
+                Some(Err(error)) => Err(open.client.lost(error)),
+                None => Ok(false),
+            };
+            match more {
+                Ok(true) => {}
+                Ok(false) => this.broken = this.open.take().and_then(|open| open.finish().err()),
+                Err(error) => {
+                    this.open = None;
+                    this.broken = Some(error);
+                }
+            }
+        }
+    }
+}
+
+impl<K: DeserializeOwned> Open<K> {
+    /// The body has ended: between two events, or inside one.
+    fn finish(self) -> Result<(), Error> {
+        self.decoder.finish().map_err(|error| not_a_watch(&self.client, &self.request, error))
+    }
+}
+
+/// Objects are only ever moved through it.
+impl<K> Unpin for WatchStream<K> {}
+
+impl<K> std::fmt::Debug for WatchStream<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WatchStream").field("open", &self.open.is_some()).finish_non_exhaustive()
+    }
+}
+
+fn not_a_watch(client: &Client, request: &str, error: WatchError) -> Error {
+    match error {
+        WatchError::Torn { .. } => {
+            client.lost(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, error).into())
+        }
+        other => Error::Malformed { request: request.to_owned(), problem: other.to_string() },
+    }
+}

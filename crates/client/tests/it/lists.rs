@@ -1,0 +1,185 @@
+//! Lists: streamed, paged, and what happens when the server forgets one half-way (rule PG-1).
+
+use dogwatch_client::{Api, Error, Listed};
+use dogwatch_core::{FieldSelector, ListParams, Object, VersionMatch};
+use futures_util::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_core::metadata::PartialObjectMeta;
+
+use crate::scripted::{Reply, Script, json, refusal, reply};
+
+fn item(name: &str) -> String {
+    format!(r#"{{"metadata":{{"name":"{name}","namespace":"a","resourceVersion":"1"}}}}"#)
+}
+
+fn page(version: &str, token: &str, names: &[&str]) -> Reply {
+    let items: Vec<_> = names.iter().map(|it| item(it)).collect();
+    let items = items.join(",");
+    let metadata = format!(r#"{{"resourceVersion":"{version}","continue":"{token}"}}"#);
+    json(
+        200,
+        format!(r#"{{"kind":"ConfigMapList","apiVersion":"v1","metadata":{metadata},"items":[{items}]}}"#),
+    )
+}
+
+fn maps(script: &Script) -> Api<ConfigMap> {
+    Api::namespaced(script.client(), "a")
+}
+
+async fn names(script: &Script, params: ListParams) -> Result<Vec<String>, Error> {
+    let list = maps(script).list_all(&params).await?;
+    Ok(list.items.iter().map(|it| it.header().name.to_owned()).collect())
+}
+
+const FIRST: &str = "/base/api/v1/namespaces/a/configmaps?limit=2";
+
+#[tokio::test]
+async fn pg_1_empty_one_and_full_pages() {
+    for (answer, expected) in
+        [(page("5", "", &[]), 0), (page("5", "", &["a"]), 1), (page("5", "", &["a", "b"]), 2)]
+    {
+        let script = Script::new([answer]);
+        assert_eq!(names(&script, ListParams::default().limit(2)).await.expect("listed").len(), expected);
+        assert_eq!(script.targets(), [FIRST]);
+    }
+}
+
+#[tokio::test]
+async fn pg_1_pages_follow_the_token_and_hold_500_unless_told() {
+    let script =
+        Script::new([page("5", "t1", &["a", "b"]), page("5", "t2", &["c", "d"]), page("5", "", &["e"])]);
+    let listed = names(&script, ListParams::default().limit(2)).await.expect("listed");
+    assert_eq!(listed, ["a", "b", "c", "d", "e"]);
+    assert_eq!(
+        script.targets(),
+        [FIRST.to_owned(), format!("{FIRST}&continue=t1"), format!("{FIRST}&continue=t2")]
+    );
+    let script = Script::new([page("5", "", &[])]);
+    names(&script, ListParams::default()).await.expect("listed");
+    assert_eq!(script.targets(), ["/base/api/v1/namespaces/a/configmaps?limit=500"]);
+}
+
+#[tokio::test]
+async fn pg_1_later_pages_do_not_repeat_the_version() {
+    let script = Script::new([page("7", "t1", &["a", "b"]), page("7", "", &["c"])]);
+    let params = ListParams::default().limit(2).at("7").matching(VersionMatch::Exact);
+    names(&script, params).await.expect("listed");
+    let targets = script.targets();
+    assert!(targets[0].contains("resourceVersion=7&resourceVersionMatch=Exact"), "{targets:?}");
+    assert_eq!(targets[1], format!("{FIRST}&continue=t1"));
+}
+
+#[tokio::test]
+async fn pg_1_expiry_on_a_later_page_reads_the_list_again_in_one_piece() {
+    let script =
+        Script::new([page("7", "t1", &["a", "b"]), refusal(410, "Expired"), page("9", "", &["b", "c", "d"])]);
+    let params = ListParams::default().limit(2).at("7").matching(VersionMatch::NotOlderThan);
+    let list = maps(&script).list_all(&params).await.expect("listed");
+    assert_eq!(list.items.iter().map(|it| it.header().name).collect::<Vec<_>>(), ["b", "c", "d"]);
+    assert_eq!(list.metadata.version.as_str(), "9");
+    let whole = "/base/api/v1/namespaces/a/configmaps?resourceVersion=7&resourceVersionMatch=NotOlderThan";
+    assert_eq!(script.targets()[2], whole);
+}
+
+#[tokio::test]
+async fn pg_1_expiry_on_the_first_page_or_of_the_whole_list_is_an_error() {
+    let script = Script::new([refusal(410, "Expired")]);
+    assert!(names(&script, ListParams::default().at("7")).await.expect_err("expired").is_expired());
+    let script =
+        Script::new([page("7", "t1", &["a", "b"]), refusal(410, "Expired"), refusal(410, "Expired")]);
+    assert!(names(&script, ListParams::default().limit(2)).await.expect_err("expired").is_expired());
+    assert_eq!(script.seen().len(), 3);
+}
+
+#[tokio::test]
+async fn pg_1_a_stream_says_when_it_starts_again() {
+    let script = Script::new([page("7", "t1", &["a"]), refusal(410, "Expired"), page("9", "", &["b"])]);
+    let stream = maps(&script).list_pages(&ListParams::default().limit(1));
+    let seen: Vec<_> = stream
+        .map_ok(|it| match it {
+            Listed::Item(object) => object.header().name.to_owned(),
+            Listed::Restarted => "again".to_owned(),
+            other => format!("{other:?}"),
+        })
+        .try_collect()
+        .await
+        .expect("listed");
+    assert_eq!(seen, ["a", "again", "b"]);
+}
+
+#[tokio::test]
+async fn a_list_with_a_limit_is_one_page_with_its_token() {
+    let script = Script::new([page("7", "t1", &["a", "b"])]);
+    let list = maps(&script).list(&ListParams::default().limit(2)).await.expect("listed");
+    assert_eq!((list.items.len(), list.metadata.continue_token.as_deref()), (2, Some("t1")));
+    assert_eq!(script.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn items_come_out_before_the_body_has_ended_and_before_it_breaks() {
+    let body = format!(r#"{{"metadata":{{"resourceVersion":"5"}},"items":[{},{},"#, item("a"), item("b"));
+    let script = Script::new([json(200, body.clone()).silence()]);
+    let mut stream = maps(&script).list_stream(&ListParams::default());
+    for expected in ["a", "b"] {
+        let Some(Ok(Listed::Item(object))) = stream.next().await else { panic!("an item") };
+        assert_eq!(object.header().name, expected);
+    }
+    let script = Script::new([json(200, body.clone()).lost()]);
+    let seen: Vec<_> = maps(&script).list_stream(&ListParams::default()).collect().await;
+    assert_eq!(seen.len(), 3);
+    assert!(
+        matches!(seen[2], Err(Error::Unreachable { .. })),
+        "a list that broke off is never taken for whole"
+    );
+    let script = Script::new([json(200, body)]);
+    let error = maps(&script).list(&ListParams::default()).await.expect_err("torn");
+    assert_eq!(error.transport(), Some(dogwatch_client::transport::TransportErrorKind::Lost), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_poison_object_is_reported_and_the_others_are_there() {
+    let poison = r#"{"metadata":{"name":"p","namespace":"a","resourceVersion":"3"},"data":[1]}"#;
+    let body =
+        format!(r#"{{"metadata":{{"resourceVersion":"5"}},"items":[{},{poison},{}]}}"#, item("a"), item("b"));
+    let script = Script::new([json(200, body)]);
+    let list = maps(&script).list(&ListParams::default()).await.expect("listed");
+    assert_eq!((list.items.len(), list.bad.len()), (2, 1));
+    assert_eq!(list.bad[0].key.as_ref().map(ToString::to_string).as_deref(), Some("a/p"));
+    assert_eq!(list.bad[0].path, "data");
+}
+
+#[tokio::test]
+async fn what_is_no_list_is_told_as_what_it_is() {
+    for (answer, problem) in [
+        (reply(200).chunk("<html>hello</html>"), "<html>hello</html>"),
+        (json(200, r#"{"kind":"Pod","metadata":{}}"#), "Pod"),
+        (reply(200), ""),
+    ] {
+        let error = maps(&Script::new([answer])).list(&ListParams::default()).await.expect_err("no list");
+        assert!(error.to_string().contains(problem), "{error}");
+    }
+    let status = json(
+        200,
+        r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}"#,
+    );
+    assert!(
+        maps(&Script::new([status])).list(&ListParams::default()).await.expect_err("refused").is_forbidden()
+    );
+}
+
+#[tokio::test]
+async fn dy_2_a_metadata_handle_asks_for_metadata_and_takes_whole_objects_too() {
+    let script = Script::new([page("5", "", &["a"]), json(200, item("a"))]);
+    let api = Api::<PartialObjectMeta<ConfigMap>>::namespaced(script.client(), "a");
+    let params = ListParams::default().fields(FieldSelector::name("a"));
+    assert_eq!(api.list(&params).await.expect("listed").items.len(), 1);
+    api.get("a").await.expect("read");
+    let seen = script.seen();
+    assert_eq!(seen[0].target, "/base/api/v1/namespaces/a/configmaps?fieldSelector=metadata.name%3Da");
+    let accepts: Vec<_> =
+        seen.iter().map(|it| it.headers[http::header::ACCEPT].to_str().unwrap().to_owned()).collect();
+    assert!(
+        accepts[0].contains("as=PartialObjectMetadataList")
+            && accepts[1].contains("as=PartialObjectMetadata;")
+    );
+}

@@ -1,0 +1,160 @@
+//! What becomes of an answer: decoded, refused, or a clear error (rules RQ-12, RQ-14, RQ-16, RQ-17).
+
+use std::io::ErrorKind;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use dogwatch_client::{Api, Client, Config, Error, Warning, WarningHandler};
+use dogwatch_core::{Reason, WriteParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use serde_json::Value;
+
+use crate::scripted::{Reply, Script, fails, json, refusal, reply};
+
+async fn get(answer: Reply) -> Result<Value, Error> {
+    Script::new([answer]).client().get().path(&["/api"]).send().await
+}
+
+#[tokio::test]
+async fn rq_12_transform_response() {
+    assert_eq!(get(json(200, r#"{"a":1}"#)).await.expect("ok")["a"], 1);
+    for (answer, reason) in [
+        (reply(500), Reason::InternalError),
+        (refusal(404, "NotFound"), Reason::NotFound),
+        (refusal(410, "Expired"), Reason::Expired),
+        (reply(422), Reason::Invalid),
+        (json(400, "{not json"), Reason::BadRequest),
+        (reply(503), Reason::ServiceUnavailable),
+        (reply(301).header("location", "https://elsewhere.test/"), Reason::Unknown),
+    ] {
+        let error = get(answer).await.expect_err("refused");
+        assert_eq!(error.status().map(|it| it.reason.clone()), Some(reason));
+    }
+}
+
+#[tokio::test]
+async fn rq_12_transform_unstructured_error() {
+    let script = Script::new([reply(409), reply(409)]);
+    let maps = Api::<ConfigMap>::namespaced(script.client(), "a");
+    let created = maps.create(&WriteParams::default(), &ConfigMap::default()).await;
+    assert!(created.expect_err("refused").is_already_exists());
+    let replaced = maps.replace("x", &WriteParams::default(), &ConfigMap::default()).await;
+    assert!(replaced.expect_err("refused").is_conflict());
+}
+
+#[tokio::test]
+async fn rq_12_into_with_no_body() {
+    let error = get(reply(200)).await.expect_err("nothing to decode");
+    assert_eq!(
+        error.to_string(),
+        "cannot make sense of the answer to GET /api: 0-length response with status code 200"
+    );
+}
+
+#[tokio::test]
+async fn rq_12_accepted_without_content_is_an_answer() {
+    let response = Script::new([reply(204)]).client().get().path(&["/x"]).response().await.expect("answered");
+    assert!(response.body.is_empty() && !response.was_created());
+    let response = Script::new([reply(201)]).client().get().path(&["/x"]).response().await.expect("answered");
+    assert!(response.was_created());
+}
+
+#[tokio::test]
+async fn rq_12_a_success_with_a_failed_status_is_an_error() {
+    let error =
+        get(json(200, r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden"}"#))
+            .await;
+    assert!(error.expect_err("refused").is_forbidden());
+}
+
+#[tokio::test]
+async fn an_html_page_is_told_as_what_it_is() {
+    let error = get(reply(200).header("content-type", "text/html").chunk("<html>login</html>"))
+        .await
+        .expect_err("no JSON");
+    assert!(error.to_string().starts_with("cannot make sense of the answer to GET /api: "), "{error}");
+    let error = get(reply(403).header("content-type", "text/html").chunk("<html>no</html>"))
+        .await
+        .expect_err("refused");
+    assert!(error.is_forbidden() && error.to_string().contains("<html>no</html>"), "{error}");
+}
+
+#[tokio::test]
+async fn invalid_utf_8_is_a_clear_error() {
+    let pods = Api::<Pod>::namespaced(Script::new([json(200, "")]).client(), "a");
+    drop(pods);
+    let body: &[u8] = b"{\"metadata\":{\"name\":\"\xff\"}}";
+    let script = Script::new([reply(200).chunk(bytes::Bytes::from_static(body))]);
+    let error = Api::<Pod>::namespaced(script.client(), "a").get("x").await.expect_err("not UTF-8");
+    assert!(matches!(error, Error::Malformed { .. }) && error.to_string().contains("UTF-8"), "{error}");
+}
+
+#[tokio::test]
+async fn an_undecodable_object_names_the_field() {
+    let script = Script::new([json(
+        200,
+        r#"{"metadata":{"name":"x","namespace":"a"},"spec":{"containers":[{"name":5}]}}"#,
+    )]);
+    let error = Api::<Pod>::namespaced(script.client(), "a").get("x").await.expect_err("no pod");
+    let text = error.to_string();
+    assert!(text.contains("a/x") && text.contains("spec.containers[0].name"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_a_body_then_silence_ends_at_the_time_limit() {
+    let script = Script::new([json(200, r#"{"a":"#).silence()]);
+    let request = script.client().get().path(&["/api"]).timeout(Duration::from_secs(3));
+    let error = request.send::<Value>().await.expect_err("no whole answer");
+    assert!(matches!(error, Error::TimedOut(limit) if limit == Duration::from_secs(3)), "{error}");
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_a_lost_connection() {
+    let error = get(json(200, r#"{"a":"#).lost()).await.expect_err("cut");
+    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+    let error = get(fails(ErrorKind::ConnectionRefused)).await.expect_err("refused");
+    assert_eq!(error.to_string(), "cannot reach the API server at https://script.test/base/");
+}
+
+#[derive(Clone, Debug, Default)]
+struct Heard(Arc<Mutex<Vec<Warning>>>);
+
+impl WarningHandler for Heard {
+    fn warn(&self, warning: &Warning) {
+        self.0.lock().expect("not poisoned").push(warning.clone());
+    }
+}
+
+#[tokio::test]
+async fn rq_14_warnings_reach_the_handler_also_when_the_request_is_refused() {
+    let script = Script::new([
+        json(200, "{}").header("warning", r#"299 - "old""#).header("warning", r#"299 - "older""#),
+        refusal(404, "NotFound").header("warning", r#"299 - "gone""#),
+    ]);
+    let heard = Heard::default();
+    let config = Config::new("http://127.0.0.1:1/".parse().expect("a URL"));
+    let layer = tower::layer::layer_fn(move |_| script.clone());
+    let client = Client::builder(config).warnings(heard.clone()).layer(layer).build().expect("valid");
+    for _ in 0..2 {
+        let _ = client.get().path(&["/x"]).bytes().await;
+    }
+    let texts: Vec<_> = heard.0.lock().expect("not poisoned").iter().map(|it| it.text.clone()).collect();
+    assert_eq!(texts, ["old", "older", "gone"]);
+}
+
+#[tokio::test]
+async fn rq_16_every_request_says_who_asks_unless_it_says_so_itself() {
+    let script = Script::new([json(200, "{}"), json(200, "{}")]);
+    let config = Config::new("http://127.0.0.1:1/".parse().expect("a URL"));
+    let seen = script.clone();
+    let client = Client::builder(config)
+        .layer(tower::layer::layer_fn(move |_| script.clone()))
+        .build()
+        .expect("valid");
+    client.get().path(&["/x"]).bytes().await.expect("answered");
+    client.get().path(&["/x"]).header(http::header::USER_AGENT, "mine").bytes().await.expect("answered");
+    let agents: Vec<_> =
+        seen.seen().into_iter().map(|it| it.headers[http::header::USER_AGENT].clone()).collect();
+    assert!(agents[0].to_str().is_ok_and(|it| it.contains("dogwatch/")), "{agents:?}");
+    assert_eq!(agents[1], "mine");
+}

@@ -1,0 +1,171 @@
+//! A server that is a script: the next answer for each request, in order, and a record of what was asked.
+//!
+//! No socket and no task, so paused time is exact. A request beyond the script is answered with 599.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use dogwatch_client::{BoxError, Client, RequestBody, ResponseBody};
+use futures_util::{StreamExt, future, stream};
+use http::{HeaderMap, Method, Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use tower::Service;
+
+/// One answer of the script.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    code: u16,
+    headers: Vec<(&'static str, String)>,
+    body: Vec<Step>,
+    fails: Option<io::ErrorKind>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Chunk(Bytes),
+    Lost(io::ErrorKind),
+    Silence,
+}
+
+/// A request as it arrived.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) method: Method,
+    /// Path and query.
+    pub(crate) target: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+    pub(crate) at: tokio::time::Instant,
+}
+
+/// The script; clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Script {
+    replies: Arc<Mutex<VecDeque<Reply>>>,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+pub(crate) fn reply(code: u16) -> Reply {
+    Reply { code, headers: Vec::new(), body: Vec::new(), fails: None }
+}
+
+/// A JSON answer.
+pub(crate) fn json(code: u16, body: impl Into<String>) -> Reply {
+    reply(code).header("content-type", "application/json").chunk(body.into())
+}
+
+/// A `Status` answer.
+pub(crate) fn refusal(code: u16, reason: &str) -> Reply {
+    let body = format!(
+        r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"{reason}","code":{code},"message":"{reason}"}}"#
+    );
+    json(code, body)
+}
+
+/// No answer: the connection fails.
+pub(crate) fn fails(kind: io::ErrorKind) -> Reply {
+    Reply { fails: Some(kind), ..reply(200) }
+}
+
+impl Reply {
+    pub(crate) fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    pub(crate) fn chunk(mut self, chunk: impl Into<Bytes>) -> Self {
+        self.body.push(Step::Chunk(chunk.into()));
+        self
+    }
+
+    /// The connection is lost here.
+    pub(crate) fn lost(mut self) -> Self {
+        self.body.push(Step::Lost(io::ErrorKind::ConnectionReset));
+        self
+    }
+
+    /// Nothing comes any more, and the connection stays.
+    pub(crate) fn silence(mut self) -> Self {
+        self.body.push(Step::Silence);
+        self
+    }
+
+    fn into_response(self) -> Response<ResponseBody> {
+        let steps = stream::iter(self.body).flat_map(|step| match step {
+            Step::Chunk(chunk) => stream::once(future::ready(Ok(Frame::data(chunk)))).boxed(),
+            Step::Lost(kind) => {
+                stream::once(future::ready(Err(BoxError::from(io::Error::from(kind))))).boxed()
+            }
+            Step::Silence => stream::pending().boxed(),
+        });
+        let mut response = Response::builder().status(self.code);
+        for (name, value) in self.headers {
+            response = response.header(name, value);
+        }
+        response.body(BodyExt::boxed_unsync(StreamBody::new(steps))).expect("a valid response")
+    }
+}
+
+impl Script {
+    pub(crate) fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let script = Self::default();
+        script.then(replies);
+        script
+    }
+
+    /// Adds answers.
+    pub(crate) fn then(&self, replies: impl IntoIterator<Item = Reply>) {
+        self.replies.lock().expect("not poisoned").extend(replies);
+    }
+
+    /// A client whose server is this script.
+    pub(crate) fn client(&self) -> Client {
+        Client::from_service("https://script.test/base/".parse().expect("a URL"), "default", self.clone())
+    }
+
+    /// Everything that was asked so far.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().expect("not poisoned").clone()
+    }
+
+    /// The targets of everything that was asked so far.
+    pub(crate) fn targets(&self) -> Vec<String> {
+        self.seen().into_iter().map(|it| it.target).collect()
+    }
+}
+
+impl Service<Request<RequestBody>> for Script {
+    type Response = Response<ResponseBody>;
+    type Error = BoxError;
+    type Future = future::BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
+        let this = self.clone();
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let body: Result<_, Infallible> = body.collect().await;
+            let body = body.expect("held in memory").to_bytes();
+            this.seen.lock().expect("not poisoned").push(Seen {
+                method: parts.method,
+                target: parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
+                headers: parts.headers,
+                body: String::from_utf8_lossy(&body).into_owned(),
+                at: tokio::time::Instant::now(),
+            });
+            let reply = this.replies.lock().expect("not poisoned").pop_front().unwrap_or_else(|| reply(599));
+            match reply.fails {
+                Some(kind) => Err(io::Error::from(kind).into()),
+                None => Ok(reply.into_response()),
+            }
+        })
+    }
+}
