@@ -22,6 +22,8 @@ mod request;
 mod list;
 mod watch;
 pub mod api;
+#[cfg(feature = "kube")]
+mod kube;
 
 pub use api::Api;
 pub use body::{BoxError, RequestBody, ResponseBody, boxed};

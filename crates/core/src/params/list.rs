@@ -1,0 +1,158 @@
+//! Which objects to list.
+
+use std::time::Duration;
+
+use super::query::{InvalidParams, Query, VersionMatch, put, seconds, selectors, versions};
+use crate::field_selector::FieldSelector;
+use crate::label_selector::LabelSelector;
+use crate::version::ResourceVersion;
+
+/// Which objects to list, and from which point in history.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListParams {
+    /// Only objects with these labels.
+    pub labels: LabelSelector,
+    /// Only objects with these fields.
+    pub fields: FieldSelector,
+    /// At most this many objects a page; `None` is one page with everything.
+    pub limit: Option<u32>,
+    /// Where the page before ended.
+    pub continue_token: Option<String>,
+    /// How fresh the answer must be.
+    pub version: ResourceVersion,
+    /// How `version` is meant.
+    pub version_match: Option<VersionMatch>,
+    /// How long the server may take.
+    pub timeout: Option<Duration>,
+    /// Only the objects of one shard, in the server's own words (alpha in Kubernetes 1.36).
+    pub shard_selector: Option<String>,
+}
+
+impl ListParams {
+    /// Only objects with these labels.
+    #[must_use]
+    pub fn labels(mut self, labels: LabelSelector) -> Self {
+        self.labels = labels;
+        self
+    }
+
+    /// Only objects with these fields.
+    #[must_use]
+    pub fn fields(mut self, fields: FieldSelector) -> Self {
+        self.fields = fields;
+        self
+    }
+
+    /// At most this many objects a page; 0 is no limit.
+    #[must_use]
+    pub fn limit(mut self, limit: u32) -> Self {
+        self.limit = (limit > 0).then_some(limit);
+        self
+    }
+
+    /// Goes on where the page before ended.
+    #[must_use]
+    pub fn continue_token(mut self, token: impl Into<String>) -> Self {
+        self.continue_token = Some(token.into());
+        self
+    }
+
+    /// Reads at this version, as the server understands it without a match.
+    #[must_use]
+    pub fn at(mut self, version: impl Into<ResourceVersion>) -> Self {
+        self.version = version.into();
+        self
+    }
+
+    /// Says how the version is meant.
+    #[must_use]
+    pub fn matching(mut self, version_match: VersionMatch) -> Self {
+        self.version_match = Some(version_match);
+        self
+    }
+
+    /// How long the server may take.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Only the objects of one shard, for example `shardRange(object.metadata.uid,'0x0','0x8')`.
+    #[must_use]
+    pub fn shard(mut self, selector: impl Into<String>) -> Self {
+        self.shard_selector = Some(selector.into());
+        self
+    }
+
+    /// The query of the request.
+    ///
+    /// # Errors
+    /// When parameters contradict each other.
+    pub fn query(&self) -> Result<Query, InvalidParams> {
+        match self.version_match {
+            Some(_) if self.version.is_unset() => return Err(InvalidParams::MatchWithoutVersion),
+            Some(VersionMatch::Exact) if !self.version.is_exact() => {
+                return Err(InvalidParams::ExactWithoutVersion);
+            }
+            _ => {}
+        }
+        let continues = self.continue_token.as_deref().is_some_and(|it| !it.is_empty());
+        if continues && self.version.is_exact() {
+            return Err(InvalidParams::ContinueWithVersion);
+        }
+        let mut query = Query::new();
+        selectors(&mut query, &self.labels, &self.fields);
+        versions(&mut query, &self.version, self.version_match);
+        seconds(&mut query, self.timeout);
+        put(&mut query, "limit", self.limit.filter(|it| *it > 0));
+        put(&mut query, "continue", self.continue_token.as_deref().filter(|it| !it.is_empty()));
+        put(&mut query, "shardSelector", self.shard_selector.as_deref().filter(|it| !it.is_empty()));
+        Ok(query)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::query::text;
+    use super::*;
+
+    #[test]
+    fn rq_3_every_key_of_a_list() {
+        let params = ListParams::default()
+            .labels("a=b".parse().expect("valid"))
+            .fields("metadata.name=x".parse().expect("valid"))
+            .limit(5)
+            .at("7")
+            .matching(VersionMatch::Exact)
+            .timeout(Duration::from_millis(1500))
+            .shard("shardRange(object.metadata.uid,'0x0','0x8')");
+        assert_eq!(
+            text(params.query().expect("valid")),
+            "labelSelector=a=b&fieldSelector=metadata.name=x&resourceVersion=7&resourceVersionMatch=Exact&timeoutSeconds=2&limit=5&shardSelector=shardRange(object.metadata.uid,'0x0','0x8')"
+        );
+        assert_eq!(
+            text(ListParams::default().limit(5).at("0").query().expect("valid")),
+            "resourceVersion=0&limit=5"
+        );
+        assert_eq!(
+            text(ListParams::default().limit(5).continue_token("t").query().expect("valid")),
+            "limit=5&continue=t"
+        );
+    }
+
+    #[test]
+    fn rq_3_empty_and_zero_values_are_left_out() {
+        assert_eq!(text(ListParams::default().limit(0).query().expect("valid")), "");
+    }
+
+    #[test]
+    fn contradictions_are_refused_before_any_request() {
+        use InvalidParams::*;
+        let exact = |version| ListParams::default().at(version).matching(VersionMatch::Exact).query();
+        assert_eq!(exact(""), Err(MatchWithoutVersion));
+        assert_eq!(exact("0"), Err(ExactWithoutVersion));
+        assert_eq!(ListParams::default().at("7").continue_token("t").query(), Err(ContinueWithVersion));
+    }
+}
