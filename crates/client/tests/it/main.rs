@@ -1,10 +1,15 @@
-//! The client, from outside.
+//! The client, from outside. One binary, one module per area.
+#![allow(clippy::unwrap_used, reason = "the exemption for tests covers test functions, not what they share")]
 
 mod scripted;
+mod support;
 
+mod auth;
 mod lists;
 mod request_building;
 mod request_results;
 mod request_retries;
+mod transport;
 mod watches;
+mod weather;
 mod writes;

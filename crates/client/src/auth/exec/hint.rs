@@ -1,0 +1,62 @@
+//! The install hint of a plugin: shown, but not for ever.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How often the hint is shown per [`WINDOW`], so that a controller does not fill its log with it.
+const TIMES: u32 = 10;
+const WINDOW: Duration = Duration::from_secs(60 * 60);
+
+/// A hint that is handed out ten times an hour at most.
+#[derive(Debug)]
+pub(super) struct InstallHint {
+    text: Option<String>,
+    /// When the current hour began, and how often the hint was handed out in it.
+    shown: Mutex<(Option<Instant>, u32)>,
+}
+
+impl InstallHint {
+    pub(super) fn new(text: Option<&str>) -> Self {
+        let text = text.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
+        Self { text, shown: Mutex::new((None, 0)) }
+    }
+
+    /// The hint, unless it has been shown often enough of late.
+    pub(super) fn take(&self) -> Option<String> {
+        let text = self.text.as_ref()?;
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if shown.0.is_none_or(|begin| now.duration_since(begin) >= WINDOW) {
+            *shown = (Some(now), 0);
+        }
+        if shown.1 == TIMES {
+            return None;
+        }
+        shown.1 += 1;
+        Some(text.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn au_3_the_hint_is_shown_ten_times_an_hour() {
+        let hint = InstallHint::new(Some(" brew install it\n"));
+        for _ in 0..TIMES {
+            assert_eq!(hint.take().as_deref(), Some("brew install it"));
+        }
+        assert_eq!(hint.take(), None);
+        tokio::time::advance(WINDOW).await;
+        assert!(hint.take().is_some());
+    }
+
+    #[test]
+    fn no_hint_is_no_hint() {
+        assert_eq!(InstallHint::new(None).take(), None);
+        assert_eq!(InstallHint::new(Some("  ")).take(), None);
+    }
+}

@@ -1,0 +1,20 @@
+//! Credential plugins: programs that print a credential (rule AU-3).
+//!
+//! ```text
+//! ExecConfig ─► policy, lookup ─► runner ─► process ─► protocol ─► Issued
+//! ```
+//!
+//! [`Plugin`] is the [`Source`](super::renew::Source) that the rest of `auth` sees. A plugin runs in the background of
+//! nobody: it belongs to the request that needs the credential, and dies with it.
+
+mod protocol;
+mod lookup;
+mod policy;
+mod hint;
+mod stderr;
+mod metrics;
+mod runner;
+mod plugin;
+
+pub(super) use metrics::record_ttl;
+pub(super) use plugin::{Plugin, PluginOptions};

@@ -1,0 +1,138 @@
+//! A credential plugin as a source of credentials.
+//!
+//! Reads the `exec` section, writes headers through [`Issued`] and certificates through a watch channel. When to run
+//! is decided by [`Renewing`]; how to run, by [`Runner`].
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+use super::policy;
+use super::protocol::{self, Version};
+use super::runner::Runner;
+use crate::auth::error::{AuthError, PluginError};
+use crate::auth::issued::{Issued, same_identity};
+use crate::auth::renew::{Renewing, Source};
+use crate::config::{ExecConfig, Identity, InteractiveMode, PluginPolicy};
+
+/// The longest a plugin may run without a terminal, unless the program says otherwise. A login over a slow network
+/// takes seconds; a minute means that it waits for something that will not come.
+const DEFAULT_LIMIT: Duration = Duration::from_secs(60);
+
+/// A plugin, and where its certificates go.
+pub(in crate::auth) struct Plugin {
+    runner: Runner,
+    version: Version,
+    identity: watch::Sender<Option<Identity>>,
+}
+
+/// What the program around us says about plugins.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::auth) struct PluginOptions {
+    /// The longest a run may take that asks no questions.
+    pub(in crate::auth) time_limit: Option<Duration>,
+    /// The program reads standard input itself.
+    pub(in crate::auth) stdin_unavailable: bool,
+}
+
+impl Plugin {
+    /// Checks the section; the plugin itself runs when the first request needs it.
+    pub(in crate::auth) fn follow(
+        config: &ExecConfig,
+        policy: &PluginPolicy,
+        options: PluginOptions,
+        identity: watch::Sender<Option<Identity>>,
+    ) -> Result<Renewing<Self>, AuthError> {
+        if config.command.is_empty() {
+            return Err(wrong("names no command"));
+        }
+        let version = Version::parse(&config.api_version).ok_or_else(|| {
+            wrong(format_args!(
+                "asks for API version `{}`; client.authentication.k8s.io/v1 and /v1beta1 are known",
+                config.api_version
+            ))
+        })?;
+        let mode = match (config.interactive_mode, version) {
+            (Some(mode), _) => mode,
+            (None, Version::V1Beta1) => InteractiveMode::IfAvailable,
+            (None, Version::V1) => {
+                return Err(wrong("names no interactiveMode: Never, IfAvailable or Always"));
+            }
+        };
+        if config.env.iter().any(|variable| variable.name.is_empty() || variable.name.contains(['=', '\0'])) {
+            return Err(wrong("has a variable whose name cannot be one"));
+        }
+        policy::check(policy)?;
+        let limit = options.time_limit.unwrap_or(DEFAULT_LIMIT);
+        let runner = Runner::new(config.clone(), policy.clone(), mode, limit, options.stdin_unavailable);
+        Ok(Renewing::new(Self { runner, version, identity }, None))
+    }
+}
+
+impl Source for Plugin {
+    const NAME: &'static str = "exec plugin";
+
+    /// Its failure says more than a second 401.
+    const KEEPS_REJECTED: bool = false;
+
+    async fn renew(&self) -> Result<Issued, AuthError> {
+        let interactive = self.runner.interactive()?;
+        let config = self.runner.config();
+        let cluster = config.cluster.as_ref().filter(|_| config.provide_cluster_info);
+        let info = protocol::question(self.version, cluster, interactive);
+        let stdout = self.runner.run(&info, interactive).await?;
+        let issued = protocol::answer(self.version, &stdout, Timestamp::now())
+            .map_err(|problem| PluginError::Malformed { command: self.runner.command(), problem })?;
+        self.identity.send_if_modified(|current| {
+            let changed = !same_identity(current.as_ref(), issued.identity.as_ref());
+            if changed {
+                current.clone_from(&issued.identity);
+            }
+            changed
+        });
+        Ok(issued)
+    }
+}
+
+fn wrong(what: impl std::fmt::Display) -> AuthError {
+    AuthError::Misconfigured(format!("the exec section of the user {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(change: impl FnOnce(&mut ExecConfig)) -> Result<(), String> {
+        let mut config = ExecConfig {
+            api_version: "client.authentication.k8s.io/v1".to_owned(),
+            command: "plugin".to_owned(),
+            interactive_mode: Some(InteractiveMode::Never),
+            ..ExecConfig::default()
+        };
+        change(&mut config);
+        let sender = watch::Sender::new(None);
+        Plugin::follow(&config, &PluginPolicy::AllowAll, PluginOptions::default(), sender)
+            .map(|_| ())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn kc_8_an_exec_section_must_be_complete() {
+        assert_eq!(check(|_| ()), Ok(()));
+        assert!(check(|it| it.command.clear()).unwrap_err().ends_with("names no command"));
+        assert!(check(|it| it.interactive_mode = None).unwrap_err().contains("interactiveMode"));
+        let beta = "client.authentication.k8s.io/v1beta1";
+        assert_eq!(
+            check(|it| {
+                it.api_version = beta.to_owned();
+                it.interactive_mode = None;
+            }),
+            Ok(())
+        );
+        for version in ["", "v1", "client.authentication.k8s.io/v1alpha1"] {
+            let error = check(|it| it.api_version = version.to_owned()).unwrap_err();
+            assert!(error.contains("API version"), "{error}");
+        }
+    }
+}

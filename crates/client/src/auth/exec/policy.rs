@@ -1,0 +1,109 @@
+//! Which plugins may run. A mistake in the policy is an error, never a permission.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use super::lookup::{clean, look_path};
+use crate::auth::error::AuthError;
+use crate::config::PluginPolicy;
+
+/// Refuses a policy that cannot mean what its author thinks.
+pub(super) fn check(policy: &PluginPolicy) -> Result<(), AuthError> {
+    let PluginPolicy::Allowlist(commands) = policy else { return Ok(()) };
+    let wrong = |what: String| Err(AuthError::Misconfigured(format!("the plugin allowlist {what}")));
+    if commands.is_empty() {
+        return wrong("is empty: deny all plugins instead if none may run".to_owned());
+    }
+    for command in commands {
+        if command.is_empty() {
+            return wrong("has an empty entry".to_owned());
+        }
+        let cleaned = clean(command);
+        if cleaned.as_os_str() != OsStr::new(command) {
+            return wrong(format!("has the entry `{command}`: write it as `{}`", cleaned.display()));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the policy lets `command` run, before anybody looks for its program.
+pub(super) fn forbids_all(policy: &PluginPolicy) -> Option<&'static str> {
+    matches!(policy, PluginPolicy::DenyAll).then_some("the plugin policy denies all plugins")
+}
+
+/// Whether the policy lets `command` run, which was found at `program`.
+///
+/// An entry matches the command as written, the path of its program, or by having the same program itself: a bare
+/// name in the list never admits a program of that name elsewhere.
+pub(super) fn permits(
+    policy: &PluginPolicy,
+    command: &str,
+    program: &Path,
+    search: Option<&OsStr>,
+) -> Result<(), &'static str> {
+    match policy {
+        PluginPolicy::AllowAll => Ok(()),
+        PluginPolicy::DenyAll => Err("the plugin policy denies all plugins"),
+        PluginPolicy::Allowlist(entries) => {
+            let written = clean(command);
+            let listed = entries.iter().any(|entry| {
+                Path::new(entry) == written
+                    || Path::new(entry) == program
+                    || (Path::new(entry).file_name() == program.file_name()
+                        && look_path(entry, search).is_some_and(|found| found == program))
+            });
+            if listed { Ok(()) } else { Err("it is not on the plugin allowlist") }
+        }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    fn list(entries: &[&str]) -> PluginPolicy {
+        PluginPolicy::Allowlist(entries.iter().map(|entry| (*entry).to_owned()).collect())
+    }
+
+    #[test]
+    fn au_3_an_empty_or_untidy_allowlist_is_an_error() {
+        let cases = [
+            (list(&["aws"]), true),
+            (list(&["/usr/bin/aws"]), true),
+            (list(&[]), false),
+            (list(&["aws", ""]), false),
+            (list(&["./aws"]), false),
+            (list(&["/usr//bin/aws"]), false),
+            (list(&["/usr/bin/../aws"]), false),
+            (list(&["bin/"]), false),
+            (PluginPolicy::AllowAll, true),
+            (PluginPolicy::DenyAll, true),
+        ];
+        for (policy, expected) in cases {
+            assert_eq!(check(&policy).is_ok(), expected, "{policy:?}");
+        }
+    }
+
+    #[test]
+    fn au_3_a_plugin_runs_only_if_the_policy_permits_it() {
+        let search = Some(OsStr::new("/usr/bin:/bin"));
+        let sh = look_path("sh", search).expect("every Unix has a shell");
+        let path = sh.to_str().unwrap();
+        let cases = [
+            (PluginPolicy::AllowAll, "sh", true),
+            (PluginPolicy::DenyAll, "sh", false),
+            (list(&["sh"]), "sh", true),
+            (list(&[path]), "sh", true),
+            (list(&["sh"]), path, true),
+            (list(&["bash", path]), path, true),
+            (list(&["bash"]), "sh", false),
+            (list(&["/opt/sh"]), "sh", false),
+        ];
+        for (policy, command, expected) in cases {
+            let program = look_path(command, search).unwrap();
+            assert_eq!(permits(&policy, command, &program, search).is_ok(), expected, "{policy:?} {command}");
+        }
+        // The same name elsewhere is another program.
+        assert!(permits(&list(&["sh"]), "/tmp/evil/sh", Path::new("/tmp/evil/sh"), search).is_err());
+    }
+}

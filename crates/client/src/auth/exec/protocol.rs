@@ -1,0 +1,229 @@
+//! The ExecCredential document: what we tell a plugin, and what it answers.
+//!
+//! Pure text to types and back. Problems are described without quoting the answer, which may hold a secret.
+
+use jiff::Timestamp;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+
+use crate::auth::issued::{Issued, Lifetime};
+use crate::auth::token::bearer;
+use crate::config::{ExecCluster, Identity, Pem};
+
+const GROUP: &str = "client.authentication.k8s.io";
+const KIND: &str = "ExecCredential";
+
+/// The versions of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Version {
+    V1,
+    V1Beta1,
+}
+
+/// `KUBERNETES_EXEC_INFO`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Question<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    spec: Spec<'a>,
+}
+
+#[derive(Serialize)]
+struct Spec<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<&'a ExecCluster>,
+    interactive: bool,
+}
+
+/// What a plugin prints.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    status: Option<Status>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    token: Option<String>,
+    client_certificate_data: Option<String>,
+    client_key_data: Option<String>,
+    expiration_timestamp: Option<String>,
+}
+
+impl Version {
+    pub(super) fn parse(api_version: &str) -> Option<Self> {
+        match api_version.strip_prefix(GROUP)?.strip_prefix('/')? {
+            "v1" => Some(Self::V1),
+            "v1beta1" => Some(Self::V1Beta1),
+            _ => None,
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::V1 => "client.authentication.k8s.io/v1",
+            Self::V1Beta1 => "client.authentication.k8s.io/v1beta1",
+        }
+    }
+}
+
+/// The value of `KUBERNETES_EXEC_INFO`. `cluster` is given only where the kubeconfig asks for it.
+pub(super) fn question(version: Version, cluster: Option<&ExecCluster>, interactive: bool) -> String {
+    let question =
+        Question { api_version: version.as_str(), kind: KIND, spec: Spec { cluster, interactive } };
+    serde_json::to_string(&question).expect("plain fields and JSON values serialize")
+}
+
+/// Reads what a plugin printed. The error says what is wrong with it.
+pub(super) fn answer(version: Version, stdout: &[u8], now: Timestamp) -> Result<Issued, String> {
+    let answer: Answer = serde_json::from_slice(stdout).map_err(|error| not_a_document(stdout, &error))?;
+    if answer.kind != KIND {
+        return Err(format!("it is not of kind {KIND}"));
+    }
+    match Version::parse(&answer.api_version) {
+        Some(returned) if returned == version => {}
+        Some(returned) => {
+            return Err(format!(
+                "the kubeconfig asks for API version {}, the plugin answered in {}",
+                version.as_str(),
+                returned.as_str()
+            ));
+        }
+        None => {
+            return Err(format!(
+                "the kubeconfig asks for API version {}, the plugin knows it not",
+                version.as_str()
+            ));
+        }
+    }
+    let status = answer.status.ok_or("it has no status")?;
+    status.issued(now)
+}
+
+impl Status {
+    fn issued(self, now: Timestamp) -> Result<Issued, String> {
+        let given = |field: Option<String>| field.filter(|text| !text.is_empty()).map(SecretString::from);
+        let header = match given(self.token) {
+            Some(token) => Some(bearer(&token).ok_or("its token has characters that a header cannot carry")?),
+            None => None,
+        };
+        let identity = match (given(self.client_certificate_data), given(self.client_key_data)) {
+            (Some(certificate), Some(key)) => Some(identity(certificate, key)?),
+            (None, None) => None,
+            (Some(_), None) => return Err("it has a certificate without its key".to_owned()),
+            (None, Some(_)) => return Err("it has a key without its certificate".to_owned()),
+        };
+        if header.is_none() && identity.is_none() {
+            return Err("it has neither a token nor a certificate with its key".to_owned());
+        }
+        let lifetime = match self.expiration_timestamp {
+            None => Lifetime::UntilRejected,
+            Some(text) => {
+                let expires = text.parse().map_err(|_| "its expirationTimestamp is not an RFC 3339 time")?;
+                Lifetime::until(expires, now)
+            }
+        };
+        Ok(Issued { header, identity, lifetime })
+    }
+}
+
+/// Checks that both texts are what they should be, so that the plugin is blamed and not the connection.
+fn identity(certificate: SecretString, key: SecretString) -> Result<Identity, String> {
+    use secrecy::ExposeSecret;
+    CertificateDer::from_pem_slice(certificate.expose_secret().as_bytes())
+        .map_err(|_| "its clientCertificateData is not PEM of a certificate")?;
+    PrivateKeyDer::from_pem_slice(key.expose_secret().as_bytes())
+        .map_err(|_| "its clientKeyData is not PEM of a private key")?;
+    Ok(Identity { certificate: Pem::Data(certificate), key: Pem::Data(key) })
+}
+
+/// The reader's own message may quote the text, so only the place is told.
+fn not_a_document(stdout: &[u8], error: &serde_json::Error) -> String {
+    if stdout.iter().all(u8::is_ascii_whitespace) {
+        return "it printed nothing".to_owned();
+    }
+    let place = format!("line {}, column {}", error.line(), error.column());
+    if error.is_data() {
+        format!("a field has the wrong type ({place})")
+    } else {
+        format!("it is not JSON ({place})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(stdout: &str) -> String {
+        answer(Version::V1, stdout.as_bytes(), Timestamp::UNIX_EPOCH).expect_err("a problem")
+    }
+
+    fn status(status: &str) -> String {
+        format!(
+            r#"{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{status}}}"#
+        )
+    }
+
+    #[test]
+    fn au_3_every_way_to_answer_badly_has_its_own_words() {
+        let cases = [
+            (String::new(), "it printed nothing"),
+            ("s3cret".to_owned(), "it is not JSON (line 1, column 1)"),
+            (r#"{"kind": 7}"#.to_owned(), "a field has the wrong type (line 1, column 10)"),
+            (r#"{"kind":"Pod","apiVersion":"v1"}"#.to_owned(), "it is not of kind ExecCredential"),
+            (status("null"), "it has no status"),
+            (status("{}"), "it has neither a token nor a certificate with its key"),
+            (status(r#"{"token":""}"#), "it has neither a token nor a certificate with its key"),
+            (status(r#"{"clientCertificateData":"x"}"#), "it has a certificate without its key"),
+            (status(r#"{"clientKeyData":"x","token":"t"}"#), "it has a key without its certificate"),
+            (
+                status(r#"{"clientKeyData":"x","clientCertificateData":"x"}"#),
+                "its clientCertificateData is not PEM of a certificate",
+            ),
+            (status(r#"{"token":"a\nb"}"#), "its token has characters that a header cannot carry"),
+            (
+                status(r#"{"token":"t","expirationTimestamp":"s3cret"}"#),
+                "its expirationTimestamp is not an RFC 3339 time",
+            ),
+        ];
+        for (stdout, expected) in cases {
+            assert_eq!(problem(&stdout), expected, "{stdout}");
+        }
+    }
+
+    #[test]
+    fn au_3_the_answer_comes_in_the_version_that_was_asked() {
+        let beta = status(r#"{"token":"t"}"#).replace("/v1\"", "/v1beta1\"");
+        assert!(problem(&beta).ends_with("answered in client.authentication.k8s.io/v1beta1"));
+        assert!(answer(Version::V1Beta1, beta.as_bytes(), Timestamp::UNIX_EPOCH).is_ok());
+        let alpha = status(r#"{"token":"t"}"#).replace("/v1\"", "/v1alpha1\"");
+        assert!(problem(&alpha).ends_with("the plugin knows it not"));
+        assert_eq!(Version::parse("client.authentication.k8s.io/v1alpha1"), None);
+        assert_eq!(Version::parse("v1"), None);
+    }
+
+    #[test]
+    fn a_token_with_an_expiry_is_issued_until_then() {
+        let stdout = status(r#"{"token":"t","expirationTimestamp":"1970-01-01T01:00:00Z"}"#);
+        let issued = answer(Version::V1, stdout.as_bytes(), Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!(issued.header.unwrap(), "Bearer t");
+        let hour = Timestamp::from_second(3600).unwrap();
+        assert_eq!(issued.lifetime, Lifetime::until(hour, Timestamp::UNIX_EPOCH));
+    }
+
+    #[test]
+    fn au_3_a_plugin_is_told_its_version_and_whether_it_may_ask() {
+        assert_eq!(
+            question(Version::V1Beta1, None, true),
+            r#"{"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","spec":{"interactive":true}}"#
+        );
+    }
+}

@@ -1,0 +1,209 @@
+//! Starts a plugin, listens to it, and ends it: one process, from configuration to bytes.
+//!
+//! Knows nothing of what the bytes mean. Dropping a run kills its process.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, Command};
+
+use super::hint::InstallHint;
+use super::lookup::look_path;
+use super::stderr::{Secrets, Tail};
+use super::{metrics, policy};
+use crate::auth::error::PluginError;
+use crate::config::{ExecConfig, InteractiveMode, PluginPolicy};
+
+/// The most a plugin may print; a credential with a certificate chain takes a few kilobytes.
+const STDOUT_LIMIT: u64 = 1 << 20;
+
+/// A plugin that can be run.
+pub(super) struct Runner {
+    config: ExecConfig,
+    policy: PluginPolicy,
+    mode: InteractiveMode,
+    /// The longest a run may take that asks no questions.
+    limit: Duration,
+    /// The program reads standard input itself.
+    stdin_unavailable: bool,
+    hint: InstallHint,
+    secrets: Secrets,
+}
+
+impl Runner {
+    pub(super) fn new(
+        config: ExecConfig,
+        policy: PluginPolicy,
+        mode: InteractiveMode,
+        limit: Duration,
+        stdin_unavailable: bool,
+    ) -> Self {
+        let hint = InstallHint::new(config.install_hint.as_deref());
+        let secrets = Secrets::of(&config);
+        Self { config, policy, mode, limit, stdin_unavailable, hint, secrets }
+    }
+
+    pub(super) fn config(&self) -> &ExecConfig {
+        &self.config
+    }
+
+    pub(super) fn command(&self) -> String {
+        self.config.command.clone()
+    }
+
+    /// Whether the plugin may ask questions in this process.
+    pub(super) fn interactive(&self) -> Result<bool, PluginError> {
+        decide(self.mode, io::stdin().is_terminal(), self.stdin_unavailable)
+            .map_err(|reason| PluginError::NeedsTerminal { command: self.command(), reason })
+    }
+
+    /// Runs the plugin with `KUBERNETES_EXEC_INFO` set to `info` and returns what it printed.
+    pub(super) async fn run(&self, info: &str, interactive: bool) -> Result<Vec<u8>, PluginError> {
+        let program = self.permitted_program().await?;
+        let result = match program {
+            Some(program) => self.run_program(program, info, interactive).await,
+            None => Err(PluginError::NotFound { command: self.command(), hint: self.hint.take() }),
+        };
+        metrics::record_call(&result);
+        result
+    }
+
+    /// The program to start, if the policy permits it; none if there is none.
+    async fn permitted_program(&self) -> Result<Option<PathBuf>, PluginError> {
+        let denied = |reason| PluginError::Denied { command: self.command(), reason };
+        let (rules, command) = (self.policy.clone(), self.command());
+        let decision = match policy::forbids_all(&rules) {
+            Some(reason) => Err(denied(reason)),
+            None => tokio::task::spawn_blocking(move || {
+                let search = env::var_os("PATH");
+                let Some(program) = look_path(&command, search.as_deref()) else { return Ok(None) };
+                policy::permits(&rules, &command, &program, search.as_deref()).map(|()| Some(program))
+            })
+            .await
+            .map_err(|source| self.broken(io::Error::other(source)))?
+            .map_err(denied),
+        };
+        metrics::record_policy(decision.is_ok());
+        decision
+    }
+
+    async fn run_program(
+        &self,
+        program: PathBuf,
+        info: &str,
+        interactive: bool,
+    ) -> Result<Vec<u8>, PluginError> {
+        let mut child = self.spawn(program, info, interactive).map_err(|source| match source.kind() {
+            // It was there a moment ago, or its interpreter is not.
+            io::ErrorKind::NotFound => {
+                PluginError::NotFound { command: self.command(), hint: self.hint.take() }
+            }
+            _ => self.broken(source),
+        })?;
+        let mut tail = Tail::default();
+        let listening = self.listen(&mut child, &mut tail);
+        let (status, stdout) = if interactive {
+            listening.await
+        } else {
+            match tokio::time::timeout(self.limit, listening).await {
+                Ok(heard) => heard,
+                Err(_) => {
+                    let stderr = tail.text();
+                    return Err(PluginError::TimedOut { command: self.command(), limit: self.limit, stderr });
+                }
+            }
+        }
+        .map_err(|source| self.broken(source))?;
+        if stdout.len() as u64 > STDOUT_LIMIT {
+            let problem = "it printed more than a megabyte".to_owned();
+            return Err(PluginError::Malformed { command: self.command(), problem });
+        }
+        if !status.success() {
+            return Err(PluginError::Failed {
+                command: self.command(),
+                status: status.to_string(),
+                code: status.code(),
+                stderr: tail.text(),
+            });
+        }
+        Ok(stdout)
+    }
+
+    fn spawn(&self, program: PathBuf, info: &str, interactive: bool) -> io::Result<Child> {
+        let (stdin, stderr) =
+            if interactive { (Stdio::inherit(), Stdio::inherit()) } else { (Stdio::null(), Stdio::piped()) };
+        Command::new(program)
+            .args(&self.config.args)
+            .envs(self.config.env.iter().map(|variable| (&variable.name, &variable.value)))
+            .env("KUBERNETES_EXEC_INFO", OsString::from(info))
+            .stdin(stdin)
+            .stdout(Stdio::piped())
+            .stderr(stderr)
+            .kill_on_drop(true)
+            .spawn()
+    }
+
+    /// Reads both outputs to their end, and waits for the process. Past the limit standard output is closed.
+    async fn listen(&self, child: &mut Child, tail: &mut Tail) -> io::Result<(ExitStatus, Vec<u8>)> {
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let reading = async {
+            let mut bytes = Vec::new();
+            if let Some(stdout) = stdout {
+                stdout.take(STDOUT_LIMIT + 1).read_to_end(&mut bytes).await?;
+            }
+            Ok(bytes)
+        };
+        let following = async {
+            if let Some(stderr) = stderr {
+                tail.follow(stderr, tokio::io::stderr(), &self.secrets).await;
+            }
+            Ok(())
+        };
+        let (stdout, (), status) = tokio::try_join!(reading, following, child.wait())?;
+        Ok((status, stdout))
+    }
+
+    fn broken(&self, source: io::Error) -> PluginError {
+        PluginError::Start { command: self.command(), source: Arc::new(source) }
+    }
+}
+
+/// Whether a plugin may ask questions; an error if it must and cannot.
+fn decide(mode: InteractiveMode, terminal: bool, stdin_unavailable: bool) -> Result<bool, &'static str> {
+    match mode {
+        InteractiveMode::Never => Ok(false),
+        InteractiveMode::IfAvailable => Ok(terminal && !stdin_unavailable),
+        InteractiveMode::Always if !terminal => Err("standard input is not a terminal"),
+        InteractiveMode::Always if stdin_unavailable => Err("standard input is in use by the program"),
+        InteractiveMode::Always => Ok(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn au_3_a_plugin_asks_only_where_somebody_can_answer() {
+        use InteractiveMode::{Always, IfAvailable, Never};
+        let cases = [
+            (Never, true, false, Ok(false)),
+            (Never, false, false, Ok(false)),
+            (IfAvailable, true, false, Ok(true)),
+            (IfAvailable, true, true, Ok(false)),
+            (IfAvailable, false, false, Ok(false)),
+            (Always, true, false, Ok(true)),
+            (Always, false, false, Err("standard input is not a terminal")),
+            (Always, true, true, Err("standard input is in use by the program")),
+        ];
+        for (mode, terminal, unavailable, expected) in cases {
+            assert_eq!(decide(mode, terminal, unavailable), expected, "{mode:?} {terminal} {unavailable}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Acting as somebody else: the `Impersonate-*` headers (rule AU-1).
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::future::{Either, Ready, ready};
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::error::AuthError;
+use crate::body::BoxError;
+use crate::config::Impersonation;
+
+const USER: HeaderName = HeaderName::from_static("impersonate-user");
+const UID: HeaderName = HeaderName::from_static("impersonate-uid");
+const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
+const EXTRA: &str = "impersonate-extra-";
+
+/// Makes requests act as somebody else.
+///
+/// An [`Impersonation`] among the extensions of a request takes the place of the layer's own, wholly; an empty one
+/// makes the request act as ourselves. A request that has `Impersonate-User` already is passed on as it is.
+#[derive(Clone, Debug)]
+pub struct ImpersonateLayer {
+    headers: Arc<[(HeaderName, HeaderValue)]>,
+}
+
+/// A service whose requests act as somebody else.
+#[derive(Clone, Debug)]
+pub struct ImpersonateService<S> {
+    inner: S,
+    headers: Arc<[(HeaderName, HeaderValue)]>,
+}
+
+impl ImpersonateLayer {
+    /// Acts as `default` wherever a request does not say otherwise. An error if it has attributes without a user, or
+    /// characters that a header cannot carry.
+    pub fn new(default: &Impersonation) -> Result<Self, AuthError> {
+        Ok(Self { headers: headers(default)?.into() })
+    }
+}
+
+impl<S> Layer<S> for ImpersonateLayer {
+    type Service = ImpersonateService<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        ImpersonateService { inner, headers: self.headers.clone() }
+    }
+}
+
+impl<S, B> Service<Request<B>> for ImpersonateService<S>
+where
+    S: Service<Request<B>, Error = BoxError>,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = Either<S::Future, Ready<Result<S::Response, BoxError>>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        if !request.headers().contains_key(USER) {
+            match request.extensions().get::<Impersonation>().map(headers) {
+                None => add(request.headers_mut(), &self.headers),
+                Some(Ok(own)) => add(request.headers_mut(), &own),
+                Some(Err(error)) => return Either::Right(ready(Err(error.into()))),
+            }
+        }
+        Either::Left(self.inner.call(request))
+    }
+}
+
+fn add(target: &mut HeaderMap, headers: &[(HeaderName, HeaderValue)]) {
+    for (name, value) in headers {
+        target.append(name, value.clone());
+    }
+}
+
+/// The headers for an impersonation, in a fixed order; none for an empty one.
+fn headers(who: &Impersonation) -> Result<Vec<(HeaderName, HeaderValue)>, AuthError> {
+    let wrong = |what: &str| AuthError::Misconfigured(format!("cannot impersonate: {what}"));
+    let value = |text: &str| {
+        HeaderValue::from_bytes(text.as_bytes())
+            .map_err(|_| wrong("a name or value has characters that a header cannot carry"))
+    };
+    let Some(user) = who.user.as_deref().filter(|user| !user.is_empty()) else {
+        if who.uid.is_some() || !who.groups.is_empty() || !who.extra.is_empty() {
+            return Err(wrong("a uid, groups or extra attributes need a user"));
+        }
+        return Ok(Vec::new());
+    };
+    let mut headers = vec![(USER, value(user)?)];
+    if let Some(uid) = who.uid.as_deref().filter(|uid| !uid.is_empty()) {
+        headers.push((UID, value(uid)?));
+    }
+    for group in &who.groups {
+        headers.push((GROUP, value(group)?));
+    }
+    for (key, values) in &who.extra {
+        let name = HeaderName::try_from(format!("{EXTRA}{}", escape(key)))
+            .map_err(|_| wrong("the key of an extra attribute is too long"))?;
+        for text in values {
+            headers.push((name.clone(), value(text)?));
+        }
+    }
+    Ok(headers)
+}
+
+/// Percent-escapes every byte that cannot stand in a header name, and `%` itself. The server undoes it, and takes the
+/// key in lower case, as HTTP does header names.
+fn escape(key: &str) -> String {
+    let mut escaped = String::with_capacity(key.len());
+    for byte in key.bytes() {
+        if byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            write!(escaped, "%{byte:02X}").expect("a string takes all that is written");
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use percent_encoding::percent_decode_str;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn au_1_keys_of_extra_attributes_are_percent_escaped() {
+        let cases = [
+            ("scopes", "scopes"),
+            ("example.com/project", "example.com%2Fproject"),
+            ("100%", "100%25"),
+            ("a b", "a%20b"),
+            ("schlüssel", "schl%C3%BCssel"),
+            ("a:b=c", "a%3Ab%3Dc"),
+            ("!#$&'*+-.^_`|~", "!#$&'*+-.^_`|~"),
+        ];
+        for (key, expected) in cases {
+            assert_eq!(escape(key), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_key_makes_a_header_name_that_the_server_reads_back(key in ".{0,40}") {
+            let escaped = escape(&key);
+            let name = HeaderName::try_from(format!("{EXTRA}{escaped}"));
+            prop_assert!(name.is_ok());
+            prop_assert_eq!(percent_decode_str(&escaped).decode_utf8().unwrap(), key);
+        }
+    }
+
+    #[test]
+    fn kc_8_attributes_without_a_user_are_an_error() {
+        let groups = Impersonation { groups: vec!["a".to_owned()], ..Impersonation::default() };
+        let uid = Impersonation { uid: Some("1".to_owned()), ..Impersonation::default() };
+        assert!(headers(&groups).is_err());
+        assert!(headers(&uid).is_err());
+        assert_eq!(headers(&Impersonation::default()).unwrap(), []);
+    }
+
+    #[test]
+    fn a_name_that_would_add_a_header_is_refused() {
+        let user = Impersonation { user: Some("jane\r\nX-Evil: 1".to_owned()), ..Impersonation::default() };
+        assert!(headers(&user).is_err());
+    }
+}

@@ -1,0 +1,161 @@
+//! A credential as its source issued it, and how it wears out.
+//!
+//! ```text
+//! Fresh ──renew_from──► Aging ──expires──► Expired
+//! ```
+
+use std::fmt;
+
+use http::HeaderValue;
+use jiff::{SignedDuration, Timestamp};
+use secrecy::ExposeSecret;
+use tokio::time::Instant;
+
+use crate::config::{Identity, Pem};
+
+/// A credential as its source issued it.
+pub(super) struct Issued {
+    /// The `Authorization` header; none if the credential is a certificate.
+    pub(super) header: Option<HeaderValue>,
+    /// The client certificate, if there is one.
+    pub(super) identity: Option<Identity>,
+    /// How long it serves.
+    pub(super) lifetime: Lifetime,
+}
+
+/// How long a credential serves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Lifetime {
+    /// Until the server rejects it.
+    UntilRejected,
+    /// Until a time of day, renewed a little before.
+    Until { renew_from: Timestamp, expires: Timestamp },
+    /// Never wears out by itself, but a newer one may be there after this.
+    LookAgain { after: Instant },
+}
+
+/// How worn a credential is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Wear {
+    /// Use it.
+    Fresh,
+    /// Use it while one caller renews it.
+    Aging,
+    /// Do not use it.
+    Expired,
+}
+
+impl Lifetime {
+    /// Until `expires`; renewed 30 s before, or for a short-lived credential in the last quarter of its life.
+    pub(super) fn until(expires: Timestamp, now: Timestamp) -> Self {
+        let left = now.duration_until(expires).as_secs().max(0);
+        let ahead = SignedDuration::from_secs((left / 4).min(30));
+        Self::Until { renew_from: expires.checked_sub(ahead).unwrap_or(expires), expires }
+    }
+
+    /// Seconds until it expires, by the clock on the wall; infinite if it does not.
+    pub(super) fn ttl_seconds(&self) -> f64 {
+        match self {
+            Self::Until { expires, .. } => Timestamp::now().duration_until(*expires).as_secs_f64(),
+            Self::UntilRejected | Self::LookAgain { .. } => f64::INFINITY,
+        }
+    }
+
+    /// How worn it is at this time of day and this tick of the monotonic clock.
+    pub(super) fn wear(&self, now: Timestamp, tick: Instant) -> Wear {
+        match self {
+            Self::UntilRejected => Wear::Fresh,
+            Self::Until { expires, .. } if now >= *expires => Wear::Expired,
+            Self::Until { renew_from, .. } if now >= *renew_from => Wear::Aging,
+            Self::Until { .. } => Wear::Fresh,
+            Self::LookAgain { after } if tick >= *after => Wear::Aging,
+            Self::LookAgain { .. } => Wear::Fresh,
+        }
+    }
+}
+
+impl Issued {
+    /// Whether the server would see no difference.
+    pub(super) fn says_the_same(&self, other: &Self) -> bool {
+        self.header == other.header && same_identity(self.identity.as_ref(), other.identity.as_ref())
+    }
+}
+
+/// Whether two certificates with keys are the same, text for text.
+pub(super) fn same_identity(one: Option<&Identity>, other: Option<&Identity>) -> bool {
+    match (one, other) {
+        (None, None) => true,
+        (Some(one), Some(other)) => {
+            same_pem(&one.certificate, &other.certificate) && same_pem(&one.key, &other.key)
+        }
+        _ => false,
+    }
+}
+
+fn same_pem(one: &Pem, other: &Pem) -> bool {
+    match (one, other) {
+        (Pem::Data(one), Pem::Data(other)) => one.expose_secret() == other.expose_secret(),
+        (Pem::File(one), Pem::File(other)) => one == other,
+        _ => false,
+    }
+}
+
+impl fmt::Debug for Issued {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Issued")
+            .field("header", &self.header.as_ref().map(|_| "[REDACTED]"))
+            .field("identity", &self.identity)
+            .field("lifetime", &self.lifetime)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn au_3_a_credential_is_renewed_before_it_expires() {
+        let tick = Instant::now();
+        // An hour: the last 30 s. 40 s: the last quarter. Expired on arrival: never fresh.
+        let cases = [
+            (3600, 0, Wear::Fresh),
+            (3600, 3569, Wear::Fresh),
+            (3600, 3570, Wear::Aging),
+            (3600, 3599, Wear::Aging),
+            (3600, 3600, Wear::Expired),
+            (40, 29, Wear::Fresh),
+            (40, 30, Wear::Aging),
+            (40, 40, Wear::Expired),
+            (1, 0, Wear::Fresh),
+            (-5, 0, Wear::Expired),
+        ];
+        for (expires, now, expected) in cases {
+            let lifetime = Lifetime::until(at(expires), at(0));
+            assert_eq!(lifetime.wear(at(now), tick), expected, "expires {expires}, now {now}");
+        }
+    }
+
+    #[test]
+    fn the_far_past_and_the_far_future_do_not_overflow() {
+        for expires in [Timestamp::MIN, Timestamp::MAX] {
+            for now in [Timestamp::MIN, Timestamp::MAX] {
+                Lifetime::until(expires, now).wear(now, Instant::now());
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_looked_up_again_ages_but_never_expires() {
+        let second = std::time::Duration::from_secs(1);
+        let lifetime = Lifetime::LookAgain { after: Instant::now() + second };
+        assert_eq!(lifetime.wear(Timestamp::MAX, Instant::now()), Wear::Fresh);
+        tokio::time::advance(second).await;
+        assert_eq!(lifetime.wear(Timestamp::MIN, Instant::now()), Wear::Aging);
+        assert_eq!(lifetime.ttl_seconds(), f64::INFINITY);
+    }
+}

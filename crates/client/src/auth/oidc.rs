@@ -1,0 +1,330 @@
+//! The legacy `auth-provider` named `oidc`: an id-token, renewed with a refresh-token (rule AU-4).
+//!
+//! Reads the options of the kubeconfig, asks the issuer's discovery document for its token endpoint, and trades the
+//! refresh-token for the next id-token. It speaks through an [`HttpFetch`] and never verifies a signature: the API
+//! server does. The option `extra-scopes` is accepted and has no effect, as in client-go: a refresh keeps the scopes
+//! of the login.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use futures_core::future::BoxFuture;
+use http::{Request, StatusCode, header};
+use http_body_util::{BodyExt, Collected, Full, Limited};
+use jiff::SignedDuration;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use tokio::sync::Mutex;
+use url::Url;
+use url::form_urlencoded::{Serializer, byte_serialize};
+
+use super::error::{AuthError, OidcError};
+use super::fetch::{HttpFetch, RefreshedTokens, TokenStore};
+use super::issued::{Issued, Lifetime};
+use super::jwt::{self, Expiry};
+use super::plaintext::{address, may_carry_credentials};
+use super::renew::{Renewing, Source};
+use super::token::bearer;
+use crate::body::{BoxError, RequestBody};
+use crate::config::{AuthProvider, Pem};
+
+/// An id-token this close to its end is taken for expired: clocks differ.
+const SKEW: SignedDuration = SignedDuration::from_secs(10);
+
+/// The longest a refresh may take, discovery included.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The most we read of an answer.
+const ANSWER_LIMIT: usize = 1 << 20;
+
+/// The `oidc` provider of one user.
+pub(super) struct Oidc {
+    shared: Arc<Shared>,
+}
+
+/// What a refresh needs; it runs in a task of its own, see [`Source::renew`] below.
+struct Shared {
+    issuer: Url,
+    client_id: String,
+    client_secret: Option<SecretString>,
+    roots: Option<Pem>,
+    allow_plaintext: bool,
+    http: Option<Arc<dyn HttpFetch>>,
+    store: Option<Arc<dyn TokenStore>>,
+    /// Held for a whole refresh: two with the same refresh-token would look like theft to the provider.
+    refresh_token: Mutex<Option<SecretString>>,
+}
+
+#[derive(Deserialize)]
+struct Discovery {
+    token_endpoint: String,
+    #[serde(default)]
+    token_endpoint_auth_methods_supported: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Grant {
+    id_token: Option<SecretText>,
+    refresh_token: Option<SecretText>,
+}
+
+/// A string that is wiped when it goes.
+#[derive(Deserialize)]
+#[serde(from = "String")]
+struct SecretText(SecretString);
+
+impl From<String> for SecretText {
+    fn from(text: String) -> Self {
+        Self(SecretString::from(text))
+    }
+}
+
+/// How a client shows its secret to the token endpoint.
+#[derive(Clone, Copy)]
+enum SecretIn {
+    Header,
+    Body,
+}
+
+impl Oidc {
+    /// Checks the options and starts with the id-token they hold, if it has time left.
+    pub(super) fn follow(
+        provider: &AuthProvider,
+        allow_plaintext: bool,
+        http: Option<Arc<dyn HttpFetch>>,
+        store: Option<Arc<dyn TokenStore>>,
+    ) -> Result<Renewing<Self>, AuthError> {
+        let option =
+            |name: &str| provider.config.get(name).map(String::as_str).filter(|value| !value.is_empty());
+        let must = |name| option(name).ok_or_else(|| wrong(format!("needs the option {name}")));
+
+        let issuer = Url::parse(must("idp-issuer-url")?)
+            .map_err(|_| wrong("has an idp-issuer-url that is not an address"))?;
+        if !allow_plaintext && !may_carry_credentials(&issuer) {
+            return Err(AuthError::Plaintext { server: address(&issuer) });
+        }
+        let refresh_token = option("refresh-token").map(SecretString::from);
+        let first = option("id-token").and_then(|token| issued(&SecretString::from(token)));
+        if first.is_none() && refresh_token.is_none() {
+            return Err(wrong("has neither a usable id-token nor a refresh-token: log in again"));
+        }
+        if option("extra-scopes").is_some() {
+            tracing::debug!("the option extra-scopes of the oidc provider has no effect on a refresh");
+        }
+        let shared = Shared {
+            issuer,
+            client_id: must("client-id")?.to_owned(),
+            client_secret: option("client-secret").map(SecretString::from),
+            roots: roots(option("idp-certificate-authority-data"), option("idp-certificate-authority"))?,
+            allow_plaintext,
+            http,
+            store,
+            refresh_token: Mutex::new(refresh_token),
+        };
+        Ok(Renewing::new(Self { shared: Arc::new(shared) }, first))
+    }
+}
+
+impl Source for Oidc {
+    const NAME: &'static str = "oidc provider";
+
+    /// Without a refresh-token there is nothing better, and one 401 must not end a session.
+    const KEEPS_REJECTED: bool = true;
+
+    /// Refreshes in a task of its own, which ends after [`LIMIT`] at the latest: a caller that goes away half-way must
+    /// not lose the new refresh-token when the old one is void already.
+    async fn renew(&self) -> Result<Issued, AuthError> {
+        let shared = self.shared.clone();
+        match tokio::spawn(async move { shared.refresh().await }).await {
+            Ok(result) => Ok(result?),
+            Err(join) => match join.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(cancelled) => Err(self.shared.unreachable(&self.shared.issuer, cancelled.into()).into()),
+            },
+        }
+    }
+}
+
+impl Shared {
+    async fn refresh(&self) -> Result<Issued, OidcError> {
+        let mut refresh_token = self.refresh_token.lock().await;
+        let old = refresh_token.clone().ok_or(OidcError::NoRefreshToken)?;
+        let grant = tokio::time::timeout(LIMIT, self.exchange(&old))
+            .await
+            .map_err(|elapsed| self.unreachable(&self.issuer, elapsed.into()))??;
+
+        // Kept before anything else can fail: the old one may be void from here on.
+        let next = grant.refresh_token.map_or(old, |SecretText(next)| next);
+        *refresh_token = Some(next.clone());
+        let Some(SecretText(id_token)) = grant.id_token else {
+            return Err(OidcError::Malformed(
+                "there is no id_token; was the scope openid asked for at login?",
+            ));
+        };
+        let issued = issued(&id_token).ok_or(OidcError::Malformed("the id_token is not a JWT"))?;
+        if let Some(store) = &self.store
+            && let Err(error) = store.store(RefreshedTokens { id_token, refresh_token: next }).await
+        {
+            tracing::warn!(error = &*error as &dyn std::error::Error, "cannot store the refreshed tokens");
+        }
+        Ok(issued)
+    }
+
+    async fn exchange(&self, refresh_token: &SecretString) -> Result<Grant, OidcError> {
+        let document =
+            format!("{}/.well-known/openid-configuration", self.issuer.as_str().trim_end_matches('/'));
+        let document =
+            Url::parse(&document).map_err(|_| OidcError::Malformed("the issuer has no discovery address"))?;
+        let body = self.ask(&document, Request::get(document.as_str()).body(Full::default())).await?;
+        let discovery: Discovery = serde_json::from_slice(&body)
+            .map_err(|_| OidcError::Malformed("the discovery document names no token_endpoint"))?;
+        let endpoint = Url::parse(&discovery.token_endpoint)
+            .map_err(|_| OidcError::Malformed("the token_endpoint is not an address"))?;
+        if !self.allow_plaintext && !may_carry_credentials(&endpoint) {
+            return Err(OidcError::Malformed("the token_endpoint is not an https address"));
+        }
+
+        let methods = &discovery.token_endpoint_auth_methods_supported;
+        let header_works = methods.is_empty() || methods.iter().any(|method| method == "client_secret_basic");
+        let first = if header_works { SecretIn::Header } else { SecretIn::Body };
+        match (self.grant(&endpoint, refresh_token, first).await, first) {
+            // Providers that know only one way say so in more than one way; the refresh-token is untouched by it.
+            (Err(OidcError::Refused { status: 400 | 401, code }), SecretIn::Header)
+                if self.client_secret.is_some() && (code.is_empty() || code == "invalid_client") =>
+            {
+                self.grant(&endpoint, refresh_token, SecretIn::Body).await
+            }
+            (result, _) => result,
+        }
+    }
+
+    async fn grant(
+        &self,
+        endpoint: &Url,
+        refresh_token: &SecretString,
+        secret_in: SecretIn,
+    ) -> Result<Grant, OidcError> {
+        let body = self.ask(endpoint, self.grant_request(endpoint, refresh_token, secret_in)).await?;
+        serde_json::from_slice(&body).map_err(|_| OidcError::Malformed("the token response is not JSON"))
+    }
+
+    fn grant_request(
+        &self,
+        endpoint: &Url,
+        refresh_token: &SecretString,
+        secret_in: SecretIn,
+    ) -> http::Result<Request<RequestBody>> {
+        let mut form = Serializer::new(String::new());
+        form.append_pair("grant_type", "refresh_token");
+        form.append_pair("refresh_token", refresh_token.expose_secret());
+        let mut request = Request::post(endpoint.as_str())
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        match (&self.client_secret, secret_in) {
+            (Some(secret), SecretIn::Header) => {
+                let escape = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
+                let pair = format!("{}:{}", escape(&self.client_id), escape(secret.expose_secret()));
+                request = request.header(header::AUTHORIZATION, format!("Basic {}", STANDARD.encode(pair)));
+            }
+            (secret, _) => {
+                form.append_pair("client_id", &self.client_id);
+                if let Some(secret) = secret {
+                    form.append_pair("client_secret", secret.expose_secret());
+                }
+            }
+        }
+        request.body(Full::from(form.finish()))
+    }
+
+    /// Sends one request and reads its whole answer, if it is a success.
+    async fn ask(&self, url: &Url, request: http::Result<Request<RequestBody>>) -> Result<Bytes, OidcError> {
+        let Some(http) = &self.http else {
+            return Err(OidcError::NoHttp { issuer: address(&self.issuer) });
+        };
+        let mut request =
+            request.map_err(|_| OidcError::Malformed("an address has characters HTTP cannot carry"))?;
+        request.headers_mut().insert(header::ACCEPT, header::HeaderValue::from_static("application/json"));
+        if let Some(secret) = request.headers_mut().get_mut(header::AUTHORIZATION) {
+            secret.set_sensitive(true);
+        }
+        let response =
+            http.fetch(self.roots.clone(), request).await.map_err(|source| self.unreachable(url, source))?;
+        let status = response.status();
+        // Boxed, because the compiler cannot see through `Limited` that the future may change threads.
+        let reading: BoxFuture<'static, Result<Collected<Bytes>, BoxError>> =
+            Box::pin(Limited::new(response.into_body(), ANSWER_LIMIT).collect());
+        let body = reading.await.map_err(|source| self.unreachable(url, source))?.to_bytes();
+        if status == StatusCode::OK {
+            return Ok(body);
+        }
+        Err(OidcError::Refused { status: status.as_u16(), code: error_code(&body) })
+    }
+
+    fn unreachable(&self, url: &Url, source: BoxError) -> OidcError {
+        OidcError::Unreachable { url: address(url), source: source.into() }
+    }
+}
+
+/// The OAuth error code of an answer, if it is one: a short word, so that nothing else is ever quoted.
+fn error_code(body: &[u8]) -> String {
+    #[derive(Deserialize)]
+    struct Refusal {
+        error: String,
+    }
+    serde_json::from_slice(body)
+        .ok()
+        .map(|Refusal { error }| error)
+        .filter(|code| code.len() <= 40 && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
+        .unwrap_or_default()
+}
+
+/// The credential in an id-token; none if it is not one.
+fn issued(id_token: &SecretString) -> Option<Issued> {
+    let lifetime = match jwt::expiry(id_token.expose_secret())? {
+        Expiry::At(expires) => {
+            Lifetime::Until { renew_from: expires.checked_sub(SKEW).unwrap_or(expires), expires }
+        }
+        Expiry::Unstated => Lifetime::UntilRejected,
+    };
+    Some(Issued { header: Some(bearer(id_token)?), identity: None, lifetime })
+}
+
+/// The provider's own roots. The inline form wins over the file, as in client-go.
+fn roots(data: Option<&str>, file: Option<&str>) -> Result<Option<Pem>, AuthError> {
+    let Some(data) = data else { return Ok(file.map(|path| Pem::File(PathBuf::from(path)))) };
+    let text = STANDARD.decode(data).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let text =
+        text.ok_or_else(|| wrong("has an idp-certificate-authority-data that is not base64 of PEM"))?;
+    Ok(Some(Pem::Data(SecretString::from(text))))
+}
+
+fn wrong(what: impl std::fmt::Display) -> AuthError {
+    AuthError::Misconfigured(format!("the auth-provider oidc {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_short_word_is_taken_for_an_error_code() {
+        assert_eq!(
+            error_code(br#"{"error":"invalid_grant","error_description":"token abc"}"#),
+            "invalid_grant"
+        );
+        assert_eq!(error_code(br#"{"error":"The token eyJhbGciOi is bad"}"#), "");
+        assert_eq!(error_code(b"<html>"), "");
+    }
+
+    #[test]
+    fn inline_roots_win_over_a_file() {
+        let Ok(Some(Pem::Data(text))) = roots(Some("Q0E="), Some("/ca.crt")) else { panic!("expected data") };
+        assert_eq!(text.expose_secret(), "CA");
+        assert!(matches!(roots(None, Some("/ca.crt")), Ok(Some(Pem::File(_)))));
+        assert!(matches!(roots(None, None), Ok(None)));
+        assert!(matches!(roots(Some("not base64!"), None), Err(AuthError::Misconfigured(_))));
+    }
+}

@@ -1,0 +1,100 @@
+//! Where credentials may go: over TLS, or not further than this machine (rule KC-7).
+
+use url::{Host, Url};
+
+use super::error::AuthError;
+use crate::config::Config;
+
+/// Whether a request to this address keeps its headers from others: https, or http to a loopback host.
+///
+/// A name other than `localhost` is never taken for loopback, wherever it resolves to.
+pub fn may_carry_credentials(server: &Url) -> bool {
+    match server.scheme() {
+        "https" => true,
+        "http" => is_loopback(server),
+        _ => false,
+    }
+}
+
+/// Refuses settings that would send credentials in clear text, unless they say so on purpose.
+pub(super) fn check(config: &Config) -> Result<(), AuthError> {
+    if config.allow_plaintext_credentials {
+        return Ok(());
+    }
+    // In clear text through a proxy means in clear text to the proxy.
+    let proxy_overhears = config.server.scheme() == "http"
+        && config.proxy_url.as_ref().is_some_and(|proxy| !is_loopback(proxy));
+    if may_carry_credentials(&config.server) && !proxy_overhears {
+        return Ok(());
+    }
+    Err(AuthError::Plaintext { server: address(&config.server) })
+}
+
+/// Scheme, host and port: what of an address may appear in an error.
+pub(super) fn address(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    match url.port() {
+        Some(port) => format!("{}://{host}:{port}", url.scheme()),
+        None => format!("{}://{host}", url.scheme()),
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback() || ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback()),
+        Some(Host::Domain(name)) => {
+            let name = name.strip_suffix('.').unwrap_or(name);
+            name == "localhost" || name.ends_with(".localhost")
+        }
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kc_7_credentials_travel_over_tls_or_stay_on_this_machine() {
+        let cases = [
+            ("https://10.0.0.1:6443", true),
+            ("https://example.com/prefix", true),
+            ("http://127.0.0.1:8080", true),
+            ("http://127.9.9.9", true),
+            ("http://[::1]:8080", true),
+            ("http://[::ffff:127.0.0.1]", true),
+            ("http://localhost:8001", true),
+            ("http://LOCALHOST.", true),
+            ("http://a.localhost", true),
+            ("http://10.0.0.1:8080", false),
+            ("http://[2001:db8::1]", false),
+            ("http://example.com", false),
+            ("http://localhost.example.com", false),
+            ("http://notlocalhost", false),
+            ("ftp://127.0.0.1", false),
+        ];
+        for (address, expected) in cases {
+            let url = Url::parse(address).expect("the table holds addresses");
+            assert_eq!(may_carry_credentials(&url), expected, "{address}");
+        }
+    }
+
+    #[test]
+    fn kc_7_a_remote_proxy_makes_a_loopback_server_remote() {
+        let mut config = Config::new(Url::parse("http://localhost:8001").unwrap());
+        assert!(check(&config).is_ok());
+        config.proxy_url = Some(Url::parse("http://127.0.0.1:3128").unwrap());
+        assert!(check(&config).is_ok());
+        config.proxy_url = Some(Url::parse("http://proxy.example.com:3128").unwrap());
+        assert!(matches!(check(&config), Err(AuthError::Plaintext { .. })));
+        config.allow_plaintext_credentials = true;
+        assert!(check(&config).is_ok());
+    }
+
+    #[test]
+    fn an_address_in_an_error_carries_no_user_information() {
+        let url = Url::parse("http://admin:hunter2@example.com:8080/path?token=x").unwrap();
+        assert_eq!(address(&url), "http://example.com:8080");
+    }
+}

@@ -1,0 +1,90 @@
+//! Bearer tokens: one that never changes, or a file that is read again (rule AU-2).
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use secrecy::{ExposeSecret, SecretString};
+use tokio::time::Instant;
+
+use super::error::AuthError;
+use super::issued::{Issued, Lifetime};
+use super::renew::{Renewing, Source};
+
+/// How long a token from a file is taken to be good. A kubelet rotates them well before they expire.
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// How much before the end of [`PERIOD`] the file is read again.
+const LEEWAY: Duration = Duration::from_secs(10);
+
+/// A file with a bearer token.
+pub(super) struct TokenFile {
+    path: PathBuf,
+}
+
+/// The header for a token; none if the token has characters a header cannot carry.
+pub(super) fn bearer(token: &SecretString) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose_secret())).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+impl TokenFile {
+    /// Reads `path` when the first request needs it, and about once a minute from then on. `first` is used as long as
+    /// the file cannot be read.
+    pub(super) fn follow(path: PathBuf, first: Option<HeaderValue>) -> Renewing<Self> {
+        let first = first.map(|header| Issued {
+            header: Some(header),
+            identity: None,
+            lifetime: Lifetime::LookAgain { after: Instant::now() },
+        });
+        Renewing::new(Self { path }, first)
+    }
+
+    async fn read(&self) -> io::Result<HeaderValue> {
+        let unusable = |why| io::Error::new(io::ErrorKind::InvalidData, why);
+        let text = SecretString::from(tokio::fs::read_to_string(&self.path).await?);
+        let token = SecretString::from(text.expose_secret().trim());
+        if token.expose_secret().is_empty() {
+            return Err(unusable("the file is empty"));
+        }
+        bearer(&token).ok_or_else(|| unusable("the token has characters that a header cannot carry"))
+    }
+}
+
+impl Source for TokenFile {
+    const NAME: &'static str = "token file";
+
+    /// The file may be on its way: whoever rotates it decides when the old token ends.
+    const KEEPS_REJECTED: bool = true;
+
+    async fn renew(&self) -> Result<Issued, AuthError> {
+        let header = self
+            .read()
+            .await
+            .map_err(|source| AuthError::TokenFile { path: self.path.clone(), source: Arc::new(source) })?;
+        let lifetime = Lifetime::LookAgain { after: Instant::now() + (PERIOD - LEEWAY) };
+        Ok(Issued { header: Some(header), identity: None, lifetime })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bearer_header_hides_its_value() {
+        let header = bearer(&SecretString::from("s3cret")).unwrap();
+        assert_eq!(header, "Bearer s3cret");
+        assert_eq!(format!("{header:?}"), "Sensitive");
+    }
+
+    #[test]
+    fn a_token_that_would_break_the_header_is_refused() {
+        for token in ["a\nb", "a\r\nX-Evil: 1", "a\0b", "a\x7f"] {
+            assert!(bearer(&SecretString::from(token)).is_none(), "{token:?}");
+        }
+    }
+}

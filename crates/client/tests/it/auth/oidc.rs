@@ -1,0 +1,258 @@
+//! The `oidc` provider, against a scripted issuer.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use bytes::Bytes;
+use dogwatch_client::auth::{
+    AuthError, AuthOptions, Credentials, HttpFetch, OidcError, RefreshedTokens, TokenStore,
+};
+use dogwatch_client::config::{AuthProvider, Pem};
+use dogwatch_client::{BoxError, RequestBody, ResponseBody, boxed};
+use futures_core::future::BoxFuture;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use jiff::{SignedDuration, Timestamp};
+use secrecy::ExposeSecret;
+
+use super::{Server, authorize, config};
+
+/// An id-token that ends so many seconds from now.
+fn id_token(name: &str, seconds: i64) -> String {
+    let end = Timestamp::now() + SignedDuration::from_secs(seconds);
+    let claims = format!(r#"{{"sub":"{name}","exp":{}}}"#, end.as_second());
+    format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims))
+}
+
+/// Answers discovery by itself and grants by script, and remembers the grants it was asked for.
+#[derive(Clone)]
+struct Issuer {
+    discovery: String,
+    grants: Arc<Mutex<Vec<(u16, String)>>>,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Issuer {
+    fn granting(grants: &[(u16, String)]) -> Self {
+        let discovery =
+            r#"{"issuer":"https://id.example","token_endpoint":"https://id.example/token"}"#.to_owned();
+        let grants = grants.iter().rev().cloned().collect();
+        Self { discovery, grants: Arc::new(Mutex::new(grants)), asked: Arc::default() }
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+impl HttpFetch for Issuer {
+    fn fetch(
+        &self,
+        roots: Option<Pem>,
+        request: Request<RequestBody>,
+    ) -> BoxFuture<'static, Result<Response<ResponseBody>, BoxError>> {
+        let issuer = self.clone();
+        Box::pin(async move {
+            assert!(matches!(roots, Some(Pem::Data(_))), "the issuer's own roots");
+            let (parts, body) = request.into_parts();
+            let body = String::from_utf8(body.collect().await?.to_bytes().to_vec())?;
+            let (status, text) = match parts.uri.to_string().as_str() {
+                "https://id.example/.well-known/openid-configuration" => (200, issuer.discovery),
+                "https://id.example/token" => {
+                    let login = parts.headers.get("authorization").map(|it| it.to_str().unwrap().to_owned());
+                    issuer.asked.lock().unwrap().push(format!("{} {body}", login.unwrap_or_default()));
+                    issuer.grants.lock().unwrap().pop().ok_or("the script is at its end")?
+                }
+                other => return Err(format!("unexpected address {other}").into()),
+            };
+            let status = StatusCode::from_u16(status)?;
+            Ok(Response::builder().status(status).body(boxed(Full::<Bytes>::from(text)))?)
+        })
+    }
+}
+
+/// Keeps what it is given.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<(String, String)>>>);
+
+impl TokenStore for Kept {
+    fn store(&self, tokens: RefreshedTokens) -> BoxFuture<'static, Result<(), BoxError>> {
+        let pair =
+            (tokens.id_token.expose_secret().to_owned(), tokens.refresh_token.expose_secret().to_owned());
+        self.0.lock().unwrap().push(pair);
+        Box::pin(async { Err("the disk is full".into()) })
+    }
+}
+
+fn credentials(issuer: &Issuer, kept: &Kept, more: &[(&str, &str)]) -> Result<Credentials, AuthError> {
+    let ca = STANDARD.encode("CA");
+    let base = [
+        ("idp-issuer-url", "https://id.example/"),
+        ("client-id", "kubernetes"),
+        ("idp-certificate-authority-data", ca.as_str()),
+        ("extra-scopes", "groups"),
+    ];
+    let options: BTreeMap<String, String> =
+        base.iter().chain(more).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let mut config = config();
+    config.auth.provider = Some(AuthProvider { name: "oidc".to_owned(), config: options });
+    let mut options = AuthOptions::default();
+    options.http = Some(Arc::new(issuer.clone()));
+    options.tokens = Some(Arc::new(kept.clone()));
+    Credentials::with_options(&config, options)
+}
+
+fn grant(id: &str, refresh: Option<&str>) -> (u16, String) {
+    match refresh {
+        Some(refresh) => (200, format!(r#"{{"id_token":"{id}","refresh_token":"{refresh}"}}"#)),
+        None => (200, format!(r#"{{"id_token":"{id}"}}"#)),
+    }
+}
+
+#[tokio::test]
+async fn an_id_token_with_time_left_is_used_as_it_is() {
+    let token = id_token("jane", 3600);
+    let issuer = Issuer::granting(&[]);
+    let credentials = credentials(&issuer, &Kept::default(), &[("id-token", &token)]).unwrap();
+    assert_eq!(authorize(&credentials).await.unwrap().0, format!("Bearer {token}"));
+    assert!(issuer.asked().is_empty());
+}
+
+#[tokio::test]
+async fn an_expired_id_token_is_refreshed_and_a_rotated_refresh_token_used_and_offered() {
+    let (old, short, long) = (id_token("a", -1), id_token("b", -1), id_token("c", 3600));
+    let issuer = Issuer::granting(&[grant(&short, Some("second")), grant(&long, None)]);
+    let kept = Kept::default();
+    let credentials =
+        credentials(&issuer, &kept, &[("id-token", &old), ("refresh-token", "first one")]).unwrap();
+    assert_eq!(authorize(&credentials).await.unwrap().0, format!("Bearer {short}"));
+    assert_eq!(authorize(&credentials).await.unwrap().0, format!("Bearer {long}"));
+    assert_eq!(authorize(&credentials).await.unwrap().0, format!("Bearer {long}"));
+    assert_eq!(
+        issuer.asked(),
+        [
+            " grant_type=refresh_token&refresh_token=first+one&client_id=kubernetes",
+            " grant_type=refresh_token&refresh_token=second&client_id=kubernetes",
+        ]
+    );
+    let expected = [(short, "second".to_owned()), (long, "second".to_owned())];
+    assert_eq!(*kept.0.lock().unwrap(), expected);
+}
+
+#[tokio::test]
+async fn a_client_secret_goes_into_the_header_and_else_into_the_body() {
+    let long = id_token("a", 3600);
+    let refused = (401, r#"{"error":"invalid_client"}"#.to_owned());
+    let issuer = Issuer::granting(&[refused, grant(&long, None)]);
+    let options = [("refresh-token", "r"), ("client-secret", "s&/")];
+    let credentials = credentials(&issuer, &Kept::default(), &options).unwrap();
+    assert_eq!(authorize(&credentials).await.unwrap().0, format!("Bearer {long}"));
+    let login = STANDARD.encode("kubernetes:s%26%2F");
+    assert_eq!(
+        issuer.asked(),
+        [
+            format!("Basic {login} grant_type=refresh_token&refresh_token=r"),
+            " grant_type=refresh_token&refresh_token=r&client_id=kubernetes&client_secret=s%26%2F".to_owned(),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_rejected_id_token_is_refreshed_and_the_request_sent_again() {
+    let (old, new) = (id_token("a", 3600), id_token("b", 3600));
+    let issuer = Issuer::granting(&[grant(&new, None)]);
+    let options = [("refresh-token", "r"), ("id-token", old.as_str())];
+    let credentials = credentials(&issuer, &Kept::default(), &options).unwrap();
+    let server = Server::answering(&[StatusCode::UNAUTHORIZED]);
+    assert_eq!(server.send(&credentials).await.unwrap(), StatusCode::OK);
+    assert_eq!(server.authorizations(), [format!("Bearer {old}"), format!("Bearer {new}")]);
+}
+
+#[tokio::test]
+async fn one_401_does_not_end_a_session_that_cannot_be_refreshed() {
+    let token = id_token("a", 3600);
+    let credentials = credentials(&Issuer::granting(&[]), &Kept::default(), &[("id-token", &token)]).unwrap();
+    let server = Server::answering(&[StatusCode::UNAUTHORIZED]);
+    assert_eq!(server.send(&credentials).await.unwrap(), StatusCode::UNAUTHORIZED);
+    assert_eq!(server.send(&credentials).await.unwrap(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn what_the_issuer_answers_badly_is_told_apart() {
+    let new = id_token("a", 3600);
+    let mut elsewhere = Issuer::granting(&[]);
+    elsewhere.discovery = r#"{"token_endpoint":"http://id.example/token"}"#.to_owned();
+    let mut empty = Issuer::granting(&[]);
+    empty.discovery = "{}".to_owned();
+    let cases = [
+        (Issuer::granting(&[(400, r#"{"error":"invalid_grant"}"#.to_owned())]), "status 400: invalid_grant"),
+        (Issuer::granting(&[(302, String::new())]), "status 302"),
+        (Issuer::granting(&[(200, "<html>".to_owned())]), "not JSON"),
+        (Issuer::granting(&[(200, r#"{"access_token":"x"}"#.to_owned())]), "there is no id_token"),
+        (Issuer::granting(&[grant("opaque", None)]), "not a JWT"),
+        (Issuer::granting(&[]), "cannot reach the identity provider at https://id.example"),
+        (elsewhere, "not an https address"),
+        (empty, "names no token_endpoint"),
+    ];
+    for (issuer, expected) in cases {
+        let credentials = credentials(&issuer, &Kept::default(), &[("refresh-token", "r")]).unwrap();
+        let error = authorize(&credentials).await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error} / {expected}");
+        // The failure is not the end: a later request asks again.
+        issuer.grants.lock().unwrap().push(grant(&new, None));
+        let second = authorize(&credentials).await;
+        assert_eq!(second.is_ok(), issuer.asked().len() == 2, "{expected}");
+    }
+}
+
+#[tokio::test]
+async fn an_expired_id_token_without_a_refresh_token_asks_for_a_login() {
+    let old = id_token("a", -1);
+    let credentials = credentials(&Issuer::granting(&[]), &Kept::default(), &[("id-token", &old)]).unwrap();
+    let error = authorize(&credentials).await.unwrap_err();
+    assert!(matches!(error, AuthError::Oidc(OidcError::NoRefreshToken)), "{error}");
+}
+
+#[test]
+fn incomplete_options_are_refused_at_once() {
+    let issuer = Issuer::granting(&[]);
+    let cases: [(&[(&str, &str)], &str); 5] = [
+        (&[], "neither a usable id-token nor a refresh-token"),
+        (&[("id-token", "opaque")], "neither a usable id-token nor a refresh-token"),
+        (&[("refresh-token", "r"), ("client-id", "")], "needs the option client-id"),
+        (&[("refresh-token", "r"), ("idp-issuer-url", "nowhere")], "not an address"),
+        (
+            &[("refresh-token", "r"), ("idp-issuer-url", "http://id.example")],
+            "in clear text to http://id.example",
+        ),
+    ];
+    for (options, expected) in cases {
+        let error = credentials(&issuer, &Kept::default(), options).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+/// The provider makes the old refresh-token void when it hands out a new one, so a caller that loses patience must
+/// not lose the answer.
+#[tokio::test]
+async fn a_caller_that_goes_away_does_not_lose_the_rotated_refresh_token() {
+    let (one, two) = (id_token("a", -1), id_token("b", 3600));
+    let issuer = Issuer::granting(&[grant(&one, Some("second")), grant(&two, None)]);
+    let kept = Kept::default();
+    let credentials = credentials(&issuer, &kept, &[("refresh-token", "first")]).unwrap();
+    {
+        let mut headers = http::HeaderMap::new();
+        let impatient = credentials.authorize(&mut headers);
+        tokio::select! {
+            biased;
+            _ = impatient => panic!("a refresh takes more than one step"),
+            () = std::future::ready(()) => {}
+        }
+    }
+    assert_eq!(authorize(&credentials).await.unwrap().0, format!("Bearer {two}"));
+    let used: Vec<_> = kept.0.lock().unwrap().iter().map(|(_, refresh)| refresh.clone()).collect();
+    assert_eq!(used, ["second", "second"]);
+    assert!(issuer.asked()[1].contains("refresh_token=second"));
+}
