@@ -166,12 +166,19 @@ impl Follower {
     }
 
     fn take_plugin_identity(&self, first: bool) {
-        let identity = match &mut self.state().plugin {
-            // An error means that the plugin's side is gone; its last certificate stays.
-            Some(plugin) if first || plugin.has_changed().unwrap_or(false) => {
-                plugin.borrow_and_update().clone()
+        let identity = {
+            let mut state = self.state();
+            let Some(plugin) = &mut state.plugin else { return };
+            match plugin.has_changed() {
+                Ok(changed) if !changed && !first => return,
+                Ok(_) => plugin.borrow_and_update().clone(),
+                // The plugin's side is gone, perhaps after a last word, which stays.
+                Err(_) => {
+                    let last = plugin.borrow_and_update().clone();
+                    state.plugin = None;
+                    last
+                }
             }
-            _ => return,
         };
         match identity.map(|it| Loaded::read(&it, &self.provider)).transpose() {
             Ok(loaded) => self.note(self.certificate.set(loaded)),

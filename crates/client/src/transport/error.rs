@@ -64,7 +64,9 @@ impl TransportError {
         let message = match kind {
             TransportErrorKind::Lost => "the connection was lost before the answer came",
             TransportErrorKind::Timeout => "the connection timed out",
-            TransportErrorKind::Tls => "the server ended the TLS session",
+            TransportErrorKind::Tls => {
+                "the server ended the TLS session; it may not accept our client certificate"
+            }
             _ => "the request failed",
         };
         Self { sent: !refused_unread, ..Self::new(kind, message).because(error) }

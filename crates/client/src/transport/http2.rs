@@ -26,9 +26,12 @@ use crate::tls::Offer;
 /// at 40 MB/s. It is also what a watch whose reader stalls can hold in memory.
 const STREAM_WINDOW: u32 = 4 << 20;
 
-/// The same for all streams of a connection together. As long as `max_streams_per_connection` times the stream window
-/// is less, no number of stalled readers can use it up, and so none can stall a neighbour.
+/// The same for all streams of a connection together; as in Go, too.
 const CONNECTION_WINDOW: u32 = 1 << 30;
+
+/// With no more streams than this, stalled readers can never use up the window of the connection: whatever they hold, a
+/// whole stream window is left for a neighbour.
+const MOST_STREAMS: usize = (CONNECTION_WINDOW / STREAM_WINDOW) as usize - 1;
 
 /// How often a request that was not sent at all is given to another connection. Each time the connection had just been
 /// closed by the server; three times in a row is no coincidence.
@@ -113,7 +116,7 @@ impl Http2Pool {
             .keep_alive_while_idle(true);
         let settings = Settings {
             builder,
-            max_streams: options.max_streams_per_connection.max(1),
+            max_streams: options.max_streams_per_connection.clamp(1, MOST_STREAMS),
             idle_timeout: options.idle_timeout,
         };
         Self {

@@ -24,7 +24,8 @@ pub struct TransportOptions {
     /// Unused HTTP/1.1 connections kept per host.
     pub max_idle_per_host: usize,
     /// Requests that share an HTTP/2 connection, bodies being read included; the next one opens another connection.
-    /// Where a server allows fewer, its limit counts. The default of 90 stays below the 100 that servers grant at least.
+    /// Where a server allows fewer, its limit counts. The default of 90 stays below the 100 that servers grant at least;
+    /// more than 255 are not taken, for then stalled readers could stall their neighbours.
     pub max_streams_per_connection: usize,
     /// Certificate files are read again at most this often on requests.
     pub reload_interval: Duration,

@@ -16,6 +16,16 @@ async fn protocol(_request: Request<hyper::body::Incoming>, peer: Peer) -> Respo
     text(peer.alpn.unwrap_or_else(|| "plain".to_owned()))
 }
 
+#[test]
+fn a_transport_can_be_shared_between_tasks_and_shows_nothing() {
+    fn shared<T: Clone + Send + Sync + std::fmt::Debug + 'static>(value: &T) -> String {
+        format!("{value:?}")
+    }
+    let mut config = Config::new("http://127.0.0.1:1".parse().unwrap());
+    config.proxy_url = Some("http://me:s3cret@proxy.test".parse().unwrap());
+    assert_eq!(shared(&transport(&config)), "Transport { .. }");
+}
+
 #[tokio::test]
 async fn http2_is_spoken_where_the_server_offers_it() {
     let (server, authority) = secure_server(protocol).await;

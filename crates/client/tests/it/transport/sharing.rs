@@ -34,7 +34,8 @@ async fn watch(transport: &Transport, server: &Server) -> Response<ResponseBody>
 async fn a_burst_of_requests_opens_one_connection() {
     let (server, authority) = secure_server(watch_or_get).await;
     let transport = transport(&trusting(&server.url(), &authority));
-    let answers = join_all((0..50).map(|_| fetch(&transport, server.url().leak()))).await;
+    let url = server.url();
+    let answers = join_all((0..50).map(|_| fetch(&transport, &url))).await;
     assert!(answers.iter().all(|connection| connection == "1"), "{answers:?}");
     assert_eq!(server.accepted(), 1);
 }
