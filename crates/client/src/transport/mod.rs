@@ -1,1 +1,106 @@
 //! Connections: from a host name to a pool that speaks HTTP/2 or HTTP/1.1.
+//!
+//! ```text
+//! Transport ─ gzip ─ switch ─► Generation ─┬─ Http2Pool per host ─┐
+//!                      ▲                   └─ HTTP/1.1 pool ──────┴─ Connector ─ proxy ─ TCP ─ TLS
+//!                tls::Follower
+//! ```
+//!
+//! Takes requests with absolute URIs and answers with streamed bodies. It knows nothing of Kubernetes: credentials,
+//! retries and rate limits are layers above. When a certificate changes, a fresh generation takes the new requests; those
+//! in flight on the old one finish there, and its connections close behind the last of them.
+
+mod dns;
+mod error;
+mod proxy;
+mod options;
+mod connector;
+mod body;
+mod http2;
+mod generation;
+mod gzip;
+mod switch;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use tokio::sync::watch;
+use tower_layer::Layer;
+use tower_service::Service;
+
+pub use body::drain;
+pub use error::{TransportError, TransportErrorKind};
+pub use gzip::{Gzip, GzipLayer};
+pub use options::TransportOptions;
+pub use proxy::ProxyEnvironment;
+use switch::Switch;
+
+use crate::body::{RequestBody, ResponseBody};
+use crate::config::{Config, Identity};
+
+/// What a [`Transport`] answers with, some time later.
+pub(crate) type Answer =
+    Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, TransportError>> + Send + 'static>>;
+
+/// Carries requests to a server and brings the answers.
+///
+/// Cloning is cheap; clones share their connections. Requests must have absolute URIs. Over HTTP/2 many requests share
+/// a connection, and a further one is opened before the server's limit is reached, so that no request waits behind
+/// watches. A request with an `Upgrade` header always goes over HTTP/1.1; take the upgraded stream with
+/// `hyper::upgrade::on`. Dropping the future of a request, or the body of its response, cancels the request.
+///
+/// Bodies fail with a boxed [`TransportError`].
+#[derive(Clone)]
+pub struct Transport {
+    service: Gzip<Switch>,
+}
+
+impl Transport {
+    /// Builds a transport by the settings and by this process's environment (`HTTPS_PROXY`, `DISABLE_HTTP2`, …; see
+    /// [`TransportOptions::from_env`]). Reads certificates, opens no connection.
+    ///
+    /// `plugin_identity` holds the client certificate of a credential plugin; where the settings have a certificate of
+    /// their own, that one is used instead. A change takes effect with the next request.
+    pub fn new(
+        config: &Config,
+        plugin_identity: watch::Receiver<Option<Identity>>,
+    ) -> Result<Self, TransportError> {
+        let options = TransportOptions::from_env(|name| std::env::var(name).ok());
+        Self::with_options(config, plugin_identity, options)
+    }
+
+    /// Builds a transport that does not look at the environment.
+    pub fn with_options(
+        config: &Config,
+        plugin_identity: watch::Receiver<Option<Identity>>,
+        options: TransportOptions,
+    ) -> Result<Self, TransportError> {
+        let switch = Switch::new(config, plugin_identity, options)?;
+        metrics::counter!("rest_client_transport_create_calls_total").increment(1);
+        Ok(Self { service: GzipLayer::new(!config.disable_compression).layer(switch) })
+    }
+}
+
+impl Service<Request<RequestBody>> for Transport {
+    type Response = Response<ResponseBody>;
+    type Error = TransportError;
+    type Future = Answer;
+
+    /// Always ready: what must wait, waits in the future.
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<RequestBody>) -> Answer {
+        self.service.call(request)
+    }
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transport").finish_non_exhaustive()
+    }
+}

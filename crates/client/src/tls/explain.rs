@@ -1,0 +1,69 @@
+//! Words what rustls found wrong with the server's certificate, so that a person can act on it.
+
+use jiff::Timestamp;
+use rustls::pki_types::UnixTime;
+use rustls::{AlertDescription, CertificateError};
+
+use super::roots::Trust;
+
+/// Words a failed handshake with `host` for a person; the rustls error stays the cause.
+pub(crate) fn explain(error: &rustls::Error, host: &str, trust: &Trust) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(problem) => explain_certificate(problem, host, trust),
+        rustls::Error::AlertReceived(alert) => explain_alert(*alert, host),
+        _ => format!("the TLS handshake with {host} failed"),
+    }
+}
+
+fn explain_certificate(problem: &CertificateError, host: &str, trust: &Trust) -> String {
+    match problem {
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            format!("the certificate of {host} is not signed by {}", trust.describe())
+        }
+        CertificateError::Expired => format!("the certificate of {host} has expired"),
+        CertificateError::ExpiredContext { not_after, .. } => {
+            format!("the certificate of {host} expired on {}", moment(*not_after))
+        }
+        CertificateError::NotValidYet => {
+            format!("the certificate of {host} is not valid yet; is the clock right?")
+        }
+        CertificateError::NotValidYetContext { not_before, .. } => {
+            format!(
+                "the certificate of {host} is not valid before {}; is the clock right?",
+                moment(*not_before)
+            )
+        }
+        CertificateError::NotValidForName => {
+            format!(
+                "the certificate of {host} is for another name; tls-server-name can name the one it carries"
+            )
+        }
+        CertificateError::NotValidForNameContext { expected, presented } => format!(
+            "the certificate of {host} is valid for {}, not for {}; tls-server-name can name one it carries",
+            presented.join(", "),
+            expected.to_str(),
+        ),
+        _ => format!("the certificate of {host} is not acceptable"),
+    }
+}
+
+fn explain_alert(alert: AlertDescription, host: &str) -> String {
+    match alert {
+        AlertDescription::CertificateRequired => format!("{host} demands a client certificate"),
+        AlertDescription::BadCertificate
+        | AlertDescription::UnknownCA
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::CertificateExpired
+        | AlertDescription::CertificateRevoked
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::AccessDenied => format!("{host} refused our client certificate"),
+        _ => format!("{host} ended the TLS handshake"),
+    }
+}
+
+fn moment(time: UnixTime) -> String {
+    match i64::try_from(time.as_secs()).ok().and_then(|seconds| Timestamp::from_second(seconds).ok()) {
+        Some(timestamp) => timestamp.to_string(),
+        None => "a date out of range".to_owned(),
+    }
+}

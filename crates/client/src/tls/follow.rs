@@ -1,0 +1,346 @@
+//! Follows certificates as they rotate: the CA file, our own files, and what a credential plugin hands out.
+//!
+//! Nobody is told of a change; the transport asks before a request ([`Follower::before_request`]) and before a handshake
+//! ([`Follower::before_handshake`]), and compares [`Follower::version`] with the version its connections were made at.
+//! So there is no task to own, and a program that sends nothing reads nothing.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use metrics::counter;
+use rustls::ClientConfig;
+use rustls::client::{Resumption, WantsClientCert};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::ServerName;
+use rustls::{ConfigBuilder, RootCertStore};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::TlsError;
+use super::identity::{CurrentCertificate, Files, Loaded};
+use super::pem::Text;
+use super::roots::{Trust, ca_file};
+use super::verifier::BelieveEveryone;
+use crate::config::{Identity, TlsSettings};
+
+/// Which protocols a handshake offers by ALPN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offer {
+    /// HTTP/2, or HTTP/1.1 where the server prefers it.
+    Http2OrHttp1,
+    /// HTTP/1.1 only.
+    Http1,
+}
+
+/// How often files are read again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// On a request: at most this often (rules TR-4 and TR-5: five minutes).
+    pub(crate) on_request: Duration,
+    /// On a handshake: at most this often (rule TR-4: one second). Own certificate only.
+    pub(crate) on_handshake: Duration,
+}
+
+/// The TLS side of a transport, kept in step with its files and its plugin.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    provider: Arc<CryptoProvider>,
+    server_name: Option<String>,
+    pace: Pace,
+    trust: ArcSwap<Trust>,
+    certificate: Arc<CurrentCertificate>,
+    ca_file: Option<PathBuf>,
+    files: Option<Files>,
+    /// Moves by one with every change of trust or certificate.
+    version: AtomicU64,
+    /// A plain mutex: it is never held across an await.
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    ca_read: Instant,
+    files_read: Instant,
+    /// `None` where the settings carry an identity: that one wins over a plugin's, as in client-go.
+    plugin: Option<watch::Receiver<Option<Identity>>>,
+}
+
+impl Follower {
+    /// Reads everything once. What cannot be used now is an error; later, the last good state is kept instead.
+    pub(crate) fn new(
+        settings: &TlsSettings,
+        plugin: watch::Receiver<Option<Identity>>,
+        pace: Pace,
+    ) -> Result<Self, TlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let trust = Trust::load(settings)?;
+        if let Some(name) = &settings.server_name {
+            parse_name(name)?;
+        }
+        let certificate = Arc::new(CurrentCertificate::default());
+        if let Some(identity) = &settings.identity {
+            certificate.set(Some(Loaded::read(identity, &provider)?));
+        }
+        let now = Instant::now();
+        let plugin = settings.identity.is_none().then_some(plugin);
+        let follower = Self {
+            provider,
+            server_name: settings.server_name.clone(),
+            pace,
+            trust: ArcSwap::from_pointee(trust),
+            certificate,
+            ca_file: ca_file(settings).cloned(),
+            files: settings.identity.as_ref().and_then(Files::of),
+            version: AtomicU64::new(0),
+            state: Mutex::new(State { ca_read: now, files_read: now, plugin }),
+        };
+        follower.take_plugin_identity(true);
+        Ok(follower)
+    }
+
+    /// Counts the changes so far. Connections made at another version should be replaced.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Takes a plugin's new certificate at once, and reads files again when their time has come.
+    pub(crate) async fn before_request(&self) {
+        self.take_plugin_identity(false);
+        if self.ca_file.is_some() && self.is_due(|state| &mut state.ca_read, self.pace.on_request) {
+            self.reload_ca().await;
+        }
+        if self.files.is_some() && self.is_due(|state| &mut state.files_read, self.pace.on_request) {
+            self.reload_files().await;
+        }
+    }
+
+    /// Makes sure that the certificate about to be shown is at most a second old.
+    pub(crate) async fn before_handshake(&self) {
+        self.take_plugin_identity(false);
+        if self.files.is_some() && self.is_due(|state| &mut state.files_read, self.pace.on_handshake) {
+            self.reload_files().await;
+        }
+    }
+
+    /// The trust of the moment, for wording errors.
+    pub(crate) fn trust(&self) -> Arc<Trust> {
+        self.trust.load_full()
+    }
+
+    /// The name the certificate must carry: the override, or the host of the URL.
+    pub(crate) fn server_name(&self, host: &str) -> Result<ServerName<'static>, TlsError> {
+        parse_name(self.server_name.as_deref().unwrap_or(host))
+    }
+
+    /// A configuration with the roots of the moment. It asks for our certificate anew at every handshake.
+    pub(crate) fn client_config(&self, offer: Offer) -> Result<ClientConfig, TlsError> {
+        let trust = self.trust.load_full();
+        let builder = match &*trust {
+            Trust::Everyone => self
+                .base()?
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(BelieveEveryone(Arc::clone(&self.provider)))),
+            Trust::System(roots) | Trust::Only { roots, .. } => {
+                self.base()?.with_root_certificates(Arc::clone(roots))
+            }
+        };
+        let resolver: Arc<CurrentCertificate> = Arc::clone(&self.certificate);
+        Ok(finish(builder.with_client_cert_resolver(resolver), offer))
+    }
+
+    /// The configuration for an HTTPS proxy: verified, without our certificate.
+    pub(crate) fn proxy_config(&self) -> Result<ClientConfig, TlsError> {
+        let roots: RootCertStore = self.trust.load().for_proxy();
+        let builder: ConfigBuilder<ClientConfig, WantsClientCert> =
+            self.base()?.with_root_certificates(roots);
+        Ok(finish(builder.with_no_client_auth(), Offer::Http1))
+    }
+
+    fn base(&self) -> Result<ConfigBuilder<ClientConfig, rustls::WantsVerifier>, TlsError> {
+        ClientConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+            .map_err(TlsError::Setup)
+    }
+
+    fn take_plugin_identity(&self, first: bool) {
+        let identity = {
+            let mut state = self.state();
+            let Some(plugin) = &mut state.plugin else { return };
+            match plugin.has_changed() {
+                Ok(changed) if !changed && !first => return,
+                Ok(_) => plugin.borrow_and_update().clone(),
+                // The plugin's side is gone, perhaps after a last word, which stays.
+                Err(_) => {
+                    let last = plugin.borrow_and_update().clone();
+                    state.plugin = None;
+                    last
+                }
+            }
+        };
+        match identity.map(|it| Loaded::read(&it, &self.provider)).transpose() {
+            Ok(loaded) => self.note(self.certificate.set(loaded)),
+            Err(error) => tracing::warn!(%error, "the credential plugin's certificate cannot be used"),
+        }
+    }
+
+    async fn reload_files(&self) {
+        let Some(files) = &self.files else { return };
+        match Loaded::read_again(files, &self.provider).await {
+            Ok(loaded) => {
+                let changed = self.certificate.set(Some(loaded));
+                if changed {
+                    tracing::info!("the client certificate changed");
+                }
+                self.note(changed);
+            }
+            // Half-way through a rotation the pair may not match; the next look finds it whole.
+            Err(error) => tracing::warn!(%error, "keeping the client certificate"),
+        }
+    }
+
+    async fn reload_ca(&self) {
+        let Some(path) = &self.ca_file else { return };
+        let result = match Text::read_again(path).await {
+            Ok(text) if text.is_blank() => Err(text.malformed("it is empty")),
+            Ok(text) if self.trust.load().is_from(&text) => return,
+            Ok(text) => Trust::only(&text),
+            Err(error) => Err(error),
+        };
+        match result {
+            Ok(trust) => {
+                self.trust.store(Arc::new(trust));
+                self.note(true);
+                counter!("rest_client_transport_ca_reload_total", "result" => "success").increment(1);
+                tracing::info!(ca = %path.display(), "the certificate authority changed");
+            }
+            Err(error) => {
+                counter!("rest_client_transport_ca_reload_total", "result" => "failure").increment(1);
+                tracing::warn!(%error, "keeping the certificate authority");
+            }
+        }
+    }
+
+    /// Whether `interval` has passed since the moment chosen; if so, the moment becomes now, so that of many requests
+    /// one reads and the others go on.
+    fn is_due(&self, choose: impl FnOnce(&mut State) -> &mut Instant, interval: Duration) -> bool {
+        let mut state = self.state();
+        let last = choose(&mut state);
+        let now = Instant::now();
+        let due = now.duration_since(*last) >= interval;
+        if due {
+            *last = now;
+        }
+        due
+    }
+
+    fn note(&self, changed: bool) {
+        if changed {
+            self.version.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // The state is plain values that are whole after every statement: a panic elsewhere cannot have torn it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn finish(mut config: ClientConfig, offer: Offer) -> ClientConfig {
+    config.alpn_protocols = match offer {
+        Offer::Http2OrHttp1 => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        Offer::Http1 => vec![b"http/1.1".to_vec()],
+    };
+    // A resumed session keeps the certificate of the first handshake, also after a rotation. client-go does not resume
+    // either.
+    config.resumption = Resumption::disabled();
+    config
+}
+
+fn parse_name(name: &str) -> Result<ServerName<'static>, TlsError> {
+    let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
+    ServerName::try_from(bare.to_owned()).map_err(|_| TlsError::ServerName { name: name.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::Pem;
+
+    const PACE: Pace = Pace { on_request: Duration::from_secs(300), on_handshake: Duration::from_secs(1) };
+
+    fn ca(name: &str) -> String {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.self_signed(&key).unwrap().pem()
+    }
+
+    fn follow(ca: &Path) -> Follower {
+        let settings = TlsSettings { ca: Some(Pem::File(ca.to_owned())), ..TlsSettings::default() };
+        Follower::new(&settings, watch::channel(None).1, PACE).unwrap()
+    }
+
+    /// A mount that is being replaced may be missing, empty or half written for a moment.
+    #[tokio::test(start_paused = true)]
+    async fn tr_5_a_ca_file_that_cannot_be_used_keeps_the_old_trust() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ca.crt");
+        std::fs::write(&path, ca("one")).unwrap();
+        let follower = follow(&path);
+
+        for content in [None, Some(""), Some("garbage"), Some("-----BEGIN CERTIFICATE-----\nAAAA")] {
+            match content {
+                Some(content) => std::fs::write(&path, content).unwrap(),
+                None => std::fs::remove_file(&path).unwrap(),
+            }
+            tokio::time::advance(PACE.on_request).await;
+            follower.before_request().await;
+            assert_eq!(follower.version(), 0, "{content:?}");
+        }
+        std::fs::write(&path, ca("two")).unwrap();
+        tokio::time::advance(PACE.on_request).await;
+        follower.before_request().await;
+        assert_eq!(follower.version(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tr_5_a_ca_file_is_read_at_most_every_five_minutes_and_the_same_text_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ca.crt");
+        let (one, two) = (ca("one"), ca("two"));
+        std::fs::write(&path, &one).unwrap();
+        let follower = follow(&path);
+
+        std::fs::write(&path, &two).unwrap();
+        tokio::time::advance(PACE.on_request - Duration::from_secs(1)).await;
+        follower.before_request().await;
+        assert_eq!(follower.version(), 0, "too early to look");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        follower.before_request().await;
+        assert_eq!(follower.version(), 1);
+        tokio::time::advance(PACE.on_request).await;
+        follower.before_request().await;
+        assert_eq!(follower.version(), 1, "nothing changed since");
+    }
+
+    #[test]
+    fn a_server_name_that_no_certificate_can_carry_is_refused_at_once() {
+        let settings = TlsSettings {
+            insecure_skip_verify: true,
+            server_name: Some("not a name".to_owned()),
+            ..TlsSettings::default()
+        };
+        let error = Follower::new(&settings, watch::channel(None).1, PACE).unwrap_err();
+        assert!(error.to_string().contains("not a name"), "{error}");
+    }
+
+    #[test]
+    fn ipv6_hosts_lose_the_brackets_of_the_url() {
+        assert!(matches!(parse_name("[::1]"), Ok(ServerName::IpAddress(_))));
+    }
+}

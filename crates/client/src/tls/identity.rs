@@ -1,0 +1,148 @@
+//! Our own certificate: loaded, checked against its key, and handed to each handshake as it is at that moment.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use rustls::SignatureScheme;
+use rustls::client::ResolvesClientCert;
+use rustls::crypto::CryptoProvider;
+use rustls::sign::CertifiedKey;
+
+use super::TlsError;
+use super::pem::Text;
+use crate::config::{Identity, Pem};
+
+/// A certificate with its key, ready to sign.
+#[derive(Clone, Debug)]
+pub(super) struct Loaded {
+    key: Arc<CertifiedKey>,
+    /// Of the PEM texts of certificate and key, to tell a change without keeping them.
+    digests: [[u8; 32]; 2],
+}
+
+/// The certificate of the moment. Shared by every rustls configuration of a transport.
+#[derive(Debug, Default)]
+pub(super) struct CurrentCertificate {
+    loaded: ArcSwapOption<Loaded>,
+}
+
+impl Loaded {
+    /// Reads and checks an identity. Fields are named as the kubeconfig does.
+    pub(super) fn read(identity: &Identity, provider: &CryptoProvider) -> Result<Self, TlsError> {
+        let certificate = Text::read(&identity.certificate, "client-certificate-data")?;
+        let key = Text::read(&identity.key, "client-key-data")?;
+        Self::parse(&certificate, &key, provider)
+    }
+
+    /// Reads and checks the two files without blocking the runtime.
+    pub(super) async fn read_again(files: &Files, provider: &CryptoProvider) -> Result<Self, TlsError> {
+        let certificate = Text::read_again(&files.certificate).await?;
+        let key = Text::read_again(&files.key).await?;
+        Self::parse(&certificate, &key, provider)
+    }
+
+    fn parse(certificate: &Text, key: &Text, provider: &CryptoProvider) -> Result<Self, TlsError> {
+        let unusable = |source| TlsError::UnusableKey { what: key.name.clone(), source };
+        let signing = provider.key_provider.load_private_key(key.private_key()?).map_err(unusable)?;
+        let certified = CertifiedKey::new(certificate.certificates()?, signing);
+        match certified.keys_match() {
+            // "Unknown" is said of keys that cannot tell their public half; the server will judge those.
+            Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
+            Err(rustls::Error::InconsistentKeys(_)) => {
+                return Err(TlsError::KeyMismatch {
+                    certificate: certificate.name.clone(),
+                    key: key.name.clone(),
+                });
+            }
+            Err(_) => return Err(certificate.malformed("its first certificate cannot be parsed")),
+        }
+        Ok(Self { key: Arc::new(certified), digests: [certificate.digest(), key.digest()] })
+    }
+}
+
+/// Where certificate and key are, when both are files and so may rotate (rule TR-4).
+#[derive(Clone, Debug)]
+pub(super) struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl Files {
+    /// `None` where either part is data: the data form never changes.
+    pub(super) fn of(identity: &Identity) -> Option<Self> {
+        match (&identity.certificate, &identity.key) {
+            (Pem::File(certificate), Pem::File(key)) => {
+                Some(Self { certificate: certificate.clone(), key: key.clone() })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl CurrentCertificate {
+    /// Replaces the certificate; says whether it differs from the one before.
+    pub(super) fn set(&self, loaded: Option<Loaded>) -> bool {
+        let before = self.loaded.load();
+        let same = before.as_ref().map(|it| it.digests) == loaded.as_ref().map(|it| it.digests);
+        if !same {
+            self.loaded.store(loaded.map(Arc::new));
+        }
+        !same
+    }
+}
+
+impl ResolvesClientCert for CurrentCertificate {
+    fn resolve(&self, _roots: &[&[u8]], _schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        self.loaded.load().as_ref().map(|loaded| Arc::clone(&loaded.key))
+    }
+
+    fn has_certs(&self) -> bool {
+        self.loaded.load().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (String, String) {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::new(vec![]).unwrap().self_signed(&key).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    fn load(certificate: &str, key: &str) -> Result<Loaded, TlsError> {
+        let identity = Identity { certificate: Pem::Data(certificate.into()), key: Pem::Data(key.into()) };
+        Loaded::read(&identity, &rustls::crypto::ring::default_provider())
+    }
+
+    #[test]
+    fn a_key_of_another_certificate_is_refused_with_both_names() {
+        let ((certificate, _), (_, key)) = (pair(), pair());
+        let error = load(&certificate, &key).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the key in client-key-data does not belong to the certificate in client-certificate-data"
+        );
+    }
+
+    #[test]
+    fn a_change_is_told_once_and_the_same_certificate_is_none() {
+        let (certificate, key) = pair();
+        let current = CurrentCertificate::default();
+        assert!(!current.has_certs());
+        assert!(current.set(Some(load(&certificate, &key).unwrap())));
+        assert!(!current.set(Some(load(&certificate, &key).unwrap())));
+        assert!(current.has_certs());
+        assert!(current.set(None));
+    }
+
+    #[test]
+    fn debug_output_holds_no_key() {
+        let (certificate, key) = pair();
+        let shown = format!("{:?}", load(&certificate, &key).unwrap());
+        let secret = key.lines().nth(1).unwrap();
+        assert!(!shown.contains(secret), "{shown}");
+    }
+}

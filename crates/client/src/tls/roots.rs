@@ -1,0 +1,141 @@
+//! Whom we believe: the CA given and no other, the system's roots, or everybody.
+
+use std::sync::Arc;
+
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+
+use super::TlsError;
+use super::pem::Text;
+use crate::config::{Pem, TlsSettings};
+
+/// What the kubeconfig calls the CA when it is not a file.
+const CA_FIELD: &str = "certificate-authority-data";
+
+/// How the server's certificate is judged.
+#[derive(Clone, Debug)]
+pub(crate) enum Trust {
+    /// Not at all.
+    Everyone,
+    /// By the roots of the system: no CA was given.
+    System(Arc<RootCertStore>),
+    /// By these roots only; none of the system's is added.
+    Only {
+        /// Empty for an empty CA file: then nobody is believed.
+        roots: Arc<RootCertStore>,
+        /// The file or field they came from.
+        name: String,
+        /// Of the text, to tell a change.
+        digest: [u8; 32],
+    },
+}
+
+impl Trust {
+    /// Reads what the settings ask for (rules TR-1 and TR-5).
+    pub(super) fn load(settings: &TlsSettings) -> Result<Self, TlsError> {
+        match (&settings.ca, settings.insecure_skip_verify) {
+            (Some(_), true) => Err(TlsError::CaAndInsecure),
+            (None, true) => Ok(Self::Everyone),
+            (Some(ca), false) => Self::only(&Text::read(ca, CA_FIELD)?),
+            (None, false) => Ok(Self::System(Arc::new(system_roots()?))),
+        }
+    }
+
+    /// These roots and no other. Blank text is an empty set, so that a half-written mount cannot widen the trust.
+    pub(super) fn only(text: &Text) -> Result<Self, TlsError> {
+        let mut roots = RootCertStore::empty();
+        if !text.is_blank() {
+            let (added, ignored) = roots.add_parsable_certificates(text.certificates()?);
+            if added == 0 {
+                return Err(text.malformed("none of its certificates can be parsed"));
+            }
+            if ignored > 0 {
+                tracing::warn!(ca = %text.name, ignored, "certificates of the CA bundle cannot be parsed");
+            }
+        }
+        Ok(Self::Only { roots: Arc::new(roots), name: text.name.clone(), digest: text.digest() })
+    }
+
+    /// Whether these roots were read from the same text.
+    pub(super) fn is_from(&self, text: &Text) -> bool {
+        matches!(self, Self::Only { digest, .. } if *digest == text.digest())
+    }
+
+    /// Completes the sentence "the certificate is not signed by …".
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Everyone => "anyone".to_owned(),
+            Self::System(_) => {
+                "any root certificate of this system; give the cluster's certificate authority".to_owned()
+            }
+            Self::Only { roots, name, .. } if roots.is_empty() => {
+                format!("the certificate authority in {name}, which is empty")
+            }
+            Self::Only { name, .. } => format!("the certificate authority in {name}"),
+        }
+    }
+
+    /// The roots for an HTTPS proxy: the system's, and those of the cluster, since both sign proxies in practice.
+    pub(super) fn for_proxy(&self) -> RootCertStore {
+        // A machine without roots of its own still has the cluster's.
+        let mut roots = system_roots().unwrap_or_else(|_| RootCertStore::empty());
+        if let Self::Only { roots: cluster, .. } = self {
+            roots.extend(cluster.roots.iter().cloned());
+        }
+        roots
+    }
+}
+
+/// The path of the CA where it is a file, that is, where it can change.
+pub(super) fn ca_file(settings: &TlsSettings) -> Option<&std::path::PathBuf> {
+    match &settings.ca {
+        Some(Pem::File(path)) => Some(path),
+        _ => None,
+    }
+}
+
+fn system_roots() -> Result<RootCertStore, TlsError> {
+    let found = rustls_native_certs::load_native_certs();
+    for error in &found.errors {
+        tracing::debug!(%error, "a root certificate of the system cannot be read");
+    }
+    collect(found.certs)
+}
+
+fn collect(certificates: Vec<CertificateDer<'static>>) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates);
+    if roots.is_empty() { Err(TlsError::NoSystemRoots) } else { Ok(roots) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(pem: &str) -> TlsSettings {
+        TlsSettings { ca: Some(Pem::Data(pem.into())), ..TlsSettings::default() }
+    }
+
+    #[test]
+    fn tr_1_a_ca_and_insecure_together_are_an_error() {
+        let settings = TlsSettings { insecure_skip_verify: true, ..data("") };
+        assert!(matches!(Trust::load(&settings), Err(TlsError::CaAndInsecure)));
+    }
+
+    #[test]
+    fn tr_5_an_empty_ca_trusts_nobody_instead_of_the_system() {
+        let Trust::Only { roots, .. } = Trust::load(&data(" \n")).unwrap() else { panic!("a CA was given") };
+        assert!(roots.is_empty());
+    }
+
+    #[test]
+    fn a_ca_that_is_not_pem_is_an_error_that_names_the_field() {
+        let error = Trust::load(&data("not pem")).unwrap_err();
+        assert!(error.to_string().starts_with("certificate-authority-data is malformed"), "{error}");
+    }
+
+    #[test]
+    fn a_system_without_roots_is_told_apart_from_a_wrong_ca() {
+        assert!(matches!(collect(Vec::new()), Err(TlsError::NoSystemRoots)));
+    }
+}

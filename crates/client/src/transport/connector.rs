@@ -1,0 +1,319 @@
+//! Opens connections: name, TCP, proxy where there is one, TLS where the URL asks for it.
+//!
+//! Every step has its time limit and its own kind of error. Pools ask for connections here; nothing is kept.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Uri;
+use http::uri::Scheme;
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
+use tower::ServiceExt;
+use tower_service::Service;
+
+use super::dns::TimedResolver;
+use super::error::{TransportError, TransportErrorKind};
+use super::options::TransportOptions;
+use super::proxy::{Proxy, ProxyKind, ProxyRules, port_of};
+use crate::body::BoxError;
+use crate::tls::{Follower, Offer, explain};
+
+/// Any byte stream that connections are stacked upon.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+type BoxStream = TokioIo<Box<dyn Stream>>;
+
+/// Opens connections by one set of rules and certificates. Cloning is cheap.
+#[derive(Clone)]
+pub(super) struct Connector {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    tcp: HttpConnector<TimedResolver>,
+    proxies: Arc<ProxyRules>,
+    /// `None` where the server's URL is `http`.
+    tls: Option<Tls>,
+    dial_timeout: Duration,
+    handshake_timeout: Duration,
+}
+
+/// Configurations made from one version of the certificates.
+struct Tls {
+    follower: Arc<Follower>,
+    either: Arc<ClientConfig>,
+    http1: Arc<ClientConfig>,
+    proxy: Option<Arc<ClientConfig>>,
+}
+
+/// An open connection to a server.
+pub(super) struct Wire {
+    io: BoxStream,
+    /// Whether both sides agreed on HTTP/2.
+    pub(super) is_http2: bool,
+}
+
+impl Connector {
+    /// Builds configurations from the certificates of the moment.
+    pub(super) fn new(
+        follower: Option<Arc<Follower>>,
+        proxies: Arc<ProxyRules>,
+        options: &TransportOptions,
+    ) -> Result<Self, TransportError> {
+        let mut tcp = HttpConnector::new_with_resolver(TimedResolver::new());
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_keepalive(Some(options.tcp_keepalive));
+        tcp.set_keepalive_interval(Some(options.tcp_keepalive));
+        // Divided among the addresses of a name, so that the first dead one does not use up all the time.
+        tcp.set_connect_timeout(Some(options.dial_timeout));
+        let tls = match follower {
+            Some(follower) => Some(Tls {
+                either: Arc::new(follower.client_config(Offer::Http2OrHttp1)?),
+                http1: Arc::new(follower.client_config(Offer::Http1)?),
+                proxy: if proxies.may_use_tls() { Some(Arc::new(follower.proxy_config()?)) } else { None },
+                follower,
+            }),
+            None => None,
+        };
+        let (dial_timeout, handshake_timeout) = (options.dial_timeout, options.handshake_timeout);
+        Ok(Self { shared: Arc::new(Shared { tcp, proxies, tls, dial_timeout, handshake_timeout }) })
+    }
+
+    /// Opens a connection to the server of `target`. Errors are all from before the request was sent.
+    pub(super) async fn connect(&self, target: &Uri, offer: Offer) -> Result<Wire, TransportError> {
+        let this = &*self.shared;
+        let stream = match this.proxies.proxy_for(target) {
+            Some(proxy) => this.through(&proxy, target).await?,
+            None => this.dial(target).await?,
+        };
+        if target.scheme() != Some(&Scheme::HTTPS) {
+            return Ok(Wire { io: stream, is_http2: false });
+        }
+        let tls = this.tls.as_ref().ok_or_else(|| {
+            TransportError::new(
+                TransportErrorKind::Config,
+                "an https request on a transport made for an http server",
+            )
+        })?;
+        this.secure(tls, stream, target, offer).await
+    }
+}
+
+impl Shared {
+    async fn dial(&self, target: &Uri) -> Result<BoxStream, TransportError> {
+        let failed = |kind, error: BoxError| {
+            TransportError::new(kind, format!("cannot connect to {}", name_of(target))).because(error)
+        };
+        match tokio::time::timeout(self.dial_timeout, self.tcp.clone().oneshot(target.clone())).await {
+            Ok(Ok(tcp)) => Ok(boxed(tcp.into_inner())),
+            Ok(Err(error)) => Err(failed(TransportErrorKind::of(&error), error.into())),
+            Err(elapsed) => Err(failed(TransportErrorKind::Timeout, elapsed.into())),
+        }
+    }
+
+    /// Gets a stream to `target` from a proxy. All failures on this way are the proxy's.
+    async fn through(&self, proxy: &Proxy, target: &Uri) -> Result<BoxStream, TransportError> {
+        let failed = |message: String, error: BoxError| {
+            TransportError::new(TransportErrorKind::Proxy, message).because(error)
+        };
+        let unreachable = |error| failed(format!("cannot reach the proxy {}", proxy.name()), error);
+        let mut stream = self.dial(&proxy.address).await.map_err(|error| unreachable(error.into()))?;
+        if proxy.address.scheme() == Some(&Scheme::HTTPS) {
+            stream = self.secure_proxy(proxy, stream).await.map_err(unreachable)?;
+        }
+        let target = with_port(target)?;
+        let tunnel = async {
+            match proxy.kind {
+                ProxyKind::Connect => connect_tunnel(proxy, stream, target.clone()).await,
+                ProxyKind::Socks5 => socks_tunnel(proxy, stream, target.clone()).await,
+            }
+        };
+        let refused = |error| {
+            failed(format!("the proxy {} does not lead to {}", proxy.name(), name_of(&target)), error)
+        };
+        match tokio::time::timeout(self.handshake_timeout, tunnel).await {
+            Ok(opened) => opened.map_err(refused),
+            Err(elapsed) => Err(refused(elapsed.into())),
+        }
+    }
+
+    async fn secure_proxy(&self, proxy: &Proxy, stream: BoxStream) -> Result<BoxStream, BoxError> {
+        let host = proxy.address.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let config = self.tls.as_ref().and_then(|tls| tls.proxy.clone());
+        let config = config.ok_or("an https proxy needs an https server behind it")?;
+        let connecting = TlsConnector::from(config).connect(ServerName::try_from(host)?, stream.into_inner());
+        Ok(boxed(tokio::time::timeout(self.handshake_timeout, connecting).await??))
+    }
+
+    async fn secure(
+        &self,
+        tls: &Tls,
+        stream: BoxStream,
+        target: &Uri,
+        offer: Offer,
+    ) -> Result<Wire, TransportError> {
+        let host = target.host().unwrap_or_default();
+        let name = tls.follower.server_name(host)?;
+        tls.follower.before_handshake().await;
+        let config = match offer {
+            Offer::Http2OrHttp1 => &tls.either,
+            Offer::Http1 => &tls.http1,
+        };
+        let connecting = TlsConnector::from(Arc::clone(config)).connect(name, stream.into_inner());
+        match tokio::time::timeout(self.handshake_timeout, connecting).await {
+            Ok(Ok(stream)) => {
+                let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                Ok(Wire { io: boxed(stream), is_http2 })
+            }
+            Ok(Err(error)) => Err(handshake_failed(&tls.follower, host, error)),
+            Err(elapsed) => {
+                let message = format!("the TLS handshake with {} took too long", name_of(target));
+                Err(TransportError::new(TransportErrorKind::Timeout, message).because(elapsed))
+            }
+        }
+    }
+}
+
+fn handshake_failed(follower: &Follower, host: &str, error: io::Error) -> TransportError {
+    let found = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match found {
+        Some(found) => {
+            let message = explain(found, host, &follower.trust());
+            TransportError::new(TransportErrorKind::Tls, message).because(found.clone())
+        }
+        None => {
+            let message = format!("the connection to {host} broke during the TLS handshake");
+            TransportError::new(TransportErrorKind::of(&error), message).because(error)
+        }
+    }
+}
+
+async fn connect_tunnel(proxy: &Proxy, stream: BoxStream, target: Uri) -> Result<BoxStream, BoxError> {
+    let mut tunnel = Tunnel::new(proxy.address.clone(), AlreadyOpen(Some(stream)));
+    if let Some(auth) = &proxy.basic_auth {
+        tunnel = tunnel.with_auth(auth.clone());
+    }
+    Ok(tunnel.call(target).await?)
+}
+
+async fn socks_tunnel(proxy: &Proxy, stream: BoxStream, target: Uri) -> Result<BoxStream, BoxError> {
+    let mut socks = SocksV5::new(proxy.address.clone(), AlreadyOpen(Some(stream)));
+    if let Some((user, password)) = &proxy.user {
+        socks = socks.with_auth(user.clone(), password.clone());
+    }
+    Ok(socks.call(target).await?)
+}
+
+/// Gives the tunnels of hyper-util, which want to dial themselves, a stream that is open already. So the errors of
+/// dialing stay ours.
+struct AlreadyOpen(Option<BoxStream>);
+
+impl Service<Uri> for AlreadyOpen {
+    type Response = BoxStream;
+    type Error = io::Error;
+    type Future = std::future::Ready<io::Result<BoxStream>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _proxy: Uri) -> Self::Future {
+        std::future::ready(self.0.take().ok_or_else(|| io::Error::other("a tunnel is opened once")))
+    }
+}
+
+/// The connector of the HTTP/1.1 pool.
+#[derive(Clone)]
+pub(super) struct Http1Connector(pub(super) Connector);
+
+impl Service<Uri> for Http1Connector {
+    type Response = Wire;
+    type Error = TransportError;
+    type Future = Pin<Box<dyn Future<Output = Result<Wire, TransportError>> + Send>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, target: Uri) -> Self::Future {
+        let connector = self.0.clone();
+        Box::pin(async move { connector.connect(&target, Offer::Http1).await })
+    }
+}
+
+impl Connection for Wire {
+    fn connected(&self) -> Connected {
+        let connected = Connected::new();
+        if self.is_http2 { connected.negotiated_h2() } else { connected }
+    }
+}
+
+impl hyper::rt::Read for Wire {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: hyper::rt::ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, buf)
+    }
+}
+
+impl hyper::rt::Write for Wire {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+    }
+}
+
+fn boxed(stream: impl Stream + 'static) -> BoxStream {
+    TokioIo::new(Box::new(stream))
+}
+
+/// Host and port, for messages.
+fn name_of(target: &Uri) -> String {
+    format!("{}:{}", target.host().unwrap_or_default(), port_of(target))
+}
+
+/// The tunnels take 443 where a URI names no port; so it always does.
+fn with_port(target: &Uri) -> Result<Uri, TransportError> {
+    let invalid = |error: http::Error| {
+        TransportError::new(TransportErrorKind::Config, "the server's URL has no usable host").because(error)
+    };
+    Uri::builder()
+        .scheme(target.scheme_str().unwrap_or("https"))
+        .authority(name_of(target))
+        .path_and_query("/")
+        .build()
+        .map_err(invalid)
+}

@@ -1,0 +1,112 @@
+//! All connections made with one set of certificates, and which protocol a request takes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::uri::{Authority, Scheme};
+use http::{Request, Response, Uri, header};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use super::body::Counted;
+use super::connector::{Connector, Http1Connector};
+use super::error::{TransportError, TransportErrorKind};
+use super::http2::{Http2Pool, Sent};
+use super::options::TransportOptions;
+use crate::body::{RequestBody, ResponseBody, boxed};
+
+/// The connections of one set of certificates. Dropping it closes the idle ones; responses being read finish first.
+pub(super) struct Generation {
+    /// The version of the certificates.
+    pub(super) version: u64,
+    connector: Connector,
+    http1: Client<Http1Connector, RequestBody>,
+    /// By host and port. One entry in practice: that of the cluster.
+    http2: Mutex<HashMap<Authority, Arc<Http2Pool>>>,
+    only_http1: bool,
+    options: Arc<TransportOptions>,
+}
+
+impl Generation {
+    pub(super) fn new(
+        version: u64,
+        connector: Connector,
+        only_http1: bool,
+        options: Arc<TransportOptions>,
+    ) -> Self {
+        let http1 = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(options.idle_timeout)
+            .pool_max_idle_per_host(options.max_idle_per_host)
+            .build(Http1Connector(connector.clone()));
+        Self { version, connector, http1, http2: Mutex::default(), only_http1, options }
+    }
+
+    /// Sends a request over HTTP/2 where the server speaks it, over HTTP/1.1 otherwise.
+    pub(super) async fn send(
+        &self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<ResponseBody>, TransportError> {
+        let Some(pool) = self.http2_pool(&request)? else { return self.send_http1(request).await };
+        match pool.send(request).await? {
+            Sent::Answered(response) => Ok(response),
+            Sent::SpeaksHttp1(request) => self.send_http1(request).await,
+        }
+    }
+
+    /// The pool to try first; `None` for plain text (HTTP/2 is agreed on during the TLS handshake) and for upgrades
+    /// (they exist in HTTP/1.1 only).
+    fn http2_pool(&self, request: &Request<RequestBody>) -> Result<Option<Arc<Http2Pool>>, TransportError> {
+        let uri = request.uri();
+        let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
+            return Err(TransportError::new(TransportErrorKind::Config, "a request needs an absolute URI"));
+        };
+        if self.only_http1 || *scheme != Scheme::HTTPS || request.headers().contains_key(header::UPGRADE) {
+            return Ok(None);
+        }
+        let mut pools = self.http2.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = pools.get(authority) {
+            return Ok(Some(Arc::clone(pool)));
+        }
+        let server = server_of(scheme, authority)?;
+        let pool = Arc::new(Http2Pool::new(server, self.connector.clone(), &self.options));
+        pools.insert(authority.clone(), Arc::clone(&pool));
+        Ok(Some(pool))
+    }
+
+    async fn send_http1(
+        &self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<ResponseBody>, TransportError> {
+        match self.http1.request(request).await {
+            // Connections are not shared in HTTP/1.1: there is no place to hold.
+            Ok(response) => Ok(response.map(|body| boxed(Counted::new(body, ())))),
+            Err(error) if error.is_connect() => Err(from_connector(error)),
+            Err(error) => Err(if was_unsent(&error) {
+                TransportError::before_sending(error)
+            } else {
+                TransportError::after_sending(error)
+            }),
+        }
+    }
+}
+
+/// Whether hyper gave the request back without having started on it.
+fn was_unsent(error: &hyper_util::client::legacy::Error) -> bool {
+    std::error::Error::source(error)
+        .and_then(|source| source.downcast_ref::<hyper::Error>())
+        .is_some_and(hyper::Error::is_canceled)
+}
+
+/// The connector's own error, which says more than that of the pool around it.
+fn from_connector(error: hyper_util::client::legacy::Error) -> TransportError {
+    let own =
+        std::error::Error::source(&error).and_then(|source| source.downcast_ref::<TransportError>()).cloned();
+    own.unwrap_or_else(|| TransportError::before_sending(error))
+}
+
+fn server_of(scheme: &Scheme, authority: &Authority) -> Result<Uri, TransportError> {
+    Uri::builder().scheme(scheme.clone()).authority(authority.clone()).path_and_query("/").build().map_err(
+        |error| TransportError::new(TransportErrorKind::Config, "not a server's address").because(error),
+    )
+}

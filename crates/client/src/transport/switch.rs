@@ -1,0 +1,116 @@
+//! Puts a fresh set of connections in place of the old one when a certificate has changed.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use arc_swap::ArcSwap;
+use http::Request;
+use http::Response;
+use tokio::sync::watch;
+use tower_service::Service;
+
+use super::Answer;
+use super::connector::Connector;
+use super::error::TransportError;
+use super::generation::Generation;
+use super::options::TransportOptions;
+use super::proxy::ProxyRules;
+use crate::body::{RequestBody, ResponseBody};
+use crate::config::{Config, HttpVersion, Identity};
+use crate::tls::Follower;
+
+/// Sends each request by the connections of the moment. Clones share everything.
+#[derive(Clone)]
+pub(super) struct Switch {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    /// `None` where the server's URL is `http`.
+    follower: Option<Arc<Follower>>,
+    proxies: Arc<ProxyRules>,
+    only_http1: bool,
+    options: Arc<TransportOptions>,
+    current: ArcSwap<Generation>,
+    /// Held while a generation is made, so that a change makes one. Never held across an await.
+    replacing: Mutex<()>,
+}
+
+impl Switch {
+    pub(super) fn new(
+        config: &Config,
+        plugin_identity: watch::Receiver<Option<Identity>>,
+        options: TransportOptions,
+    ) -> Result<Self, TransportError> {
+        let follower = if config.server.scheme() == "https" {
+            Some(Arc::new(Follower::new(&config.tls, plugin_identity, options.pace())?))
+        } else {
+            None
+        };
+        let proxies = Arc::new(ProxyRules::new(config.proxy_url.as_ref(), options.proxy.clone())?);
+        let only_http1 = config.http == HttpVersion::Http1 || options.disable_http2;
+        let options = Arc::new(options);
+        let first = generation(follower.as_ref(), &proxies, only_http1, &options)?;
+        let current = ArcSwap::from_pointee(first);
+        let replacing = Mutex::new(());
+        Ok(Self { shared: Arc::new(Shared { follower, proxies, only_http1, options, current, replacing }) })
+    }
+}
+
+impl Shared {
+    /// The connections made with the certificates of the moment.
+    async fn generation(&self) -> Result<Arc<Generation>, TransportError> {
+        let Some(follower) = &self.follower else { return Ok(self.current.load_full()) };
+        follower.before_request().await;
+        let current = self.current.load_full();
+        if current.version == follower.version() {
+            return Ok(current);
+        }
+        let _replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = self.current.load_full();
+        if current.version == follower.version() {
+            return Ok(current);
+        }
+        let next = Arc::new(generation(Some(follower), &self.proxies, self.only_http1, &self.options)?);
+        tracing::debug!(version = next.version, "certificates changed: opening new connections");
+        self.current.store(Arc::clone(&next));
+        Ok(next)
+    }
+}
+
+fn generation(
+    follower: Option<&Arc<Follower>>,
+    proxies: &Arc<ProxyRules>,
+    only_http1: bool,
+    options: &Arc<TransportOptions>,
+) -> Result<Generation, TransportError> {
+    // The version first: what changes after this line makes another generation.
+    let version = follower.map_or(0, |follower| follower.version());
+    let connector = Connector::new(follower.cloned(), Arc::clone(proxies), options)?;
+    Ok(Generation::new(version, connector, only_http1, Arc::clone(options)))
+}
+
+impl Service<Request<RequestBody>> for Switch {
+    type Response = Response<ResponseBody>;
+    type Error = TransportError;
+    type Future = Answer;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<RequestBody>) -> Answer {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            let generation = shared.generation().await?;
+            generation.send(request).await
+        })
+    }
+}
+
+impl fmt::Debug for Switch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Switch").finish_non_exhaustive()
+    }
+}

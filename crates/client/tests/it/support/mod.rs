@@ -1,0 +1,58 @@
+//! What the tests of several areas share: certificates, scripted servers, proxies, and a network that can be cut.
+//!
+//! Everything listens on 127.0.0.1 with a port of the system's choice and stops when its value is dropped.
+
+mod certs;
+mod forwarder;
+mod proxy;
+mod server;
+
+pub(crate) use certs::{Authority, Leaf};
+pub(crate) use forwarder::Forwarder;
+pub(crate) use proxy::{ConnectProxy, SocksProxy};
+pub(crate) use server::{Body, Peer, Server, ServerSetup, empty, endless, streamed, text};
+
+use std::future::Future;
+use std::net::SocketAddr;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// A task that ends with the value.
+#[derive(Debug)]
+pub(crate) struct Running(JoinHandle<()>);
+
+impl Running {
+    pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(task))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Binds a port and calls `serve` for every connection, at the same time.
+pub(crate) async fn listen<F>(mut serve: impl FnMut(TcpStream) -> F + Send + 'static) -> (SocketAddr, Running)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("a bound socket");
+    let running = Running::spawn(async move {
+        // The set ends the connections with the listener.
+        let mut connections = tokio::task::JoinSet::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            connections.spawn(serve(stream));
+        }
+    });
+    (address, running)
+}
+
+/// A port on which nobody listens.
+pub(crate) async fn closed_port() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    listener.local_addr().expect("a bound socket")
+}

@@ -1,0 +1,131 @@
+//! Many requests on few connections: bursts, limits, stalled readers, idle and departing connections.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use http_body_util::BodyExt;
+
+use super::*;
+use crate::support::{Body, Peer, ServerSetup, endless, streamed, text};
+
+/// `/watch` sends one line and stays open for ever; the rest answers with the number of its connection.
+async fn watch_or_get(request: Request<hyper::body::Incoming>, peer: Peer) -> Response<Body> {
+    match request.uri().path() {
+        "/watch" => {
+            let (sender, response) = streamed();
+            sender.send(Bytes::from_static(b"first\n")).unwrap();
+            tokio::spawn(async move { sender.closed().await });
+            response
+        }
+        "/endless" => endless(),
+        "/big" => text(vec![b'x'; 64 << 20]),
+        _ => text(peer.connection.to_string()),
+    }
+}
+
+async fn watch(transport: &Transport, server: &Server) -> Response<ResponseBody> {
+    let mut response = send(transport, get(&format!("{}/watch", server.url()))).await.unwrap();
+    let frame = response.body_mut().frame().await.unwrap().unwrap();
+    assert_eq!(frame.into_data().unwrap(), "first\n");
+    response
+}
+
+#[tokio::test]
+async fn a_burst_of_requests_opens_one_connection() {
+    let (server, authority) = secure_server(watch_or_get).await;
+    let transport = transport(&trusting(&server.url(), &authority));
+    let url = server.url();
+    let answers = join_all((0..50).map(|_| fetch(&transport, &url))).await;
+    assert!(answers.iter().all(|connection| connection == "1"), "{answers:?}");
+    assert_eq!(server.accepted(), 1);
+}
+
+/// hyper's pooled client puts everything on one HTTP/2 connection: past the server's limit a GET waits for a watch to
+/// end, that is, for ever.
+#[tokio::test]
+async fn two_hundred_watches_do_not_starve_a_get() {
+    let authority = Authority::new("cluster");
+    let setup = ServerSetup::tls(authority.server(&["127.0.0.1"])).max_streams(100);
+    let server = setup.start(watch_or_get).await;
+    let transport = transport(&trusting(&server.url(), &authority));
+    let watches = join_all((0..250).map(|_| watch(&transport, &server))).await;
+    assert_eq!(fetch(&transport, &server.url()).await, "3", "the third connection has room");
+    assert_eq!(server.accepted(), 3);
+
+    drop(watches);
+    assert_eq!(fetch(&transport, &server.url()).await, "1", "a dropped watch gives its place back");
+}
+
+#[tokio::test]
+async fn a_server_that_grants_fewer_streams_is_believed() {
+    let authority = Authority::new("cluster");
+    let setup = ServerSetup::tls(authority.server(&["127.0.0.1"])).max_streams(4);
+    let server = setup.start(watch_or_get).await;
+    let transport = transport(&trusting(&server.url(), &authority));
+    assert_eq!(fetch(&transport, &server.url()).await, "1");
+    let mut watches = Vec::new();
+    for _ in 0..10 {
+        watches.push(watch(&transport, &server).await);
+    }
+    assert_eq!(fetch(&transport, &server.url()).await, "3");
+}
+
+/// A reader that stalls holds a stream window of data; the connection's window must be larger than all of them.
+#[tokio::test]
+async fn stalled_readers_do_not_stall_their_neighbours_on_the_same_connection() {
+    let (server, authority) = secure_server(watch_or_get).await;
+    let transport = transport(&trusting(&server.url(), &authority));
+    let mut stalled = Vec::new();
+    for _ in 0..8 {
+        let url = format!("{}/endless", server.url());
+        let mut response = send(&transport, get(&url)).await.unwrap();
+        response.body_mut().frame().await.unwrap().unwrap();
+        stalled.push(response);
+    }
+    let big = fetch(&transport, &format!("{}/big", server.url())).await;
+    assert_eq!(big.len(), 64 << 20);
+    assert_eq!(server.accepted(), 1, "all of it went over one connection");
+    assert_eq!(stalled.len(), 8);
+}
+
+#[tokio::test]
+async fn tr_1_an_idle_connection_is_closed_and_a_busy_one_is_not() {
+    let (server, authority) = secure_server(watch_or_get).await;
+    let config = trusting(&server.url(), &authority);
+    let mut options = TransportOptions::default();
+    options.idle_timeout = Duration::from_millis(50);
+    let transport = Transport::with_options(&config, no_plugin(), options).unwrap();
+
+    let watching = watch(&transport, &server).await;
+    tokio::time::timeout(Duration::from_millis(150), server.wait_for_open(0))
+        .await
+        .expect_err("a watch keeps its connection");
+    assert_eq!(fetch(&transport, &server.url()).await, "1", "and the connection stays in use");
+
+    drop(watching);
+    server.wait_for_open(0).await;
+    assert_eq!(fetch(&transport, &server.url()).await, "2");
+}
+
+#[tokio::test]
+async fn dropping_the_transport_closes_its_connections_behind_the_last_answer() {
+    let (server, authority) = secure_server(watch_or_get).await;
+    let transport = transport(&trusting(&server.url(), &authority));
+    let watching = watch(&transport, &server).await;
+    drop(transport);
+    assert_eq!(server.open(), 1);
+    drop(watching);
+    server.wait_for_open(0).await;
+}
+
+/// A server that is about to stop sends GOAWAY. What runs may end; what comes next must not fail.
+#[tokio::test]
+async fn a_connection_told_to_go_away_is_replaced_without_an_error() {
+    let (server, authority) = secure_server(watch_or_get).await;
+    let transport = transport(&trusting(&server.url(), &authority));
+    for connection in 1..=3 {
+        assert_eq!(fetch(&transport, &server.url()).await, connection.to_string());
+        server.say_goodbye();
+        server.wait_for_open(0).await;
+    }
+}
