@@ -1,0 +1,3 @@
+//! Tests of the client from outside, one area per module.
+
+mod config;
