@@ -29,3 +29,4 @@ pub use kind::{Gvk, Gvr, ResourceType, Scope};
 pub use meta::{Header, Labels, Meta};
 pub use object::{Object, View};
 pub use status::{Cause, Details, Reason, Status};
+pub use version::ResourceVersion;
