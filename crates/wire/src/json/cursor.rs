@@ -1,0 +1,268 @@
+//! Walks over a whole value by its marks: tokens, strings, and jumps over what nobody reads.
+//!
+//! The reader drives it. It checks the grammar of everything it steps on; what it jumps over is checked only for
+//! quotes and brackets, and that is where the speed of a narrow view comes from.
+
+use std::fmt;
+
+use super::number::{Number, number};
+use super::scan::{Mark, last_bracket};
+use super::text::unescape;
+
+/// How many brackets may be open at once around what is read. What is jumped over may nest deeper.
+const MAX_DEPTH: u32 = 128;
+
+/// Why a value could not be read.
+#[derive(Debug)]
+pub(super) struct ReadError(Box<Fault>);
+
+#[derive(Debug)]
+struct Fault {
+    what: String,
+    at: Option<usize>,
+}
+
+/// A string of the value: a part of it, or what its escapes stand for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Text<'de, 's> {
+    Borrowed(&'de str),
+    Unescaped(&'s str),
+}
+
+/// A place in a whole value.
+#[derive(Debug)]
+pub(super) struct Cursor<'de> {
+    text: &'de str,
+    marks: &'de [Mark],
+    at: usize,
+    /// How many brackets are open around `at`. Invariant: the scanner would say the same.
+    depth: u32,
+    /// Holds the last string that had escapes.
+    scratch: String,
+}
+
+impl<'de> Cursor<'de> {
+    /// Stands at a place inside a value that was scanned whole, with `depth` brackets open around it.
+    pub(super) fn new(text: &'de str, marks: &'de [Mark], at: usize, depth: u32) -> Self {
+        Self { text, marks, at, depth, scratch: String::new() }
+    }
+
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Goes to a place that [`Self::at`] gave, inside as many brackets as there.
+    pub(super) fn go_to(&mut self, at: usize) {
+        self.at = at;
+    }
+
+    /// The next byte that is no white space, not taken.
+    #[inline]
+    pub(super) fn peek(&mut self) -> Result<u8, ReadError> {
+        let bytes = self.text.as_bytes();
+        loop {
+            match bytes.get(self.at) {
+                Some(b' ' | b'\t' | b'\n' | b'\r') => self.at += 1,
+                Some(byte) => return Ok(*byte),
+                None => return Err(self.error("unexpected end")),
+            }
+        }
+    }
+
+    /// Takes this byte, or fails.
+    #[inline]
+    pub(super) fn expect(&mut self, byte: u8) -> Result<(), ReadError> {
+        if self.peek()? != byte {
+            return Err(self.expected(char::from(byte)));
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Takes the opening bracket that stands here.
+    #[inline]
+    pub(super) fn enter(&mut self) -> Result<(), ReadError> {
+        if self.depth == MAX_DEPTH {
+            return Err(self.error(format_args!("nested deeper than {MAX_DEPTH}")));
+        }
+        self.depth += 1;
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Takes the closing bracket that must stand here.
+    #[inline]
+    pub(super) fn leave(&mut self, close: u8) -> Result<(), ReadError> {
+        self.expect(close)?;
+        self.depth -= 1;
+        Ok(())
+    }
+
+    /// Moves to the next element inside brackets, over a comma unless it is the first. False at the end.
+    #[inline]
+    pub(super) fn next(&mut self, first: bool, close: u8) -> Result<bool, ReadError> {
+        match self.peek()? {
+            byte if byte == close => return Ok(false),
+            b',' if !first => self.at += 1,
+            _ if first => {}
+            _ => return Err(self.error("expected a comma or the end")),
+        }
+        // A comma must be followed by an element.
+        if !first && self.peek()? == close {
+            return Err(self.error("a comma before the end"));
+        }
+        Ok(true)
+    }
+
+    /// Takes the string that must stand here.
+    #[inline]
+    pub(super) fn string(&mut self) -> Result<Text<'de, '_>, ReadError> {
+        let start = self.at + 1;
+        let (end, escapes) = self.string_end()?;
+        let raw = &self.text[start..end];
+        self.at = end + 1;
+        if !escapes {
+            return Ok(Text::Borrowed(raw));
+        }
+        self.scratch.clear();
+        match unescape(raw, &mut self.scratch) {
+            Ok(()) => Ok(Text::Unescaped(&self.scratch)),
+            Err(bad) => {
+                self.at = start + bad.0;
+                Err(self.error("not a valid escape"))
+            }
+        }
+    }
+
+    /// Takes the number that must stand here.
+    #[inline]
+    pub(super) fn number(&mut self) -> Result<Number, ReadError> {
+        match number(&self.text.as_bytes()[self.at..]) {
+            Some((number, length)) => {
+                self.at += length;
+                Ok(number)
+            }
+            None => Err(self.error("not a valid number")),
+        }
+    }
+
+    /// Takes `true`, `false` or `null`.
+    #[inline]
+    pub(super) fn word(&mut self, word: &str) -> Result<(), ReadError> {
+        if !self.text.as_bytes()[self.at..].starts_with(word.as_bytes()) {
+            return Err(self.error("not a JSON value"));
+        }
+        self.at += word.len();
+        Ok(())
+    }
+
+    /// Jumps over the value that stands here.
+    pub(super) fn skip(&mut self) -> Result<(), ReadError> {
+        match self.peek()? {
+            b'{' | b'[' => self.at = self.closing_bracket()? + 1,
+            b'"' => self.at = self.string_end()?.0 + 1,
+            b't' => self.word("true")?,
+            b'f' => self.word("false")?,
+            b'n' => self.word("null")?,
+            _ => {
+                self.number()?;
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    pub(super) fn expected(&self, wanted: char) -> ReadError {
+        self.error(format_args!("expected `{wanted}`"))
+    }
+
+    /// A fault at this place.
+    #[cold]
+    pub(super) fn error(&self, what: impl fmt::Display) -> ReadError {
+        ReadError(Box::new(Fault { what: what.to_string(), at: Some(self.at) }))
+    }
+
+    /// Where the string that stands here ends, and whether it has escapes.
+    #[inline]
+    fn string_end(&self) -> Result<(usize, bool), ReadError> {
+        let start = self.at + 1;
+        let mut block = start / 64;
+        let mut from = !0 << (start % 64);
+        let mut escapes = 0;
+        while let Some(mark) = self.marks.get(block) {
+            let quote = mark.quote & from;
+            if quote != 0 {
+                let before = (quote & quote.wrapping_neg()) - 1;
+                escapes |= mark.backslash & from & before;
+                return Ok((block * 64 + quote.trailing_zeros() as usize, escapes != 0));
+            }
+            escapes |= mark.backslash & from;
+            from = !0;
+            block += 1;
+        }
+        Err(self.error("a string without an end"))
+    }
+
+    /// Where the bracket is that closes the one that stands here.
+    fn closing_bracket(&self) -> Result<usize, ReadError> {
+        // The scanner leaves out pairs with nothing between them.
+        if matches!(self.text.as_bytes().get(self.at + 1), Some(b'}' | b']')) {
+            return Ok(self.at + 1);
+        }
+        let mut block = self.at / 64;
+        let from = !0 << (self.at % 64);
+        let within = |mark: &Mark| last_bracket(mark.open & from, mark.close & from, self.depth, self.depth);
+        if let Some(bit) = self.marks.get(block).and_then(within) {
+            return Ok(block * 64 + bit);
+        }
+        block += 1;
+        for mark in self.marks.iter().skip(block) {
+            if mark.floor <= self.depth
+                && let Some(bit) = last_bracket(mark.open, mark.close, mark.depth, self.depth)
+            {
+                return Ok(block * 64 + bit);
+            }
+            block += 1;
+        }
+        Err(self.error("a bracket without its partner"))
+    }
+}
+
+impl ReadError {
+    /// Says where, unless that is known already.
+    pub(super) fn or_at(mut self, at: usize) -> Self {
+        self.0.at.get_or_insert(at);
+        self
+    }
+
+    /// Puts it into words for an object that begins at `base`.
+    pub(super) fn reason(self, base: usize) -> String {
+        match self.0.at {
+            Some(at) => format!("{} at byte {} of the object", self.0.what, at.saturating_sub(base)),
+            None => self.0.what,
+        }
+    }
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.what)
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl serde::de::Error for ReadError {
+    fn custom<M: fmt::Display>(what: M) -> Self {
+        Self(Box::new(Fault { what: what.to_string(), at: None }))
+    }
+}
+
+impl Text<'_, '_> {
+    pub(super) fn as_str(&self) -> &str {
+        match self {
+            Self::Borrowed(text) => text,
+            Self::Unescaped(text) => text,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Numbers: the grammar of JSON, and integers where they fit.
+
+/// A number in the widest type that holds it exactly, or a float.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Number {
+    Unsigned(u64),
+    /// Always below zero.
+    Signed(i64),
+    Float(f64),
+}
+
+/// Reads the number that `text` begins with; also says how long it is. `None` when there is none, or it is
+/// beyond the range of a float.
+pub(super) fn number(text: &[u8]) -> Option<(Number, usize)> {
+    let negative = text.first() == Some(&b'-');
+    let start = usize::from(negative);
+    let mut at = start;
+    let mut sum = Some(0_u64);
+    while let Some(digit) = text.get(at).map(|it| it.wrapping_sub(b'0')).filter(|it| *it < 10) {
+        sum = sum.and_then(|it| it.checked_mul(10)?.checked_add(digit.into()));
+        at += 1;
+    }
+    let leading_zero = at > start + 1 && text[start] == b'0';
+    if at == start || leading_zero {
+        return None;
+    }
+    if let (Some(sum), false) = (sum, matches!(text.get(at), Some(b'.' | b'e' | b'E')))
+        && let Some(integer) = integer(sum, negative)
+    {
+        return Some((integer, at));
+    }
+    let length = float_length(text, at)?;
+    let float: f64 = std::str::from_utf8(&text[..length]).ok()?.parse().ok()?;
+    float.is_finite().then_some((Number::Float(float), length))
+}
+
+fn integer(sum: u64, negative: bool) -> Option<Number> {
+    match (negative, sum) {
+        (false, _) => Some(Number::Unsigned(sum)),
+        // Minus zero is a float, and so is what no i64 holds.
+        (true, 0) => None,
+        (true, _) => 0_i64.checked_sub_unsigned(sum).map(Number::Signed),
+    }
+}
+
+/// The length of a number whose digits before the point end at `at`.
+fn float_length(text: &[u8], mut at: usize) -> Option<usize> {
+    if text.get(at) == Some(&b'.') {
+        at = digits(text, at + 1)?;
+    }
+    if matches!(text.get(at), Some(b'e' | b'E')) {
+        at += 1;
+        if matches!(text.get(at), Some(b'+' | b'-')) {
+            at += 1;
+        }
+        at = digits(text, at)?;
+    }
+    Some(at)
+}
+
+/// Where a run of at least one digit ends.
+fn digits(text: &[u8], from: usize) -> Option<usize> {
+    let length = text.get(from..)?.iter().take_while(|it| it.is_ascii_digit()).count();
+    (length > 0).then_some(from + length)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_json_says() {
+        use Number::{Float, Signed, Unsigned};
+        for (text, expected) in [
+            ("0", Some((Unsigned(0), 1))),
+            ("42,", Some((Unsigned(42), 2))),
+            ("-7}", Some((Signed(-7), 2))),
+            ("18446744073709551615", Some((Unsigned(u64::MAX), 20))),
+            ("-9223372036854775808", Some((Signed(i64::MIN), 20))),
+            ("18446744073709551616", Some((Float(18446744073709551616.0), 20))),
+            ("-9223372036854775809", Some((Float(-9223372036854775809.0), 20))),
+            ("-0", Some((Float(-0.0), 2))),
+            ("1.5e3]", Some((Float(1500.0), 5))),
+            ("1E-2", Some((Float(0.01), 4))),
+            ("01", None),
+            ("-", None),
+            ("1.", None),
+            ("1e", None),
+            (".5", None),
+            ("+1", None),
+            ("1e999", None),
+            ("", None),
+        ] {
+            assert_eq!(number(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn printed_numbers_are_read_back(signed in any::<i64>(), float in -1e300..1e300_f64) {
+            let text = signed.to_string();
+            let expected = u64::try_from(signed).map_or(Number::Signed(signed), Number::Unsigned);
+            prop_assert_eq!(number(text.as_bytes()), Some((expected, text.len())));
+            let text = format!("{float:e}");
+            prop_assert_eq!(number(text.as_bytes()), Some((Number::Float(float), text.len())));
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! One scanned value into one typed object, or into a report of what is wrong with it.
+
+use std::borrow::Cow;
+
+use dogwatch_core::{ObjectKey, ResourceVersion};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::cursor::{Cursor, ReadError};
+use super::gather::Whole;
+use super::reader::Reader;
+use super::scan::{Found, Mark, Scanner};
+use crate::bad_item::BadItem;
+use crate::fields::Fields;
+
+/// Where an object stands inside a scanned value.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    text: &'a str,
+    marks: &'a [Mark],
+    at: usize,
+    depth: u32,
+}
+
+impl<'a> Place<'a> {
+    /// The whole of a value.
+    ///
+    /// # Errors
+    /// When the value cannot be JSON at all: no UTF-8, or a control character inside a string.
+    pub(super) fn whole(value: Whole<'a>) -> Result<Self, BadItem> {
+        if let Some(at) = value.control {
+            return Err(report(value.bytes, String::new(), format!("a control character at byte {at} of the object")));
+        }
+        match std::str::from_utf8(value.bytes) {
+            Ok(text) => Ok(Self { text, marks: value.marks, at: 0, depth: 0 }),
+            Err(error) => {
+                let reason = format!("invalid UTF-8 at byte {} of the object", error.valid_up_to());
+                Err(report(value.bytes, String::new(), reason))
+            }
+        }
+    }
+
+    /// A value inside this one, where a cursor found it.
+    pub(super) fn inside(self, at: usize, depth: u32) -> Self {
+        Self { at, depth, ..self }
+    }
+
+    /// Stands at the place.
+    pub(super) fn cursor(self) -> Cursor<'a> {
+        Cursor::new(self.text, self.marks, self.at, self.depth)
+    }
+
+    /// Decodes the object that stands here.
+    ///
+    /// # Errors
+    /// When it does not fit the type, with the path to what does not.
+    pub(super) fn decode<T: DeserializeOwned>(self, fields: Fields) -> Result<T, BadItem> {
+        let mut reader = Reader::new(self.cursor(), fields);
+        match T::deserialize(&mut reader) {
+            Ok(object) => Ok(object),
+            Err(error) => Err(self.explain::<T>(fields, error.or_at(reader.cursor.at()))),
+        }
+    }
+
+    /// Reads a second time, now keeping track of the path.
+    #[cold]
+    fn explain<T: DeserializeOwned>(self, fields: Fields, error: ReadError) -> BadItem {
+        let mut reader = Reader::new(self.cursor(), fields);
+        let path = match serde_path_to_error::deserialize::<_, T>(&mut reader) {
+            Ok(_) => String::new(),
+            Err(error) => Some(error.path().to_string()).filter(|it| it != ".").unwrap_or_default(),
+        };
+        self.report(path, error.reason(self.at))
+    }
+
+    /// Says what is wrong with the object that stands here.
+    #[cold]
+    pub(super) fn report(self, path: String, reason: String) -> BadItem {
+        report(&self.text.as_bytes()[self.at..], path, reason)
+    }
+}
+
+/// Decodes a body that is one object.
+///
+/// # Errors
+/// When it is no JSON, or more than one value, or does not fit the type.
+pub(crate) fn from_slice<T: DeserializeOwned>(body: &[u8], fields: Fields) -> Result<T, BadItem> {
+    let body = body.trim_ascii();
+    let mut scanner = Scanner::default();
+    let end = match body.first() {
+        None => return Err(report(body, String::new(), "an empty body".to_owned())),
+        Some(first) => {
+            scanner.begin(*first);
+            scanner.scan(body)
+        }
+    };
+    let at = match end {
+        // A number or a word at the top has no end but that of the body.
+        Found::More if scanner.marks().is_empty() && !matches!(body, [b'{' | b'[' | b'"', ..]) => body.len(),
+        Found::More => {
+            let reason = format!("the body ends early, after {} bytes", body.len());
+            return Err(report(body, String::new(), reason));
+        }
+        Found::End(end) => end,
+    };
+    let whole = Whole { bytes: &body[..at], marks: scanner.marks(), control: scanner.control() };
+    let object = Place::whole(whole)?.decode(fields)?;
+    if at < body.len() {
+        return Err(report(body, String::new(), format!("more text after the object, at byte {at}")));
+    }
+    Ok(object)
+}
+
+/// Reads as much of the identity of an object as can be read.
+fn report(object: &[u8], path: String, reason: String) -> BadItem {
+    let (key, version) = identity(object).unwrap_or_default();
+    BadItem { key, version, event: None, path, reason }
+}
+
+fn identity(object: &[u8]) -> Option<(Option<ObjectKey>, ResourceVersion)> {
+    #[derive(Deserialize)]
+    struct Named<'a> {
+        #[serde(borrow)]
+        metadata: Names<'a>,
+    }
+
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Names<'a> {
+        #[serde(borrow, default)]
+        name: Cow<'a, str>,
+        #[serde(borrow, default)]
+        namespace: Option<Cow<'a, str>>,
+        #[serde(default)]
+        resource_version: ResourceVersion,
+    }
+
+    // An object that is no UTF-8 may still have a name that is.
+    let text = String::from_utf8_lossy(object);
+    let mut scanner = Scanner::default();
+    scanner.begin(*text.as_bytes().first()?);
+    let Found::End(end) = scanner.scan(text.as_bytes()) else {
+        return None;
+    };
+    let cursor = Cursor::new(&text[..end], scanner.marks(), 0, 0);
+    let names = Named::deserialize(&mut Reader::new(cursor, Fields::default())).ok()?.metadata;
+    let key = ObjectKey::from_parts(names.namespace.as_deref(), &names.name).ok();
+    Some((key, names.resource_version))
+}

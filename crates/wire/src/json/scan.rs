@@ -1,0 +1,348 @@
+//! Finds where one JSON value ends, whatever pieces it arrives in, and remembers its brackets and quotes.
+//!
+//! ```text
+//! bytes ──64 at a time──► Classes ──escapes, strings──► Mark ──► the end, and a map to skip by
+//! ```
+//!
+//! The scanner looks at each byte once. What it learns stays behind as one [`Mark`] per block, so that the reader
+//! finds the end of a string or of a whole object by looking at bits, not at bytes. It counts brackets and
+//! does not care which kind closes which, nor what stands between them: the reader checks what it reads.
+
+use super::block::{BLOCK, Classes, classify, controls};
+
+/// What is known of one block of a value.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Mark {
+    /// Quotes that begin or end a string.
+    pub(super) quote: u64,
+    /// Backslashes, wherever they stand.
+    pub(super) backslash: u64,
+    /// Opening brackets outside strings, without those that the next byte closes.
+    pub(super) open: u64,
+    /// Closing brackets outside strings, without those that close the byte before.
+    pub(super) close: u64,
+    /// How many brackets are open where the block begins.
+    pub(super) depth: u32,
+    /// No point of the block has fewer brackets open than this.
+    pub(super) floor: u32,
+}
+
+/// How far a value has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// The value is whole and this many bytes long.
+    End(usize),
+    /// All bytes given belong to the value, and more must come.
+    More,
+}
+
+/// Scans one value after another; [`Scanner::begin`] stands between them.
+#[derive(Debug, Default)]
+pub(super) struct Scanner {
+    /// One for each block scanned; the last one may be of a block that the value fills in part.
+    marks: Vec<Mark>,
+    shape: Shape,
+    /// Bytes looked at. For containers and strings a multiple of the block size until the end is found.
+    scanned: usize,
+    /// All ones while inside a string, otherwise zero.
+    in_string: u64,
+    /// One when the next byte is escaped, otherwise zero.
+    escape: u64,
+    depth: u32,
+    /// The first control character that stands inside a string, where JSON forbids it.
+    control: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Shape {
+    /// An object or an array.
+    #[default]
+    Container,
+    String,
+    /// A number, `true`, `false`, `null`, or something that is no JSON at all.
+    Scalar,
+}
+
+/// What carries over from one block to the next.
+struct Step {
+    mark: Mark,
+    in_string: u64,
+    escape: u64,
+    depth: u32,
+    control: u64,
+    end: Option<usize>,
+}
+
+impl Scanner {
+    /// Forgets the last value and expects one that begins with this byte.
+    pub(super) fn begin(&mut self, first: u8) {
+        // A single huge value must not hold its memory for ever.
+        const KEEP: usize = 16 * 1024;
+        self.marks.clear();
+        self.marks.shrink_to(KEEP);
+        let shape = match first {
+            b'{' | b'[' => Shape::Container,
+            b'"' => Shape::String,
+            _ => Shape::Scalar,
+        };
+        *self = Self { marks: std::mem::take(&mut self.marks), shape, ..Self::default() };
+    }
+
+    /// Looks for the end of the value, of which `value` is everything there is so far.
+    ///
+    /// Every call must repeat what the calls since [`Self::begin`] were given, and may add to it.
+    pub(super) fn scan(&mut self, value: &[u8]) -> Found {
+        if self.shape == Shape::Scalar {
+            return self.scan_scalar(value);
+        }
+        let (blocks, rest) = value[self.scanned..].as_chunks::<BLOCK>();
+        self.marks.reserve(blocks.len() + 1);
+        for block in blocks {
+            let step = self.step(block);
+            let begin = self.scanned;
+            self.keep(&step);
+            if let Some(end) = step.end {
+                return Found::End(begin + end);
+            }
+        }
+        if rest.is_empty() {
+            return Found::More;
+        }
+        // The value may end in a block that is not full. If it does not, the block is looked at again later.
+        let mut padded = [b' '; BLOCK];
+        padded[..rest.len()].copy_from_slice(rest);
+        let step = self.step(&padded);
+        let begin = self.scanned;
+        match step.end {
+            Some(end) => {
+                self.keep(&step);
+                Found::End(begin + end)
+            }
+            None => Found::More,
+        }
+    }
+
+    /// What is known of the blocks of the value.
+    pub(super) fn marks(&self) -> &[Mark] {
+        &self.marks
+    }
+
+    /// Where a control character stands inside a string, if one does.
+    pub(super) fn control(&self) -> Option<usize> {
+        self.control
+    }
+
+    fn scan_scalar(&mut self, value: &[u8]) -> Found {
+        let ends = |byte: &u8| matches!(byte, b',' | b']' | b'}' | b':' | b' ' | b'\t' | b'\n' | b'\r');
+        match value[self.scanned..].iter().position(ends) {
+            Some(at) => Found::End(self.scanned + at),
+            None => {
+                self.scanned = value.len();
+                Found::More
+            }
+        }
+    }
+
+    fn keep(&mut self, step: &Step) {
+        if step.control != 0 && self.control.is_none() {
+            self.control = Some(self.scanned + step.control.trailing_zeros() as usize);
+        }
+        self.marks.push(step.mark);
+        self.scanned += BLOCK;
+        self.in_string = step.in_string;
+        self.escape = step.escape;
+        self.depth = step.depth;
+    }
+
+    #[inline]
+    fn step(&self, bytes: &[u8; BLOCK]) -> Step {
+        let classes = classify(bytes);
+        let (escaped, escape) = escaped(classes.backslash, self.escape);
+        let quote = classes.quote & !escaped;
+        let strings = self.in_string ^ runs(quote);
+        let control = if classes.has_control { controls(bytes) & strings } else { 0 };
+        let (open, close) = self.brackets(&classes, strings);
+        let (opens, closes) = (open.count_ones(), close.count_ones());
+        let end = match self.shape {
+            Shape::Container if closes >= self.depth => last_bracket(open, close, self.depth, 0),
+            // The bit of the quote that begins the string is no end.
+            Shape::String => first_bit(if self.scanned == 0 { quote & !1 } else { quote }),
+            _ => None,
+        };
+        let floor = self.depth.saturating_sub(closes);
+        Step {
+            mark: Mark { quote, backslash: classes.backslash, open, close, depth: self.depth, floor },
+            in_string: ((strings as i64) >> 63) as u64,
+            escape,
+            depth: (self.depth + opens).saturating_sub(closes),
+            control: end.map_or(control, |end| control & below(end)),
+            end: end.map(|end| end + 1),
+        }
+    }
+
+    /// The brackets outside strings, less the pairs with nothing between them.
+    ///
+    /// Half the brackets of a real object are `{}`. They change no depth, and without them the floor of
+    /// most blocks lies well above the depth a reader skips to.
+    #[inline]
+    fn brackets(&self, classes: &Classes, strings: u64) -> (u64, u64) {
+        let (open, close) = (classes.open & !strings, classes.close & !strings);
+        let mut pairs = open & (close >> 1);
+        if self.scanned == 0 {
+            // The bracket that begins the value must stay, even if the value is `{}`.
+            pairs &= !1;
+        }
+        (open & !pairs, close & !(pairs << 1))
+    }
+}
+
+/// The first closing bracket, at or after the lowest bit set, that leaves `target` brackets open.
+#[inline]
+pub(super) fn last_bracket(open: u64, close: u64, mut depth: u32, target: u32) -> Option<usize> {
+    let mut bits = open | close;
+    while bits != 0 {
+        let lowest = bits & bits.wrapping_neg();
+        if close & lowest == 0 {
+            depth += 1;
+        } else {
+            depth = depth.saturating_sub(1);
+            if depth <= target {
+                return Some(lowest.trailing_zeros() as usize);
+            }
+        }
+        bits ^= lowest;
+    }
+    None
+}
+
+/// Which characters a backslash escapes, and whether the first of the next block is one of them.
+///
+/// The way of simdjson: a run of backslashes escapes what follows it if it is of odd length, and adding the
+/// starts of the runs to the runs themselves tells odd ends from even ones, all runs at once.
+#[inline]
+fn escaped(backslash: u64, carry: u64) -> (u64, u64) {
+    const EVEN: u64 = 0x5555_5555_5555_5555;
+    if backslash == 0 {
+        return (carry, 0);
+    }
+    let backslash = backslash & !carry;
+    let follows = backslash << 1 | carry;
+    let odd_starts = backslash & !EVEN & !follows;
+    let (even_runs, overflow) = odd_starts.overflowing_add(backslash);
+    let inverted = even_runs << 1;
+    ((EVEN ^ inverted) & follows, u64::from(overflow))
+}
+
+/// Sets every bit from each odd bit set (counted from the lowest) up to, but not including, the next.
+#[inline]
+fn runs(mut bits: u64) -> u64 {
+    for shift in [1, 2, 4, 8, 16, 32] {
+        bits ^= bits << shift;
+    }
+    bits
+}
+
+#[inline]
+fn first_bit(bits: u64) -> Option<usize> {
+    (bits != 0).then(|| bits.trailing_zeros() as usize)
+}
+
+#[inline]
+fn below(bit: usize) -> u64 {
+    (1 << bit) - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn end_of(value: &[u8]) -> Found {
+        let mut scanner = Scanner::default();
+        scanner.begin(value[0]);
+        scanner.scan(value)
+    }
+
+    #[test]
+    fn a_value_ends_where_its_last_bracket_or_quote_stands() {
+        for (text, end) in [
+            ("{}", Some(2)),
+            ("[]", Some(2)),
+            ("{},{}", Some(2)),
+            (r#"{"a":{}}]"#, Some(8)),
+            (r#"{"}":"{"} "#, Some(9)),
+            (r#"{"a\"}":1}"#, Some(10)),
+            (r#"{"a\\":1}"#, Some(9)),
+            (r#""abc","#, Some(5)),
+            (r#""a\"c","#, Some(6)),
+            (r#""""#, Some(2)),
+            ("12,", Some(2)),
+            ("null]", Some(4)),
+            ("{", None),
+            (r#"{"a":"}"#, None),
+            (r#""abc\""#, None),
+            ("12", None),
+        ] {
+            assert_eq!(end_of(text.as_bytes()), end.map_or(Found::More, Found::End), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_control_character_counts_only_inside_a_string_of_the_value() {
+        for (text, control) in
+            [("{\n}", None), ("{\"a\nb\":1}", Some(3)), ("{}\"\n\"", None), ("{\"\u{1f}\":\"\n\"}", Some(2))]
+        {
+            let mut scanner = Scanner::default();
+            scanner.begin(b'{');
+            assert!(matches!(scanner.scan(text.as_bytes()), Found::End(_)), "{text:?}");
+            assert_eq!(scanner.control(), control, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn memory_of_a_huge_value_is_given_back() {
+        let mut scanner = Scanner::default();
+        scanner.begin(b'[');
+        assert_eq!(scanner.scan(&vec![b'['; 4 << 20]), Found::More);
+        scanner.begin(b'{');
+        assert!(scanner.marks.capacity() <= 16 * 1024);
+    }
+
+    /// The same answer, one byte at a time and without any cleverness.
+    fn plain_end(value: &[u8]) -> Found {
+        let (mut depth, mut in_string, mut escape) = (0, false, false);
+        for (at, byte) in value.iter().enumerate() {
+            let escaped = std::mem::take(&mut escape);
+            match byte {
+                b'\\' => escape = !escaped,
+                b'"' if !escaped => in_string = !in_string,
+                b'{' | b'[' if !in_string => depth += 1,
+                b'}' | b']' if !in_string => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 && !in_string {
+                return Found::End(at + 1);
+            }
+        }
+        Found::More
+    }
+
+    proptest! {
+        #[test]
+        fn any_cut_gives_the_end_that_a_plain_loop_finds(
+            picks in proptest::collection::vec(0usize..8, 0..400),
+            cuts in proptest::collection::vec(0usize..400, 0..6),
+        ) {
+            let mut value = vec![b'{'];
+            value.extend(picks.into_iter().map(|pick| b"\"\\{}[]ab"[pick]));
+            let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut.min(value.len())).collect();
+            cuts.push(value.len());
+            cuts.sort_unstable();
+            let mut scanner = Scanner::default();
+            scanner.begin(b'{');
+            let found = cuts.into_iter().map(|cut| scanner.scan(&value[..cut])).find(|it| *it != Found::More);
+            prop_assert_eq!(found.unwrap_or(Found::More), plain_end(&value));
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Splits a JSON watch into its events as it arrives.
+//!
+//! A watch is JSON objects one after the other, with or without white space between them; lines mean nothing. Each
+//! object is one event: `type` and `object`, in either order.
+
+use dogwatch_core::{Reason, Status};
+use serde::de::DeserializeOwned;
+
+use super::cursor::ReadError;
+use super::gather::{Gather, Progress, Whole};
+use super::object::Place;
+use crate::bad_item::BadItem;
+use crate::error::WatchError;
+use crate::event::{EventKind, WatchEvent};
+use crate::fields::Fields;
+
+/// The state of one watch.
+#[derive(Debug)]
+pub(crate) struct WatchSplitter {
+    gather: Gather,
+    limit: usize,
+    fields: Fields,
+    /// Bytes of the stream that are behind us.
+    offset: u64,
+    /// Where the event that is being collected begins, while one is.
+    event_offset: Option<u64>,
+    /// Once the stream is found to be wrong, it stays wrong.
+    failed: Option<WatchError>,
+}
+
+impl WatchSplitter {
+    pub(crate) fn new(limit: usize, fields: Fields) -> Self {
+        Self { gather: Gather::new(limit), limit, fields, offset: 0, event_offset: None, failed: None }
+    }
+
+    pub(crate) fn feed<T: DeserializeOwned>(
+        &mut self,
+        chunk: &[u8],
+        sink: &mut impl FnMut(Result<WatchEvent<T>, BadItem>),
+    ) -> Result<(), WatchError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let result = self.advance(chunk, sink);
+        self.failed = result.as_ref().err().cloned();
+        result
+    }
+
+    pub(crate) fn finish(self) -> Result<(), WatchError> {
+        match (self.failed, self.event_offset) {
+            (Some(error), _) => Err(error),
+            (None, Some(_)) => Err(WatchError::Torn { offset: self.offset }),
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn advance<T: DeserializeOwned>(
+        &mut self,
+        mut chunk: &[u8],
+        sink: &mut impl FnMut(Result<WatchEvent<T>, BadItem>),
+    ) -> Result<(), WatchError> {
+        while let Some(first) = chunk.first() {
+            let used = if let Some(offset) = self.event_offset {
+                match self.gather.feed(chunk) {
+                    Ok(Progress::Done(whole, used)) => {
+                        sink(event(whole, self.fields));
+                        self.event_offset = None;
+                        used
+                    }
+                    Ok(Progress::More) => chunk.len(),
+                    Err(_) => return Err(WatchError::TooLarge { offset, limit: self.limit }),
+                }
+            } else {
+                match first {
+                    b' ' | b'\t' | b'\n' | b'\r' => 1,
+                    b'{' => {
+                        self.gather.begin(b'{');
+                        self.event_offset = Some(self.offset);
+                        0
+                    }
+                    _ => {
+                        let reason = format!("expected an event, found {:?}", char::from(*first));
+                        return Err(WatchError::Malformed { offset: self.offset, reason });
+                    }
+                }
+            };
+            self.offset += used as u64;
+            chunk = &chunk[used..];
+        }
+        Ok(())
+    }
+}
+
+/// Where the two parts of an event stand.
+#[derive(Default)]
+struct Frame {
+    kind: Option<String>,
+    object: Option<usize>,
+}
+
+fn event<T: DeserializeOwned>(whole: Whole<'_>, fields: Fields) -> Result<WatchEvent<T>, BadItem> {
+    let place = Place::whole(whole)?;
+    let frame = frame(place).map_err(|error| place.report(String::new(), error.reason(0)))?;
+    let object = frame.object.map(|at| place.inside(at, 1));
+    let word = frame.kind.unwrap_or_default();
+    let kind = EventKind::from_word(&word);
+    let (Some(kind), Some(object)) = (kind, object) else {
+        let reason = match object {
+            None => format!("an event of type {word:?} without an object"),
+            Some(_) => format!("an event of the unknown type {word:?}"),
+        };
+        return Err(BadItem { event: kind, ..object.unwrap_or(place).report(String::new(), reason) });
+    };
+    let event = match kind {
+        EventKind::Added => object.decode(fields).map(WatchEvent::Added),
+        EventKind::Modified => object.decode(fields).map(WatchEvent::Modified),
+        EventKind::Deleted => object.decode(fields).map(WatchEvent::Deleted),
+        EventKind::Bookmark => object.decode(fields).map(WatchEvent::Bookmark),
+        EventKind::Error => Ok(WatchEvent::Error(status(object))),
+    };
+    event.map_err(|bad| BadItem { event: Some(kind), ..bad })
+}
+
+/// Finds the parts of an event; of a part that comes twice, the last one counts.
+fn frame(place: Place<'_>) -> Result<Frame, ReadError> {
+    let mut cursor = place.cursor();
+    let mut frame = Frame::default();
+    let mut first = true;
+    cursor.enter()?;
+    while cursor.next(first, b'}')? {
+        first = false;
+        if cursor.peek()? != b'"' {
+            return Err(cursor.expected('"'));
+        }
+        let key = cursor.string()?;
+        let (is_type, is_object) = (key.as_str() == "type", key.as_str() == "object");
+        cursor.expect(b':')?;
+        let byte = cursor.peek()?;
+        if is_type && byte == b'"' {
+            frame.kind = Some(cursor.string()?.as_str().to_owned());
+            continue;
+        }
+        if is_object {
+            frame.object = Some(cursor.at());
+        }
+        cursor.skip()?;
+    }
+    cursor.leave(b'}')?;
+    Ok(frame)
+}
+
+/// The server says that the watch is over; even if it says so badly, it is.
+fn status(object: Place<'_>) -> Status {
+    object.decode(Fields::default()).unwrap_or_else(|bad| {
+        let message = format!("the watch ended with an error that is no status: {}", bad.reason);
+        Status::failure(Reason::InternalError, message)
+    })
+}
