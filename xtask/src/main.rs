@@ -1,1 +1,2 @@
+//! The tasks of this repository.
 fn main() {}
