@@ -1,1 +1,91 @@
-fn main() {}
+//! The tasks of this repository, the same for people and for CI: `cargo xtask --help`.
+//!
+//! Each task is one file below. This one only reads the command line and hands over.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a task speaks to the terminal")]
+
+mod cargo;
+mod features;
+mod licences;
+mod examples;
+mod ci;
+mod conformance;
+mod bench;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The tasks of the dogwatch repository.
+///
+/// Before you send a change, run `cargo test --workspace` and then `cargo xtask ci`.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask", disable_help_subcommand = true, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Run every check but the tests: format, lints, docs, features, licences, examples.
+    Ci(ci::Options),
+    /// Build each crate with each of its features alone.
+    Features,
+    /// Check that every dependency comes under a licence that deny.toml allows.
+    Licences,
+    /// Run every example, and fail if one fails.
+    Examples,
+    /// Run the whole-pipeline suite against a server of your choice.
+    Conformance(conformance::Options),
+    /// Measure something, in release mode.
+    Bench(bench::Options),
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> anyhow::Result<()> {
+    match task {
+        Task::Ci(options) => ci::run(&options),
+        Task::Features => features::run(),
+        Task::Licences => licences::run(),
+        Task::Examples => examples::run(),
+        Task::Conformance(options) => conformance::run(&options),
+        Task::Bench(options) => bench::run(&options),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn ci_takes_steps_by_name_and_refuses_unknown_ones() {
+        assert!(Arguments::try_parse_from(["xtask", "ci"]).is_ok());
+        assert!(Arguments::try_parse_from(["xtask", "ci", "format", "docs"]).is_ok());
+        assert!(Arguments::try_parse_from(["xtask", "ci", "nonsense"]).is_err());
+    }
+
+    #[test]
+    fn conformance_needs_a_kubeconfig() {
+        assert!(Arguments::try_parse_from(["xtask", "conformance"]).is_err());
+        assert!(
+            Arguments::try_parse_from(["xtask", "conformance", "--kubeconfig", "x", "--", "watch"]).is_ok()
+        );
+    }
+}

@@ -1,1 +1,2 @@
+//! The `dogwatch` command.
 fn main() {}

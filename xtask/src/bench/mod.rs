@@ -1,0 +1,39 @@
+//! Measurements, by name: `cargo xtask bench NAME`. The alias builds xtask in release mode, so they are worth reading.
+//!
+//! A benchmark is a file beside this one and a line in [`ALL`].
+
+use anyhow::bail;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Which benchmark to run; without a name, the list of them.
+    name: Option<String>,
+    /// Arguments for the benchmark.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+/// One benchmark.
+struct Bench {
+    name: &'static str,
+    /// What it measures, in one line.
+    about: &'static str,
+    run: fn(&[String]) -> anyhow::Result<()>,
+}
+
+/// Every benchmark there is.
+const ALL: &[Bench] = &[];
+
+/// Runs the benchmark of that name, or prints which there are.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let Some(name) = &options.name else {
+        for Bench { name, about, .. } in ALL {
+            println!("{name:10} {about}");
+        }
+        return Ok(());
+    };
+    match ALL.iter().find(|it| it.name == name) {
+        Some(bench) => (bench.run)(&options.arguments),
+        None => bail!("there is no benchmark `{name}`; `cargo xtask bench` lists those there are"),
+    }
+}

@@ -1,0 +1,65 @@
+//! Every check but the tests, in the order in which a mistake is cheapest to find.
+
+use anyhow::Context;
+use clap::ValueEnum;
+use tokio::time::Instant;
+
+use crate::cargo::Cargo;
+use crate::{examples, features, licences};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// The steps to run; all of them, in this order, when none is named.
+    #[arg(value_enum, value_name = "STEP")]
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Step {
+    /// rustfmt changes nothing
+    Format,
+    /// clippy has no warning, on all targets
+    Lints,
+    /// rustdoc has no warning, and every link leads somewhere
+    Docs,
+    /// each feature builds alone
+    Features,
+    /// every dependency comes under an allowed licence
+    Licences,
+    /// every example runs
+    Examples,
+}
+
+/// Runs the steps and stops at the first that fails, saying how to run that one alone.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let steps = if options.steps.is_empty() { Step::value_variants() } else { &options.steps };
+    let mut times = Vec::new();
+    for step in steps {
+        let name = step.to_possible_value().expect("no step is hidden").get_name().to_owned();
+        eprintln!("== {name}");
+        let start = Instant::now();
+        step.run().with_context(|| {
+            format!("the step `{name}` failed; run it alone with `cargo xtask ci {name}`")
+        })?;
+        times.push(format!("{name} {:.0} s", start.elapsed().as_secs_f32()));
+    }
+    eprintln!("== all good: {}", times.join(", "));
+    Ok(())
+}
+
+impl Step {
+    fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Format => Cargo::new(["fmt", "--all", "--check"]).run(),
+            Self::Lints => {
+                Cargo::new(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]).run()
+            }
+            Self::Docs => {
+                Cargo::new(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings").run()
+            }
+            Self::Features => features::run(),
+            Self::Licences => licences::run(),
+            Self::Examples => examples::run(),
+        }
+    }
+}

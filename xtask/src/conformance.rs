@@ -1,0 +1,41 @@
+//! The whole-pipeline suite against any server: ours, a kube-apiserver, a cloud's.
+//!
+//! The suite is an ordinary test of the facade. It reads the two variables set here; `cargo test --workspace` leaves them
+//! alone. The output is cargo's own, so a script can read its `test result` lines.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+
+use crate::cargo::Cargo;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// The kubeconfig that leads to the server.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: PathBuf,
+    /// The context to use instead of the current one.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// Arguments for the test program, for example a part of a test's name.
+    #[arg(last = true, value_name = "ARGUMENT")]
+    rest: Vec<String>,
+}
+
+/// Runs the suite; fails if a test does, or if the kubeconfig cannot be found.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    // Tests run in the folder of their crate, so a relative path would lead elsewhere.
+    let file = options.kubeconfig.display();
+    let kubeconfig =
+        options.kubeconfig.canonicalize().with_context(|| format!("cannot find the kubeconfig {file}"))?;
+    let Some(kubeconfig) = kubeconfig.to_str() else {
+        bail!("the path of the kubeconfig {file} is not UTF-8");
+    };
+    let fixed = ["test", "--package", "dogwatch", "--test", "conformance", "--"];
+    let mut cargo = Cargo::new(fixed.into_iter().chain(options.rest.iter().map(String::as_str)))
+        .env("DOGWATCH_CONFORMANCE_KUBECONFIG", kubeconfig);
+    if let Some(context) = &options.context {
+        cargo = cargo.env("DOGWATCH_CONFORMANCE_CONTEXT", context);
+    }
+    cargo.run()
+}

@@ -1,0 +1,21 @@
+//! Each feature alone, and none at all: a feature must not lean on another that happens to be on.
+//!
+//! `--all-targets` brings in the dev-dependencies, and with them a Kubernetes version for k8s-openapi, which libraries
+//! leave to their users.
+
+use crate::cargo::{self, Cargo};
+
+/// Checks every crate that has features, first without any, then with each alone.
+pub(crate) fn run() -> anyhow::Result<()> {
+    for package in cargo::packages()? {
+        let name = package.name.as_str();
+        let alone = ["check", "--all-targets", "--package", name, "--no-default-features"];
+        if !package.features.is_empty() {
+            Cargo::new(alone).run()?;
+        }
+        for feature in &package.features {
+            Cargo::new(alone.into_iter().chain(["--features", feature.as_str()])).run()?;
+        }
+    }
+    Ok(())
+}

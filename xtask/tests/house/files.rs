@@ -1,0 +1,94 @@
+//! What every file owes its reader: a header, a name that says the idea, and, for an example, brevity and a place in the
+//! README.
+//!
+//! Works on paths and texts that the caller has read.
+
+use std::path::Path;
+
+/// An example longer than this is not read to the end.
+const LONGEST_EXAMPLE: usize = 60;
+
+/// Names that say nothing about what is inside.
+const EMPTY_NAMES: [&str; 6] = ["util", "utils", "helper", "helpers", "common", "misc"];
+
+/// What is wrong with one source file, as sentences. `path` is relative to the root of the repository.
+pub(crate) fn breaches(path: &Path, text: &str) -> Vec<String> {
+    let mut breaches = Vec::new();
+    let shown = path.display();
+    if !text.starts_with("//! ") {
+        breaches.push(format!("{shown}: does not open with `//!` and what the file is"));
+    }
+    if is_example(path) && text.lines().count() > LONGEST_EXAMPLE {
+        let lines = text.lines().count();
+        breaches.push(format!("{shown}: an example of {lines} lines; {LONGEST_EXAMPLE} are enough"));
+    }
+    let names = path.components().map(|it| it.as_os_str().to_string_lossy());
+    for name in names {
+        let stem = name.strip_suffix(".rs").unwrap_or(&name);
+        if stem.split(['_', '-']).any(|word| EMPTY_NAMES.contains(&word)) {
+            breaches.push(format!("{shown}: `{stem}` does not say the idea"));
+        }
+    }
+    breaches
+}
+
+/// The examples among `targets` that `readme` does not name.
+pub(crate) fn unlisted<'a>(targets: impl IntoIterator<Item = &'a str>, readme: &str) -> Vec<String> {
+    let words: Vec<&str> = readme.split(|it: char| !it.is_alphanumeric() && it != '_' && it != '-').collect();
+    targets
+        .into_iter()
+        .filter(|name| !words.contains(name))
+        .map(|name| format!("the README does not name the example `{name}`"))
+        .collect()
+}
+
+/// True for `…/examples/name.rs` and `…/examples/name/main.rs`.
+fn is_example(path: &Path) -> bool {
+    path.components().any(|it| it.as_os_str() == "examples")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, text: &str) -> Vec<String> {
+        breaches(Path::new(path), text)
+    }
+
+    #[test]
+    fn a_file_with_a_header_and_a_name_is_fine() {
+        assert_eq!(found("crates/core/src/key.rs", "//! Keys.\n"), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn a_file_without_a_header_is_told() {
+        for text in ["", "fn f() {}", "// Keys.\n", "#![allow(x)]\n//! Keys.", "//!\n", "/// Keys.\n"] {
+            assert_eq!(found("crates/core/src/key.rs", text).len(), 1, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn empty_names_are_told_for_files_and_folders() {
+        for path in
+            ["crates/core/src/util.rs", "crates/wire/tests/common/mod.rs", "xtask/src/test_helpers.rs"]
+        {
+            assert_eq!(found(path, "//! X.\n").len(), 1, "{path}");
+        }
+        assert_eq!(found("crates/core/src/utility_rates.rs", "//! X.\n"), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn long_examples_are_told_and_other_long_files_are_not() {
+        let long = "//! X.\n".repeat(LONGEST_EXAMPLE + 1);
+        assert_eq!(found("crates/dogwatch/examples/pods.rs", &long).len(), 1);
+        assert_eq!(found("crates/dogwatch/examples/pods.rs", &long[7..]), [] as [&str; 0]);
+        assert_eq!(found("crates/dogwatch/src/lib.rs", &long), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn an_example_that_the_readme_leaves_out_is_told() {
+        let readme = "Run `cargo run --example watch_pods`, or read [it](examples/own_type.rs).";
+        assert_eq!(unlisted(["watch_pods", "own_type"], readme), [] as [&str; 0]);
+        assert_eq!(unlisted(["pods"], readme), ["the README does not name the example `pods`"]);
+    }
+}

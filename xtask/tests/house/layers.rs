@@ -1,0 +1,373 @@
+//! The order of `mod` lines is the layer order: a module uses only modules declared above it.
+//!
+//! The rule holds at every level: in `lib.rs` or `main.rs`, and inside a folder in its `mod.rs`. Two modules are compared
+//! where their paths part. A parent may use its children, and the names it re-exports count as the child's own. The
+//! parent's own items stand either above all children (they use none) or below all (none uses them), never both.
+//! So a crate has no import cycle. Input is [`crate::tokens`]; where files come from is the caller's matter.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::tokens::{self, Import, Source};
+
+/// The path of a module from its crate's root; the root itself is empty.
+type ModulePath = Vec<String>;
+
+/// One crate, as a tree of modules.
+#[derive(Debug, Default)]
+pub(crate) struct Tree {
+    modules: BTreeMap<ModulePath, Module>,
+    /// What went wrong while reading.
+    problems: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Module {
+    file: PathBuf,
+    source: Source,
+    /// Names of the child modules, in the order of their `mod` lines.
+    children: Vec<String>,
+}
+
+/// Where a path leads: a module, or an item that this module defines.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    module: ModulePath,
+    item: Option<String>,
+}
+
+/// A use of something by the code of one module.
+struct Reference {
+    place: Place,
+    line: usize,
+}
+
+impl Tree {
+    /// Reads the crate whose root is `root`, asking `read` for the text of each file; `None` means there is no such file.
+    pub(crate) fn load(root: &Path, read: &dyn Fn(&Path) -> Option<String>) -> Self {
+        let mut tree = Self::default();
+        let folder = root.parent().unwrap_or(Path::new("")).to_owned();
+        match read(root) {
+            Some(text) => tree.add_text(Vec::new(), root.to_owned(), &folder, &text, read),
+            None => tree.problems.push(format!("{}: cannot be read", root.display())),
+        }
+        tree
+    }
+
+    fn add_text(
+        &mut self,
+        path: ModulePath,
+        file: PathBuf,
+        folder: &Path,
+        text: &str,
+        read: &dyn Fn(&Path) -> Option<String>,
+    ) {
+        match tokens::read(text) {
+            Ok(source) => self.add(path, file, folder, source, read),
+            Err(problem) => self.problems.push(format!("{}: {problem}", file.display())),
+        }
+    }
+
+    /// Adds a module and its children; `folder` is where the files of its children are.
+    fn add(
+        &mut self,
+        path: ModulePath,
+        file: PathBuf,
+        folder: &Path,
+        mut source: Source,
+        read: &dyn Fn(&Path) -> Option<String>,
+    ) {
+        let mut children = Vec::new();
+        for declared in std::mem::take(&mut source.modules) {
+            let inside = folder.join(&declared.name);
+            let child = [path.as_slice(), std::slice::from_ref(&declared.name)].concat();
+            let places = [folder.join(format!("{}.rs", declared.name)), inside.join("mod.rs")];
+            if let Some(body) = declared.body {
+                self.add(child, file.clone(), &inside, body, read);
+            } else if let Some((place, text)) = places.iter().find_map(|it| Some((it.clone(), read(it)?))) {
+                self.add_text(child, place, &inside, &text, read);
+            } else {
+                let (file, line, name) = (file.display(), declared.line, &declared.name);
+                self.problems.push(format!("{file}:{line}: no file for `mod {name};` beside it"));
+                continue;
+            }
+            children.push(declared.name);
+        }
+        self.modules.insert(path, Module { file, source, children });
+    }
+
+    /// Every breach of the rule, as `file:line: what`.
+    pub(crate) fn breaches(&self) -> Vec<String> {
+        let mut breaches = self.problems.clone();
+        // For each module: the first use of a child by its own code, and the first use of its own items by a child.
+        let mut downward: BTreeMap<&[String], (usize, String)> = BTreeMap::new();
+        let mut upward: BTreeMap<ModulePath, String> = BTreeMap::new();
+        for (path, module) in &self.modules {
+            for Reference { place, line } in self.references(path, module) {
+                let shared = path.iter().zip(&place.module).take_while(|(a, b)| a == b).count();
+                let here = format!("{}:{line}", module.file.display());
+                match (path.get(shared), place.module.get(shared)) {
+                    (None, None) => {}
+                    (None, Some(_)) => {
+                        downward.entry(path).or_insert((line, shown(&place.module)));
+                    }
+                    (Some(_), None) => {
+                        if place.item.as_deref() == Some(EVERYTHING) {
+                            let above = shown(&place.module);
+                            breaches
+                                .push(format!("{here}: imports everything of {above}: name what is used"));
+                        } else if let Some(item) = place.item {
+                            let said =
+                                format!("{here}: {} uses `{item}` of {}", shown(path), shown(&place.module));
+                            upward.entry(place.module).or_insert(said);
+                        }
+                    }
+                    (Some(mine), Some(theirs)) => {
+                        let parent = &self.modules[&path[..shared]];
+                        if position(parent, theirs) > position(parent, mine) {
+                            let (user, used) = (shown(path), shown(&place.module));
+                            let order = parent.file.display();
+                            breaches.push(format!(
+                                "{here}: {user} uses {used}, but {order} declares `{theirs}` below `{mine}`"
+                            ));
+                        }
+                    }
+                }
+            }
+        }
+        for (module, said) in upward {
+            if let Some((line, child)) = downward.get(module.as_slice()) {
+                let file = self.modules[&module].file.display();
+                breaches.push(format!(
+                    "{said}, whose own code uses {child} ({file}:{line}): move what is shared into a module above both"
+                ));
+            }
+        }
+        breaches
+    }
+
+    /// Everything that the code of one module uses in its crate. A re-export alone is no use; its name in the code is.
+    fn references(&self, path: &[String], module: &Module) -> Vec<Reference> {
+        let mut found = Vec::new();
+        for Import { segments, name, public, line } in &module.source.imports {
+            let Some(mut place) = self.resolve(path, segments) else { continue };
+            if name.is_none() {
+                place.item.get_or_insert(EVERYTHING.to_owned());
+            }
+            let exported = *public && place.module.starts_with(path);
+            let named = name.as_ref().and_then(|it| module.source.names.get(it));
+            match (exported, named) {
+                (false, _) => found.push(Reference { place, line: *line }),
+                (true, Some(&line)) => found.push(Reference { place, line }),
+                (true, None) => {}
+            }
+        }
+        for mention in &module.source.mentions {
+            if let Some(place) = self.resolve(path, &mention.segments) {
+                found.push(Reference { place, line: mention.line });
+            }
+        }
+        found
+    }
+
+    /// Where `segments`, written in module `from`, lead; `None` when that is not in this crate.
+    fn resolve(&self, from: &[String], segments: &[String]) -> Option<Place> {
+        // Imports may lead to imports; a circle of them would not compile, so this depth is never reached in real code.
+        self.resolve_within(from, segments, 32)
+    }
+
+    fn resolve_within(&self, from: &[String], segments: &[String], depth: usize) -> Option<Place> {
+        let (first, mut rest) = segments.split_first()?;
+        let mut module = from.to_vec();
+        match first.as_str() {
+            "crate" => module.clear(),
+            "self" => {}
+            "super" => {
+                module.pop()?;
+            }
+            _ => {
+                let known = &self.modules.get(from)?;
+                let ours = known.children.contains(first)
+                    || known.source.imports.iter().any(|it| it.name.as_ref() == Some(first));
+                if !ours {
+                    return None;
+                }
+                rest = segments;
+            }
+        }
+        while let Some((segment, after)) = rest.split_first() {
+            let known = self.modules.get(&module)?;
+            if segment == "super" {
+                module.pop()?;
+            } else if known.children.contains(segment) {
+                module.push(segment.clone());
+            } else if let Some(import) =
+                known.source.imports.iter().find(|it| it.name.as_ref() == Some(segment))
+            {
+                let onward: Vec<String> = import.segments.iter().chain(after).cloned().collect();
+                // `use crate::a::b` inside `b`'s own scope names the import itself; it leads nowhere new.
+                return if depth == 0 { None } else { self.resolve_within(&module, &onward, depth - 1) };
+            } else {
+                return Some(self.item(module, segment, depth));
+            }
+            rest = after;
+        }
+        Some(Place { module, item: None })
+    }
+
+    /// Whose `name` is, seen from `module`: its own, or that of the first module it re-exports whole and that defines it.
+    fn item(&self, module: ModulePath, name: &str, depth: usize) -> Place {
+        let item = Some(name.to_owned());
+        let source = &self.modules[&module].source;
+        if depth > 0 && !source.defines.contains(name) {
+            for glob in source.imports.iter().filter(|it| it.name.is_none()) {
+                if let Some(place) = self.resolve_within(&module, &glob.segments, depth - 1)
+                    && place.item.is_none()
+                    && self.modules[&place.module].source.defines.contains(name)
+                {
+                    return Place { module: place.module, item };
+                }
+            }
+        }
+        Place { module, item }
+    }
+}
+
+/// What a `*` import takes.
+const EVERYTHING: &str = "*";
+
+fn position(parent: &Module, child: &str) -> Option<usize> {
+    parent.children.iter().position(|it| it == child)
+}
+
+/// A module path as people write it.
+fn shown(path: &[String]) -> String {
+    if path.is_empty() { "the crate root".to_owned() } else { path.join("::") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn breaches(files: &[(&str, &str)]) -> Vec<String> {
+        let read = |wanted: &Path| {
+            files.iter().find(|(name, _)| Path::new(name) == wanted).map(|(_, text)| (*text).to_owned())
+        };
+        Tree::load(Path::new("lib.rs"), &read).breaches()
+    }
+
+    #[test]
+    fn a_module_may_use_what_is_declared_above_it() {
+        let files = [
+            ("lib.rs", "mod a; mod b; pub use a::A;"),
+            ("a.rs", "pub struct A;"),
+            ("b.rs", "use crate::a::A; fn f() -> super::a::A { crate::A }"),
+        ];
+        assert_eq!(breaches(&files), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn a_module_may_not_use_what_is_declared_below_it() {
+        let files = [
+            ("lib.rs", "mod a;\nmod b;"),
+            ("a.rs", "struct A;\nuse crate::b::B;"),
+            ("b.rs", "pub struct B;"),
+        ];
+        assert_eq!(breaches(&files), ["a.rs:2: a uses b, but lib.rs declares `b` below `a`"]);
+    }
+
+    #[test]
+    fn every_way_to_write_the_path_is_seen() {
+        let uses = [
+            "use super::b::B;",
+            "use crate::{b::B};",
+            "use crate::b;",
+            "use crate::B;",
+            "use crate::b::*;",
+            "fn f() { crate::b::g() }",
+            "fn f() { print!(\"{}\", super::b::g()) }",
+            "struct A { #[serde(with = \"crate::b::g\")] x: u8 }",
+            "mod inner { use super::super::b::B; }",
+            "#[cfg(unix)] use crate::b::B;",
+        ];
+        for text in uses {
+            let files =
+                [("lib.rs", "mod a; mod b; pub use b::B;"), ("a.rs", text), ("b.rs", "pub struct B;")];
+            assert_eq!(breaches(&files).len(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn tests_may_use_anything() {
+        let files = [
+            ("lib.rs", "mod a; mod b;"),
+            ("a.rs", "#[cfg(test)]\nmod tests { use crate::b::B; }"),
+            ("b.rs", "pub struct B;"),
+        ];
+        assert_eq!(breaches(&files), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn folders_have_an_order_of_their_own() {
+        let files = [
+            ("lib.rs", "mod config; mod auth;"),
+            ("config/mod.rs", "mod null;\nmod exec;\npub use exec::Exec;"),
+            ("config/null.rs", "use super::exec::Exec;"),
+            ("config/exec.rs", "use super::null::n; use crate::auth::token::T;"),
+            ("auth/mod.rs", "mod token;"),
+            ("auth/token.rs", "use crate::config::Exec;"),
+        ];
+        let expected = [
+            "config/exec.rs:1: config::exec uses auth::token, but lib.rs declares `auth` below `config`",
+            "config/null.rs:1: config::null uses config::exec, but config/mod.rs declares `exec` below `null`",
+        ];
+        assert_eq!(breaches(&files), expected);
+    }
+
+    #[test]
+    fn a_re_export_counts_as_the_child_it_comes_from() {
+        let files = [
+            ("lib.rs", "mod a; mod b; pub use b::*;"),
+            ("a.rs", "fn f(x: &crate::B) {}"),
+            ("b.rs", "pub struct B;"),
+        ];
+        assert_eq!(breaches(&files), ["a.rs:1: a uses b, but lib.rs declares `b` below `a`"]);
+    }
+
+    #[test]
+    fn a_parent_stands_above_its_children_or_below_them_but_not_both() {
+        let child = ("a.rs", "use super::Shared; pub struct A;");
+        assert_eq!(
+            breaches(&[("lib.rs", "mod a; pub use a::A; pub struct Shared;"), child]),
+            [] as [&str; 0]
+        );
+        for both in
+            ["mod a; pub struct Shared { a: a::A }", "mod a; pub use a::A; pub struct Shared { a: A }"]
+        {
+            let found = breaches(&[("lib.rs", both), child]);
+            assert_eq!(found.len(), 1, "{both}");
+            assert!(
+                found[0].starts_with("a.rs:1: a uses `Shared` of the crate root, whose own code uses a"),
+                "{found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_child_names_what_it_takes_from_its_parent() {
+        let files = [("lib.rs", "mod a; pub struct Shared;"), ("a.rs", "use super::*;")];
+        assert_eq!(breaches(&files), ["a.rs:1: imports everything of the crate root: name what is used"]);
+    }
+
+    #[test]
+    fn an_import_of_another_crate_through_our_root_is_nobodys() {
+        let files =
+            [("lib.rs", "mod a; mod b; pub use bytes::Bytes;"), ("a.rs", "use crate::Bytes;"), ("b.rs", "")];
+        assert_eq!(breaches(&files), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn a_missing_file_is_told() {
+        assert_eq!(breaches(&[("lib.rs", "\nmod a;")]), ["lib.rs:2: no file for `mod a;` beside it"]);
+    }
+}

@@ -1,0 +1,98 @@
+//! The rules of the house, checked on the sources themselves: layers, direction, headers, names, examples.
+//!
+//! Runs with `cargo test --workspace`. Each rule lives in a file that also shows, on small fixtures, what it refuses.
+
+mod tokens;
+mod layers;
+mod crates;
+mod files;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::crates::{list, text};
+
+#[test]
+fn modules_use_only_modules_declared_above_them() {
+    let metadata = metadata();
+    let mut breaches = Vec::new();
+    let mut roots = 0;
+    for target in list(&metadata, "packages").iter().flat_map(|it| list(it, "targets")) {
+        if list(target, "kind").iter().any(|it| ["lib", "bin"].contains(&it.as_str().unwrap_or_default())) {
+            let root = PathBuf::from(text(target, "src_path"));
+            breaches.extend(layers::Tree::load(&root, &|it| std::fs::read_to_string(it).ok()).breaches());
+            roots += 1;
+        }
+    }
+    assert!(roots > 0, "cargo metadata names no library and no binary");
+    assert_none(&breaches);
+}
+
+#[test]
+fn crates_depend_only_on_crates_below_them() {
+    assert_none(&crates::breaches(&metadata()));
+}
+
+#[test]
+fn every_file_has_a_header_and_a_name_and_examples_are_short() {
+    let root = root();
+    let sources = sources(&root);
+    assert!(!sources.is_empty(), "no sources under {}", root.display());
+    let mut breaches = Vec::new();
+    for file in sources {
+        let text = std::fs::read_to_string(&file).expect("the file was just listed");
+        let path = file.strip_prefix(&root).expect("the walk began at the root");
+        breaches.extend(files::breaches(path, &text));
+    }
+    assert_none(&breaches);
+}
+
+#[test]
+fn the_readme_names_every_example() {
+    let metadata = metadata();
+    let targets = list(&metadata, "packages").iter().flat_map(|it| list(it, "targets"));
+    let examples = targets.filter(|it| list(it, "kind").iter().any(|kind| kind == "example"));
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("there is a README");
+    assert_none(&files::unlisted(examples.map(|it| text(it, "name")), &readme));
+}
+
+/// What cargo knows of this workspace, without its dependencies, so without a network.
+fn metadata() -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs: it built this test");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
+}
+
+fn root() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().expect("xtask is a folder of the repository").to_owned()
+}
+
+/// Every Rust file under `crates/` and `xtask/`, in order of their paths.
+fn sources(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.join("crates"), root.join("xtask")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("the folder exists").flatten() {
+            let path = entry.path();
+            if path.is_dir() && entry.file_name() != "target" {
+                folders.push(path);
+            } else if path.extension().is_some_and(|it| it == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[track_caller]
+fn assert_none(breaches: &[String]) {
+    assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n"));
+}
