@@ -80,7 +80,8 @@ fn with_headers(
 /// One certificate as PEM, in lines of 64 characters.
 fn certificate(der: &[u8]) -> String {
     let body = STANDARD.encode(der);
-    let lines = body.as_bytes().chunks(64).map(|it| String::from_utf8_lossy(it).into_owned()).collect::<Vec<_>>();
+    let lines =
+        body.as_bytes().chunks(64).map(|it| String::from_utf8_lossy(it).into_owned()).collect::<Vec<_>>();
     format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
 }
 

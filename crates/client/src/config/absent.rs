@@ -53,7 +53,9 @@ where
 }
 
 /// Reads text straight into a secret.
-pub(super) fn read_secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretString>, D::Error> {
+pub(super) fn read_secret<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<SecretString>, D::Error> {
     Ok(Option::<String>::deserialize(deserializer)?.map(SecretString::from))
 }
 

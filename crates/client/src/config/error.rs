@@ -203,7 +203,11 @@ pub struct NoCluster {
 impl fmt::Display for NoCluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.contexts.is_empty() {
-            return write!(f, "no context is chosen and the kubeconfig has no current-context; {}", Known(&self.contexts));
+            return write!(
+                f,
+                "no context is chosen and the kubeconfig has no current-context; {}",
+                Known(&self.contexts)
+            );
         }
         f.write_str("no cluster is configured: ")?;
         match self.looked_at.as_slice() {

@@ -7,13 +7,13 @@ use std::path::Path;
 use super::absent::given;
 use super::environment::Environment;
 use super::error::{ConfigError, NoCluster};
+use super::incluster;
 use super::kubeconfig::Kubeconfig;
 use super::load::Loaded;
 use super::overrides::Overrides;
 use super::resolve::resolve;
 use super::select::select;
 use super::settings::Config;
-use super::incluster;
 
 impl Config {
     /// What this process finds around it: the files that `KUBECONFIG` lists, or `.kube/config` of the home directory,

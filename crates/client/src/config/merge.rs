@@ -163,7 +163,9 @@ mod tests {
     #[test]
     fn kc_2_the_first_value_that_is_not_empty_wins() {
         let mut first = Kubeconfig::from_yaml("current-context: \"\"\npreferences: {mine: 1}").unwrap();
-        first.merge(Kubeconfig::from_yaml("current-context: b\npreferences: {colors: true, mine: 2}").unwrap());
+        first.merge(
+            Kubeconfig::from_yaml("current-context: b\npreferences: {colors: true, mine: 2}").unwrap(),
+        );
         first.merge(Kubeconfig::from_yaml("current-context: c").unwrap());
         assert_eq!(first.current_context.as_deref(), Some("b"));
         let preferences = first.preferences.unwrap();

@@ -200,15 +200,50 @@ mod tests {
             ("{}", "{proxy-url: 'http://e'}", "{proxy-url: 'http://o'}", "{proxy-url: 'http://o'}"),
             ("{}", "{}", "{disable-compression: true}", "{disable-compression: true}"),
             // The three ways to trust are one.
-            ("{}", "{certificate-authority: e}", "{insecure-skip-tls-verify: true}", "{insecure-skip-tls-verify: true}"),
-            ("{}", "{certificate-authority-data: e}", "{certificate-authority: o}", "{certificate-authority: o}"),
-            ("{}", "{insecure-skip-tls-verify: true}", "{certificate-authority: o}", "{certificate-authority: o}"),
-            ("{}", "{certificate-authority: e}", "{certificate-authority-data: o}", "{certificate-authority-data: o}"),
-            ("{certificate-authority: d}", "{insecure-skip-tls-verify: true}", "{}", "{insecure-skip-tls-verify: true}"),
+            (
+                "{}",
+                "{certificate-authority: e}",
+                "{insecure-skip-tls-verify: true}",
+                "{insecure-skip-tls-verify: true}",
+            ),
+            (
+                "{}",
+                "{certificate-authority-data: e}",
+                "{certificate-authority: o}",
+                "{certificate-authority: o}",
+            ),
+            (
+                "{}",
+                "{insecure-skip-tls-verify: true}",
+                "{certificate-authority: o}",
+                "{certificate-authority: o}",
+            ),
+            (
+                "{}",
+                "{certificate-authority: e}",
+                "{certificate-authority-data: o}",
+                "{certificate-authority-data: o}",
+            ),
+            (
+                "{certificate-authority: d}",
+                "{insecure-skip-tls-verify: true}",
+                "{}",
+                "{insecure-skip-tls-verify: true}",
+            ),
             // Another server has another name.
             ("{}", "{server: e, tls-server-name: e}", "{server: o}", "{server: o}"),
-            ("{}", "{server: e, tls-server-name: e}", "{tls-server-name: o}", "{server: e, tls-server-name: o}"),
-            ("{}", "{tls-server-name: e}", "{server: o, tls-server-name: o}", "{server: o, tls-server-name: o}"),
+            (
+                "{}",
+                "{server: e, tls-server-name: e}",
+                "{tls-server-name: o}",
+                "{server: e, tls-server-name: o}",
+            ),
+            (
+                "{}",
+                "{tls-server-name: e}",
+                "{server: o, tls-server-name: o}",
+                "{server: o, tls-server-name: o}",
+            ),
             ("{}", "{server: e, tls-server-name: e}", "{}", "{server: e, tls-server-name: e}"),
             // Maps are merged key by key.
             ("{x: 1, y: 1}", "{y: 2, z: 2}", "{z: 3}", "{x: 1, y: 2, z: 3}"),
@@ -263,7 +298,11 @@ mod tests {
             ("{exec: {command: e, args: [e]}}", "{exec: {command: o}}", "{exec: {command: o}}"),
             ("{as: e, as-groups: [e]}", "{as: o}", "{as: o, as-groups: [e]}"),
             ("{as: e, as-groups: [e]}", "{as-groups: [o, p]}", "{as: e, as-groups: [o, p]}"),
-            ("{as-user-extra: {a: [e], b: [e]}}", "{as-user-extra: {a: [o]}}", "{as-user-extra: {a: [o], b: [e]}}"),
+            (
+                "{as-user-extra: {a: [e], b: [e]}}",
+                "{as-user-extra: {a: [o]}}",
+                "{as-user-extra: {a: [o], b: [e]}}",
+            ),
         ];
         for (entry, info, expected) in cases {
             let expected = serde_json::to_value(user(expected)).unwrap();

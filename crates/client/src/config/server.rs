@@ -29,8 +29,9 @@ pub(super) fn server(text: &str, tls: bool) -> Result<Url, String> {
 /// The URL of a proxy, which may carry a user and password.
 pub(super) fn proxy(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).ok().filter(|url| url.has_host());
-    url.filter(|url| matches!(url.scheme(), "http" | "https" | "socks5"))
-        .ok_or_else(|| format!("{:?} is not an http://, https:// or socks5:// address", redact::address(text)))
+    url.filter(|url| matches!(url.scheme(), "http" | "https" | "socks5")).ok_or_else(|| {
+        format!("{:?} is not an http://, https:// or socks5:// address", redact::address(text))
+    })
 }
 
 /// Whether what is sent to this address can be overheard outside this machine.
@@ -92,11 +93,16 @@ mod tests {
         for text in ["http://example.com", "https://example.com:1", "socks5://me:secret@example.com"] {
             assert!(proxy(text).is_ok(), "{text}");
         }
-        for text in ["socks6://example.com", "example.com", "chewbacca@example.com", "example.com:80", "http://"] {
+        for text in
+            ["socks6://example.com", "example.com", "chewbacca@example.com", "example.com:80", "http://"]
+        {
             assert!(proxy(text).is_err(), "{text}");
         }
         let message = proxy("ftp://me:secret@example.com").unwrap_err();
-        assert_eq!(message, "\"ftp://[REDACTED]@example.com\" is not an http://, https:// or socks5:// address");
+        assert_eq!(
+            message,
+            "\"ftp://[REDACTED]@example.com\" is not an http://, https:// or socks5:// address"
+        );
     }
 
     #[test]

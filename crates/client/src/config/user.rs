@@ -51,7 +51,12 @@ pub struct User {
     #[serde(rename = "as-uid", default, skip_serializing_if = "Option::is_none")]
     pub impersonate_uid: Option<String>,
     /// The groups to act as a member of.
-    #[serde(rename = "as-groups", default, deserialize_with = "as_default", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        rename = "as-groups",
+        default,
+        deserialize_with = "as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub impersonate_groups: Vec<String>,
     /// Further attributes to act with.
     #[serde(

@@ -54,7 +54,9 @@ impl Kubeconfig {
         }
         match given(&context.cluster) {
             None => problems.push(entry.problem("cluster", "is missing")),
-            Some(cluster) if self.cluster(cluster).is_none() => problems.push(dangling(&entry, "cluster", cluster)),
+            Some(cluster) if self.cluster(cluster).is_none() => {
+                problems.push(dangling(&entry, "cluster", cluster))
+            }
             Some(_) => {}
         }
         problems.extend(namespace(&entry, given(&context.namespace)));
@@ -82,7 +84,10 @@ pub(super) fn namespace(entry: &Entry, namespace: Option<&String>) -> Option<Pro
 fn is_dns_label(text: &str) -> bool {
     let bytes = text.as_bytes();
     let inner = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-';
-    (1..=63).contains(&bytes.len()) && bytes.iter().all(inner) && !text.starts_with('-') && !text.ends_with('-')
+    (1..=63).contains(&bytes.len())
+        && bytes.iter().all(inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
 }
 
 /// What is wrong with a cluster.
@@ -97,10 +102,14 @@ pub(super) fn cluster(entry: &Entry, cluster: &Cluster) -> Vec<Problem> {
     }
     let (file, data) = (given(&cluster.certificate_authority), given(&cluster.certificate_authority_data));
     if file.is_some() && data.is_some() {
-        problems.push(entry.problem("certificate-authority", "excludes certificate-authority-data; give one of them"));
+        problems.push(
+            entry.problem("certificate-authority", "excludes certificate-authority-data; give one of them"),
+        );
     }
     if cluster.insecure_skip_tls_verify && (file.is_some() || data.is_some()) {
-        problems.push(entry.problem("insecure-skip-tls-verify", "excludes a certificate authority; give one of them"));
+        problems.push(
+            entry.problem("insecure-skip-tls-verify", "excludes a certificate authority; give one of them"),
+        );
     }
     check_file(&mut problems, entry, "certificate-authority", file);
     if let Some(data) = data {
@@ -145,7 +154,8 @@ fn certificate(problems: &mut Vec<Problem>, entry: &Entry, user: &User) {
     let (file, data) = (given(&user.client_certificate), given(&user.client_certificate_data));
     let (key_file, key_data) = (given(&user.client_key), given(&user.client_key_data));
     if file.is_some() && data.is_some() {
-        problems.push(entry.problem("client-certificate", "excludes client-certificate-data; give one of them"));
+        problems
+            .push(entry.problem("client-certificate", "excludes client-certificate-data; give one of them"));
     }
     if key_file.is_some() && key_data.is_some() {
         problems.push(entry.problem("client-key", "excludes client-key-data; give one of them"));
@@ -187,7 +197,8 @@ fn plugin(problems: &mut Vec<Problem>, entry: &Entry, exec: &ExecSection) {
         }
         // Older versions of the protocol did not have the field; from v1 on there is no default.
         None if exec.api_version.as_deref() == Some(EXEC_VERSIONS[0]) => {
-            problems.push(entry.problem("exec.interactiveMode", "is missing; say Never, IfAvailable or Always"));
+            problems
+                .push(entry.problem("exec.interactiveMode", "is missing; say Never, IfAvailable or Always"));
         }
         None => {}
     }

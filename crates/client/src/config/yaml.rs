@@ -55,7 +55,9 @@ pub(super) fn parse_bytes(bytes: &[u8]) -> Result<Kubeconfig, FileError> {
 fn parse(text: &str) -> Result<Kubeconfig, FileError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut merged = Kubeconfig::default();
-    for document in serde_saphyr::from_multiple_with_options::<Kubeconfig>(text, options()).map_err(describe)? {
+    for document in
+        serde_saphyr::from_multiple_with_options::<Kubeconfig>(text, options()).map_err(describe)?
+    {
         check(&document)?;
         merged.merge(document);
     }
@@ -185,7 +187,9 @@ mod tests {
 
     #[test]
     fn nothing_at_all_is_an_empty_kubeconfig() {
-        for text in ["", "\n", "# only a comment\n", "---\n", "null", "{}", "clusters:\nusers:\ncontexts: null\n"] {
+        for text in
+            ["", "\n", "# only a comment\n", "---\n", "null", "{}", "clusters:\nusers:\ncontexts: null\n"]
+        {
             let config: Kubeconfig = text.parse().unwrap();
             assert!(config.clusters.is_empty() && config.current_context.is_none(), "{text:?}");
         }
@@ -258,7 +262,10 @@ mod tests {
         let cases = [
             ("bogus value", "the given text: line 1, column 1: expected mapping start"),
             ("a: b\n- c", "the given text: line 2, column 1: "),
-            ("clusters:\n- name: a\n  cluster: [1]\n", "the given text: line 3, column 12: expected mapping start"),
+            (
+                "clusters:\n- name: a\n  cluster: [1]\n",
+                "the given text: line 3, column 12: expected mapping start",
+            ),
             ("clusters:\n  a: b\n", "the given text: line 2, column 3: expected sequence start"),
             (
                 "users:\n- name: a\n  user:\n    token: [hush]\n",

@@ -205,6 +205,7 @@ async fn a_created_object_is_sent_as_json_and_returned_as_stored() {
     let made = maps(&script).create(&params, &ConfigMap::default()).await.expect("created");
     assert_eq!(made.metadata.name.as_deref(), Some("x"));
     let seen = &script.seen()[0];
+    assert_eq!(seen.method, http::Method::POST);
     assert_eq!(seen.target, "/base/api/v1/namespaces/a/configmaps?dryRun=All&fieldManager=me");
     assert!(seen.body.contains(r#""kind":"ConfigMap""#), "{}", seen.body);
 }

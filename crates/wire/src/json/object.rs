@@ -29,7 +29,11 @@ impl<'a> Place<'a> {
     /// When the value cannot be JSON at all: no UTF-8, or a control character inside a string.
     pub(super) fn whole(value: Whole<'a>) -> Result<Self, BadItem> {
         if let Some(at) = value.control {
-            return Err(report(value.bytes, String::new(), format!("a control character at byte {at} of the object")));
+            return Err(report(
+                value.bytes,
+                String::new(),
+                format!("a control character at byte {at} of the object"),
+            ));
         }
         match std::str::from_utf8(value.bytes) {
             Ok(text) => Ok(Self { text, marks: value.marks, at: 0, depth: 0 }),

@@ -1,0 +1,288 @@
+//! Bad weather over real connections: TLS on loopback, every case over HTTP/2 and over HTTP/1.1.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use dogwatch_client::config::Pem;
+use dogwatch_client::transport::TransportErrorKind;
+use dogwatch_client::{Api, Client, Config, Error};
+use dogwatch_core::{ListParams, WatchParams, WriteParams};
+use dogwatch_wire::WatchEvent;
+use futures_util::StreamExt;
+use http::{Response, StatusCode};
+use k8s_openapi::api::core::v1::ConfigMap;
+use tokio::sync::mpsc;
+
+use crate::support::{Authority, Body, Server, ServerSetup, empty, endless, streamed, text};
+
+const ITEM: &str = r#"{"metadata":{"name":"x","namespace":"a","resourceVersion":"6"}}"#;
+const ADDED: &str = r#"{"type":"ADDED","object":{"metadata":{"name":"x","namespace":"a","resourceVersion":"6"}}}"#;
+
+/// A server and a client for it, once for each HTTP version.
+struct Weather {
+    server: Server,
+    client: Client,
+    asked: Arc<AtomicUsize>,
+    http: &'static str,
+}
+
+/// Runs a case over both versions. `answer` makes the answer to the n-th request, counted from 0.
+async fn both(answer: impl Fn(usize) -> Response<Body> + Clone + Send + Sync + 'static, case: impl AsyncFn(Weather)) {
+    for http in ["h2", "http/1.1"] {
+        let authority = Authority::new("cluster");
+        let setup = ServerSetup::tls(authority.server(&["127.0.0.1"]));
+        let setup = if http == "h2" { setup } else { setup.http1_only() };
+        let (asked, answer) = (Arc::new(AtomicUsize::new(0)), answer.clone());
+        let count = Arc::clone(&asked);
+        let handler = move |_, _| std::future::ready(answer(count.fetch_add(1, Ordering::SeqCst)));
+        let server = setup.start(handler).await;
+        let mut config = Config::new(server.url().parse().expect("a URL"));
+        config.tls.ca = Some(Pem::Data(authority.pem().into()));
+        let client = Client::new(config).expect("valid settings");
+        case(Weather { server, client, asked, http }).await;
+    }
+}
+
+impl Weather {
+    fn maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), "a")
+    }
+}
+
+fn with_code(code: u16, mut response: Response<Body>) -> Response<Body> {
+    *response.status_mut() = StatusCode::from_u16(code).expect("a code");
+    response
+}
+
+fn with_header(name: &'static str, value: &'static str, mut response: Response<Body>) -> Response<Body> {
+    response.headers_mut().insert(name, value.parse().expect("a header"));
+    response
+}
+
+/// Answers whose chunks the test sends by hand, and their senders in order.
+fn by_hand() -> (impl Fn(usize) -> Response<Body> + Clone, Arc<Mutex<Vec<mpsc::UnboundedSender<Bytes>>>>) {
+    let senders = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&senders);
+    let answer = move |_| {
+        let (sender, response) = streamed();
+        kept.lock().expect("not poisoned").push(sender);
+        response
+    };
+    (answer, senders)
+}
+
+#[tokio::test]
+async fn a_server_that_closes_in_the_middle_of_a_list_is_a_lost_connection() {
+    let (answer, senders) = by_hand();
+    both(answer, async |weather| {
+        let reading = weather.maps();
+        let listing = tokio::spawn(async move { reading.list(&ListParams::default()).await });
+        while senders.lock().expect("not poisoned").is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let sender = senders.lock().expect("not poisoned").remove(0);
+        sender.send(format!(r#"{{"metadata":{{}},"items":[{ITEM},"#).into()).expect("still read");
+        weather.server.cut();
+        let error = listing.await.expect("no panic").expect_err("a list that broke off");
+        assert_eq!(error.transport(), Some(TransportErrorKind::Lost), "{} {error:?}", weather.http);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_closes_in_the_middle_of_a_frame_tells_the_events_before_it() {
+    let (answer, senders) = by_hand();
+    both(answer, async |weather| {
+        let mut watch = weather.maps().watch(&WatchParams::from("5")).await.expect("opened");
+        let sender = senders.lock().expect("not poisoned").remove(0);
+        sender.send(format!("{ADDED}{{\"type\":\"MOD").into()).expect("still read");
+        assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Added(_)))));
+        weather.server.cut();
+        let error = watch.next().await.expect("told").expect_err("torn");
+        assert_eq!(error.transport(), Some(TransportErrorKind::Lost), "{} {error:?}", weather.http);
+        assert!(watch.next().await.is_none());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_orderly_end_in_the_middle_of_a_frame_is_torn_too() {
+    let (answer, senders) = by_hand();
+    both(answer, async |weather| {
+        let mut watch = weather.maps().watch(&WatchParams::from("5")).await.expect("opened");
+        let sender = senders.lock().expect("not poisoned").remove(0);
+        sender.send(Bytes::from_static(b"{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"\\u00")).expect("still read");
+        drop(sender);
+        let error = watch.next().await.expect("told").expect_err("torn");
+        assert_eq!(error.transport(), Some(TransportErrorKind::Lost), "{} {error:?}", weather.http);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_event_split_into_single_bytes_is_one_event() {
+    let (answer, senders) = by_hand();
+    both(answer, async |weather| {
+        let mut watch = weather.maps().watch(&WatchParams::from("5")).await.expect("opened");
+        let sender = senders.lock().expect("not poisoned").remove(0);
+        for byte in ADDED.bytes() {
+            sender.send(Bytes::copy_from_slice(&[byte])).expect("still read");
+        }
+        assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Added(_)))));
+        drop(sender);
+        assert!(watch.next().await.is_none(), "a clean end is silent");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed_and_says_so() {
+    let answer = |_| with_code(302, with_header("location", "https://127.0.0.2/", empty()));
+    both(answer, async |weather| {
+        let error = weather.maps().get("x").await.expect_err("redirected");
+        assert!(error.to_string().contains("redirected") && error.to_string().contains("302"), "{error}");
+        assert_eq!(weather.asked.load(Ordering::SeqCst), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_page_of_a_proxy_is_told_as_what_it_is() {
+    let answer = |_| with_header("content-type", "text/html", text("<html>please log in</html>"));
+    both(answer, async |weather| {
+        let object = weather.maps().get("x").await.expect_err("no object");
+        let list = weather.maps().list(&ListParams::default()).await.expect_err("no list");
+        let watch = weather.maps().watch(&WatchParams::from("5")).await.expect("opened").next().await;
+        let watch = watch.expect("told").expect_err("no watch");
+        for error in [object, list, watch] {
+            assert!(matches!(error, Error::Malformed { .. }), "{} {error}", weather.http);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_empty_body_is_an_error_where_an_object_was_asked_for() {
+    both(|_| empty(), async |weather| {
+        let error = weather.maps().get("x").await.expect_err("nothing");
+        assert!(error.to_string().contains("0-length response"), "{error}");
+        assert!(weather.maps().list(&ListParams::default()).await.is_err());
+        let ended = weather.maps().watch(&WatchParams::from("5")).await.expect("opened").next().await;
+        assert!(ended.is_none(), "a watch may end before its first event");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_500_without_a_status_is_refused_once_and_shows_its_text() {
+    let answer = |_| with_code(500, with_header("content-type", "text/plain", text("etcd is on fire")));
+    both(answer, async |weather| {
+        let error = weather.maps().get("x").await.expect_err("refused");
+        assert!(error.status().is_some_and(|it| it.is_internal_error()) && error.to_string().contains("on fire"), "{error}");
+        assert_eq!(weather.asked.load(Ordering::SeqCst), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_429_is_sent_again_only_when_the_server_says_when() {
+    let with_delay = |n| if n == 0 { with_code(429, with_header("retry-after", "0", empty())) } else { text(ITEM) };
+    both(with_delay, async |weather| {
+        weather.maps().create(&WriteParams::default(), &ConfigMap::default()).await.expect("created");
+        assert_eq!(weather.asked.load(Ordering::SeqCst), 2);
+    })
+    .await;
+    both(|_| with_code(429, empty()), async |weather| {
+        assert!(weather.maps().get("x").await.expect_err("refused").is_too_many_requests());
+        assert_eq!(weather.asked.load(Ordering::SeqCst), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_frame_without_end_is_refused_at_16_mib() {
+    both(|_| endless(), async |weather| {
+        let mut watch = weather.maps().watch(&WatchParams::from("5")).await.expect("opened");
+        let error = watch.next().await.expect("told").expect_err("no event");
+        assert!(matches!(error, Error::Malformed { .. }), "{error}");
+    })
+    .await;
+    let (answer, senders) = by_hand();
+    both(answer, async |weather| {
+        let mut watch = weather.maps().watch(&WatchParams::from("5")).await.expect("opened");
+        let sender = senders.lock().expect("not poisoned").remove(0);
+        sender.send(Bytes::from_static(br#"{"type":"ADDED","object":{"data":{"a":""#)).expect("still read");
+        let filler = Bytes::from(vec![b'x'; 1 << 20]);
+        for _ in 0..100 {
+            // The client may have hung up already, which is the point.
+            let _ = sender.send(filler.clone());
+        }
+        let error = watch.next().await.expect("told").expect_err("too large");
+        assert!(error.to_string().contains("larger than 16777216 bytes"), "{error}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn invalid_utf_8_names_the_object_and_the_next_one_still_comes() {
+    let body = [br#"{"metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"p","namespace":"a"},"data":{"k":""#, &b"\xff\xfe"[..], br#""}},"#, ITEM.as_bytes(), b"]}"].concat();
+    let body = Bytes::from(body);
+    both(move |_| text(body.clone()), async |weather| {
+        let list = weather.maps().list(&ListParams::default()).await.expect("listed");
+        assert_eq!((list.items.len(), list.bad.len()), (1, 1), "{}", weather.http);
+        assert!(list.bad[0].reason.contains("UTF-8"), "{}", list.bad[0]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn half_a_chunk_then_silence_ends_at_the_time_limit() {
+    let (answer, senders) = by_hand();
+    both(answer, async |weather| {
+        let request = weather.client.get().path(&["/version"]).timeout(Duration::from_millis(200));
+        let reading = tokio::spawn(request.send::<serde_json::Value>());
+        while senders.lock().expect("not poisoned").is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let sender = senders.lock().expect("not poisoned").remove(0);
+        sender.send(Bytes::from_static(br#"{"major":"#)).expect("still read");
+        let error = reading.await.expect("no panic").expect_err("no whole answer");
+        assert!(matches!(error, Error::TimedOut(_)), "{error}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_watch_survives_a_cut_connection_and_goes_on_where_it_was() {
+    let (answer, senders) = by_hand();
+    both(answer, async |weather| {
+        let mut watch = weather.maps().watch_from(WatchParams::from("5")).expect("a version");
+        let event = |version: u32| Bytes::from(ADDED.replace("\"6\"", &format!("\"{version}\"")));
+        for version in [6, 7] {
+            let (told, ()) = tokio::join!(watch.next(), async {
+                while senders.lock().expect("not poisoned").is_empty() {
+                    tokio::task::yield_now().await;
+                }
+                senders.lock().expect("not poisoned")[0].send(event(version)).expect("still read");
+            });
+            assert!(matches!(told, Some(Ok(WatchEvent::Added(_)))), "{told:?}");
+            senders.lock().expect("not poisoned").clear();
+            weather.server.cut();
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn dropping_a_watch_ends_it_at_the_server() {
+    let (answer, senders) = by_hand();
+    both(answer, async |weather| {
+        let watch = weather.maps().watch(&WatchParams::from("5")).await.expect("opened");
+        let sender = senders.lock().expect("not poisoned").remove(0);
+        drop(watch);
+        sender.closed().await;
+    })
+    .await;
+}
