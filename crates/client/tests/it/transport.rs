@@ -17,7 +17,7 @@ use http_body_util::BodyExt;
 use tokio::sync::watch;
 use tower::ServiceExt;
 
-use crate::support::{Authority, Server};
+use crate::support::{Authority, Server, soon};
 
 /// No plugin hands out certificates.
 fn no_plugin() -> watch::Receiver<Option<Identity>> {
@@ -43,7 +43,7 @@ async fn send(
     transport: &Transport,
     request: Request<RequestBody>,
 ) -> Result<Response<ResponseBody>, TransportError> {
-    transport.clone().oneshot(request).await
+    soon(transport.clone().oneshot(request)).await
 }
 
 /// The whole text of an answer that must come.
@@ -53,7 +53,7 @@ async fn fetch(transport: &Transport, url: &str) -> String {
 }
 
 async fn read(response: Response<ResponseBody>) -> String {
-    let bytes: Bytes = response.into_body().collect().await.unwrap().to_bytes();
+    let bytes: Bytes = soon(response.into_body().collect()).await.unwrap().to_bytes();
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 

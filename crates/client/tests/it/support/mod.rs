@@ -14,9 +14,15 @@ pub(crate) use server::{Body, Peer, Server, ServerSetup, empty, endless, streame
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+
+/// Waits for what must come soon, so that a test that would hang fails instead.
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), future).await.expect("it did not happen within 20 seconds")
+}
 
 /// A task that ends with the value.
 #[derive(Debug)]

@@ -24,7 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
-use super::{Authority, Leaf, Running, listen};
+use super::{Authority, Leaf, Running, listen, soon};
 
 /// The body of a scripted answer.
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -188,7 +188,7 @@ impl Server {
     /// Waits until exactly this many connections are open.
     pub(crate) async fn wait_for_open(&self, open: usize) {
         let mut counts = self.counts.clone();
-        counts.wait_for(|counts| counts.open == open).await.expect("the server runs");
+        soon(counts.wait_for(|counts| counts.open == open)).await.expect("the server runs");
     }
 
     /// Closes all connections without a word.

@@ -30,7 +30,7 @@ async fn broken(response: Response<ResponseBody>, then: impl FnOnce()) -> BoxErr
     let mut body = response.into_body();
     assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "first\n");
     then();
-    body.frame().await.expect("an error, not an end").unwrap_err()
+    soon(body.frame()).await.expect("an error, not an end").unwrap_err()
 }
 
 #[tokio::test]
