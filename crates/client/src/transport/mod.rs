@@ -31,7 +31,6 @@ use tokio::sync::watch;
 use tower_layer::Layer;
 use tower_service::Service;
 
-pub use body::drain;
 pub use error::{TransportError, TransportErrorKind};
 pub use gzip::{Gzip, GzipLayer};
 pub use options::TransportOptions;

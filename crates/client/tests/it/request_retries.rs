@@ -181,3 +181,14 @@ async fn dropping_a_request_ends_its_attempts() {
     tokio::time::advance(Duration::from_secs(600)).await;
     assert_eq!(script.seen().len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn rq_10_a_refusal_whose_body_never_ends_is_a_refusal_all_the_same() {
+    let endless = || busy(503, 1).chunk("half a ").silence();
+    let script = Script::new([endless(), json(200, "{}")]);
+    let start = Instant::now();
+    script.client().get().path(&["/x"]).bytes().await.expect("answered at last");
+    assert_eq!(start.elapsed(), Duration::from_secs(6), "five for the body, one as the server asked");
+    let script = Script::new([reply(404).chunk("half a ").silence()]);
+    assert!(script.client().get().path(&["/x"]).bytes().await.expect_err("refused").is_not_found());
+}
