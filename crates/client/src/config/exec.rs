@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::redact;
+
 /// How to start a credential plugin (rule AU-3).
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -15,10 +17,10 @@ pub struct ExecConfig {
     #[serde(default)]
     pub command: String,
     /// Its arguments.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "super::null::as_default")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "super::absent::as_default")]
     pub args: Vec<String>,
     /// Variables added to our own environment.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "super::null::as_default")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "super::absent::as_default")]
     pub env: Vec<ExecEnv>,
     /// What to tell a person whose machine lacks the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,7 +58,7 @@ pub enum InteractiveMode {
 }
 
 /// What a plugin is told about the cluster (`spec.cluster` of an ExecCredential).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ExecCluster {
     /// The address of the server.
@@ -81,7 +83,17 @@ pub struct ExecCluster {
     pub config: Option<serde_json::Value>,
 }
 
-impl Eq for ExecCluster {}
+impl fmt::Debug for ExecCluster {
+    /// The proxy may carry a password, and the extension anything: neither is shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExecCluster")
+            .field("server", &redact::address(&self.server))
+            .field("tls_server_name", &self.tls_server_name)
+            .field("insecure_skip_tls_verify", &self.insecure_skip_tls_verify)
+            .field("disable_compression", &self.disable_compression)
+            .finish_non_exhaustive()
+    }
+}
 
 impl fmt::Debug for ExecConfig {
     /// Arguments and variables may carry secrets: only their number and names are shown.
@@ -100,5 +112,27 @@ impl fmt::Debug for ExecConfig {
 impl fmt::Debug for ExecEnv {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}=[REDACTED]", self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_no_secret() {
+        let cluster = ExecCluster {
+            proxy_url: Some("http://me:hush@proxy".to_owned()),
+            config: Some("hush".into()),
+            ..ExecCluster::default()
+        };
+        let config = ExecConfig {
+            args: vec!["hush".to_owned()],
+            env: vec![ExecEnv { name: "NAME".to_owned(), value: "hush".to_owned() }],
+            cluster: Some(cluster.clone()),
+            ..ExecConfig::default()
+        };
+        let shown = format!("{config:?} {cluster:?}");
+        assert!(shown.contains("NAME=[REDACTED]") && !shown.contains("hush"), "{shown}");
     }
 }

@@ -1,11 +1,44 @@
 //! From a kubeconfig, a pod's environment or a caller to the resolved settings of a client.
+//!
+//! ```text
+//! files --load, merge--> Kubeconfig --select, validate--> Target --resolve--> Config
+//!                                      Overrides ^           ^ the files of a pod
+//! ```
+//!
+//! The `mod` lines are in layer order: a file uses only files declared above it.
 
-mod null;
+mod absent;
+mod redact;
 mod exec;
 mod settings;
+mod error;
+mod environment;
+mod loose;
+mod other;
+mod user;
+mod kubeconfig;
+mod merge;
+mod yaml;
+mod load;
+mod overrides;
+mod server;
+mod material;
+mod validate;
+mod select;
+mod plugin;
+mod incluster;
+mod resolve;
+mod infer;
 
+pub use environment::Environment;
+pub use error::{ConfigError, Entry, EntryKind, FileError, NoCluster, Problem};
 pub use exec::{ExecCluster, ExecConfig, ExecEnv, InteractiveMode};
+pub use kubeconfig::{Cluster, Context, Kubeconfig, NamedCluster, NamedContext, NamedUser, Preferences};
+pub use load::Loaded;
+pub use other::{NamedExtension, OtherFields};
+pub use overrides::Overrides;
 pub use settings::{
     AuthProvider, AuthSettings, BasicAuth, Config, HttpVersion, Identity, Impersonation, Pem, PluginPolicy,
     RateLimit, TlsSettings,
 };
+pub use user::{ExecSection, ExecVariable, ProviderSection, User};

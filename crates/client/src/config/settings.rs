@@ -12,9 +12,10 @@ use secrecy::SecretString;
 use url::Url;
 
 use super::exec::ExecConfig;
+use super::redact;
 
 /// The resolved settings of a client: which server, how to trust it, who we are.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Config {
     /// The address of the server, with the path prefix all requests share.
@@ -185,6 +186,27 @@ impl Config {
         self.tls.identity = None;
         self.impersonate = Impersonation::default();
         self
+    }
+}
+
+impl fmt::Debug for Config {
+    /// Addresses may carry a password, which is left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("server", &redact::url(&self.server))
+            .field("default_namespace", &self.default_namespace)
+            .field("tls", &self.tls)
+            .field("auth", &self.auth)
+            .field("impersonate", &self.impersonate)
+            .field("proxy_url", &self.proxy_url.as_ref().map(redact::url))
+            .field("disable_compression", &self.disable_compression)
+            .field("user_agent", &self.user_agent)
+            .field("rate_limit", &self.rate_limit)
+            .field("timeout", &self.timeout)
+            .field("http", &self.http)
+            .field("allow_plaintext_credentials", &self.allow_plaintext_credentials)
+            .field("plugin_policy", &self.plugin_policy)
+            .finish()
     }
 }
 

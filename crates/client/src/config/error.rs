@@ -1,0 +1,278 @@
+//! Why there is no usable configuration, by what the caller does next.
+//!
+//! Every message names the file, the place in it or the entry and field, and never a secret. Several problems are
+//! reported together, one per line. Causes are part of the text, because a list of problems has no single source.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Why there is no usable configuration.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// Files cannot be read or are not kubeconfigs: correct the files.
+    #[error("{}", Listed("the kubeconfig cannot be read", .0))]
+    Files(Vec<FileError>),
+    /// The caller asked for a name that no file defines: ask for another.
+    #[error("{kind} {name:?} does not exist; {}", Known(.known))]
+    NotFound {
+        /// What was asked for.
+        kind: EntryKind,
+        /// The name asked for.
+        name: String,
+        /// The names that exist.
+        known: Vec<String>,
+    },
+    /// Entries contradict each other or lack something: correct the entries named.
+    #[error("{}", Listed("the configuration cannot be used", .0))]
+    Invalid(Vec<Problem>),
+    /// Credentials would travel unprotected: use TLS, or set `allow_plaintext_credentials`.
+    #[error(
+        "will not send {credential} of {user} in clear text to {server}; \
+         write https:// in the server of {cluster}, or allow plaintext credentials"
+    )]
+    PlaintextCredentials {
+        /// The server that would have received them.
+        server: String,
+        /// What would have been sent, in words.
+        credential: &'static str,
+        /// Whose it is.
+        user: Box<Entry>,
+        /// Where the server is set.
+        cluster: Box<Entry>,
+    },
+    /// Nothing says which cluster to talk to: name one.
+    #[error("{0}")]
+    NoCluster(NoCluster),
+    /// This is not a pod, or one without a service account.
+    #[error("not in a pod of a cluster: {reason}")]
+    NotInCluster {
+        /// What is missing.
+        reason: String,
+    },
+    /// A kubeconfig cannot be written as text.
+    #[error("the kubeconfig cannot be written: {reason}")]
+    Unwritable {
+        /// What stands in the way.
+        reason: String,
+    },
+}
+
+impl ConfigError {
+    /// Whether nothing was configured at all, as opposed to something being wrong.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Self::NoCluster(_))
+    }
+
+    /// Whether a context, chosen by the caller or by the file, does not exist.
+    pub fn is_context_not_found(&self) -> bool {
+        match self {
+            Self::NotFound { kind, .. } => *kind == EntryKind::Context,
+            Self::Invalid(problems) => problems.iter().any(|problem| problem.field == "current-context"),
+            _ => false,
+        }
+    }
+}
+
+/// One file that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FileError {
+    /// The file; `None` if the text came from the caller.
+    pub file: Option<PathBuf>,
+    /// Line and column, from 1, where the text is at fault.
+    pub position: Option<(u64, u64)>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl FileError {
+    pub(super) fn new(message: impl Into<String>) -> Self {
+        Self { file: None, position: None, message: message.into() }
+    }
+
+    pub(super) fn at(self, line: u64, column: u64) -> Self {
+        Self { position: Some((line, column)), ..self }
+    }
+
+    pub(super) fn in_file(self, file: &Path) -> Self {
+        Self { file: Some(file.to_owned()), ..self }
+    }
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.file {
+            Some(file) => write!(f, "{}: ", file.display())?,
+            None => f.write_str("the given text: ")?,
+        }
+        if let Some((line, column)) = self.position {
+            write!(f, "line {line}, column {column}: ")?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for FileError {}
+
+/// The sections of a kubeconfig.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EntryKind {
+    /// An entry of `contexts`.
+    Context,
+    /// An entry of `clusters`.
+    Cluster,
+    /// An entry of `users`.
+    User,
+}
+
+impl fmt::Display for EntryKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Context => "context",
+            Self::Cluster => "cluster",
+            Self::User => "user",
+        })
+    }
+}
+
+/// An entry as a message names it: its kind, its name and the file that defines it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Entry {
+    /// Which section it is in.
+    pub kind: EntryKind,
+    /// Its name; empty for what the caller gave without naming an entry.
+    pub name: String,
+    /// The file that defines it, if one does.
+    pub file: Option<PathBuf>,
+}
+
+impl Entry {
+    pub(super) fn new(kind: EntryKind, name: &str, file: Option<&PathBuf>) -> Self {
+        Self { kind, name: name.to_owned(), file: file.cloned() }
+    }
+
+    /// A problem with one field of this entry.
+    pub(super) fn problem(&self, field: &'static str, message: impl Into<String>) -> Problem {
+        Problem { entry: self.clone(), field, message: message.into() }
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.name.as_str(), &self.file) {
+            ("", None) => write!(f, "the {} given by the caller", self.kind),
+            (name, None) => write!(f, "{} {name:?}", self.kind),
+            (name, Some(file)) => write!(f, "{} {name:?} of {}", self.kind, file.display()),
+        }
+    }
+}
+
+/// One thing wrong with one field of one entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Problem {
+    /// The entry.
+    pub entry: Entry,
+    /// The field, spelled as in the file.
+    pub field: &'static str,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.entry, self.field, self.message)
+    }
+}
+
+/// Where a configuration was looked for in vain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NoCluster {
+    /// The places looked at, each with what was found there.
+    pub looked_at: Vec<String>,
+    /// The contexts that exist but were not chosen.
+    pub contexts: Vec<String>,
+    /// Why this is not a pod; `None` if that was not asked.
+    pub no_pod: Option<String>,
+}
+
+impl fmt::Display for NoCluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.contexts.is_empty() {
+            return write!(
+                f,
+                "no context is chosen and the kubeconfig has no current-context; {}",
+                Known(&self.contexts)
+            );
+        }
+        f.write_str("no cluster is configured: ")?;
+        match self.looked_at.as_slice() {
+            [] => f.write_str("there is no kubeconfig to look at")?,
+            places => write!(f, "looked at {}", places.join(", "))?,
+        }
+        if let Some(reason) = &self.no_pod {
+            write!(f, "; this is no pod: {reason}")?;
+        }
+        f.write_str("; set KUBECONFIG to the path of a kubeconfig, or name a server")
+    }
+}
+
+/// A heading with one item behind it, or with several below it.
+struct Listed<'a, T>(&'static str, &'a [T]);
+
+impl<T: fmt::Display> fmt::Display for Listed<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(head, items) = self;
+        if let [item] = items {
+            return write!(f, "{head}: {item}");
+        }
+        write!(f, "{head}:")?;
+        items.iter().try_for_each(|item| write!(f, "\n  {item}"))
+    }
+}
+
+/// The names there are, for someone who has mistyped one.
+pub(super) struct Known<'a>(pub(super) &'a [String]);
+
+impl fmt::Display for Known<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((first, rest)) = self.0.split_first() else {
+            return f.write_str("there is none");
+        };
+        write!(f, "there is {first:?}")?;
+        rest.iter().try_for_each(|name| write!(f, ", {name:?}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_problem_is_one_line_and_several_are_a_list() {
+        let entry = Entry::new(EntryKind::User, "a", Some(&PathBuf::from("/k")));
+        let one = entry.problem("token", "is odd");
+        let two = Entry::new(EntryKind::Cluster, "", None).problem("server", "is missing");
+        assert_eq!(
+            ConfigError::Invalid(vec![one.clone()]).to_string(),
+            "the configuration cannot be used: user \"a\" of /k: token: is odd"
+        );
+        assert_eq!(
+            ConfigError::Invalid(vec![one, two]).to_string(),
+            "the configuration cannot be used:\n  user \"a\" of /k: token: is odd\n  \
+             the cluster given by the caller: server: is missing"
+        );
+    }
+
+    #[test]
+    fn a_file_error_names_file_line_and_column() {
+        let error = FileError::new("expected a mapping");
+        assert_eq!(error.to_string(), "the given text: expected a mapping");
+        let error = error.at(3, 7).in_file(Path::new("/k"));
+        assert_eq!(error.to_string(), "/k: line 3, column 7: expected a mapping");
+    }
+}

@@ -1,0 +1,235 @@
+//! The kubeconfig file as it is written: contexts that pair a cluster with a user, and everything else in it.
+//!
+//! These types mirror the file and decide nothing. What a reader does not know is kept at every level, so that reading
+//! and writing a file loses nothing. Secrets are written out by `to_yaml` and by nothing else; `Debug` hides them.
+//! Text becomes these types in `yaml.rs`, several files become one in `merge.rs`, settings are made in `resolve.rs`.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::absent::as_default;
+use super::other::{Named, NamedExtension, OtherFields};
+use super::redact;
+use super::user::User;
+
+/// A kubeconfig: one file, or several merged.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", expecting = "a kubeconfig")]
+pub struct Kubeconfig {
+    /// `v1`, where it is said.
+    #[serde(rename = "apiVersion", default, skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    /// `Config`, where it is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Preferences of command line tools; not used here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preferences: Option<Preferences>,
+    /// The clusters. Names are unique.
+    #[serde(default, deserialize_with = "as_default")]
+    pub clusters: Vec<NamedCluster>,
+    /// The users. Names are unique.
+    #[serde(default, deserialize_with = "as_default")]
+    pub users: Vec<NamedUser>,
+    /// The contexts. Names are unique.
+    #[serde(default, deserialize_with = "as_default")]
+    pub contexts: Vec<NamedContext>,
+    /// The context used where the caller chooses none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current_context: Option<String>,
+    /// Data of other programs.
+    #[serde(default, deserialize_with = "as_default", skip_serializing_if = "Vec::is_empty")]
+    pub extensions: Vec<NamedExtension>,
+    /// Fields this library does not know.
+    #[serde(flatten)]
+    pub other: OtherFields,
+}
+
+/// Preferences of command line tools.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(expecting = "the preferences")]
+pub struct Preferences {
+    /// Whether output is coloured.
+    #[serde(default, deserialize_with = "as_default", skip_serializing_if = "std::ops::Not::not")]
+    pub colors: bool,
+    /// Data of other programs.
+    #[serde(default, deserialize_with = "as_default", skip_serializing_if = "Vec::is_empty")]
+    pub extensions: Vec<NamedExtension>,
+    /// Fields this library does not know.
+    #[serde(flatten)]
+    pub other: OtherFields,
+}
+
+/// A cluster and its name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(expecting = "a cluster with its name")]
+pub struct NamedCluster {
+    /// The name contexts refer to.
+    #[serde(default, deserialize_with = "as_default")]
+    pub name: String,
+    /// The cluster.
+    #[serde(default, deserialize_with = "as_default")]
+    pub cluster: Cluster,
+    /// Fields this library does not know.
+    #[serde(flatten)]
+    pub other: OtherFields,
+}
+
+/// How to reach a server, and how to trust it.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", expecting = "a cluster")]
+pub struct Cluster {
+    /// The address: a URL, or a bare `host:port`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// The name expected in the server's certificate, where it is not the host of the address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_server_name: Option<String>,
+    /// Whether the server is not verified at all.
+    #[serde(default, deserialize_with = "as_default", skip_serializing_if = "std::ops::Not::not")]
+    pub insecure_skip_tls_verify: bool,
+    /// A file with the trusted roots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_authority: Option<PathBuf>,
+    /// The trusted roots, as base64 of PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_authority_data: Option<String>,
+    /// The proxy to this cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy_url: Option<String>,
+    /// Whether responses come without compression.
+    #[serde(default, deserialize_with = "as_default", skip_serializing_if = "std::ops::Not::not")]
+    pub disable_compression: bool,
+    /// Data of other programs, credential plugins among them.
+    #[serde(default, deserialize_with = "as_default", skip_serializing_if = "Vec::is_empty")]
+    pub extensions: Vec<NamedExtension>,
+    /// Fields this library does not know.
+    #[serde(flatten)]
+    pub other: OtherFields,
+    /// The file that defines this entry.
+    #[serde(skip)]
+    pub origin: Option<PathBuf>,
+}
+
+/// A user and its name.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(expecting = "a user with its name")]
+pub struct NamedUser {
+    /// The name contexts refer to.
+    #[serde(default, deserialize_with = "as_default")]
+    pub name: String,
+    /// The user.
+    #[serde(default, deserialize_with = "as_default")]
+    pub user: User,
+    /// Fields this library does not know.
+    #[serde(flatten)]
+    pub other: OtherFields,
+}
+
+/// A context and its name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(expecting = "a context with its name")]
+pub struct NamedContext {
+    /// The name `current-context` and callers refer to.
+    #[serde(default, deserialize_with = "as_default")]
+    pub name: String,
+    /// The context.
+    #[serde(default, deserialize_with = "as_default")]
+    pub context: Context,
+    /// Fields this library does not know.
+    #[serde(flatten)]
+    pub other: OtherFields,
+}
+
+/// Which cluster, as which user, in which namespace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(expecting = "a context")]
+pub struct Context {
+    /// The name of the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// The name of the user; none is anonymous.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The namespace used where the caller names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Data of other programs.
+    #[serde(default, deserialize_with = "as_default", skip_serializing_if = "Vec::is_empty")]
+    pub extensions: Vec<NamedExtension>,
+    /// Fields this library does not know.
+    #[serde(flatten)]
+    pub other: OtherFields,
+    /// The file that defines this entry.
+    #[serde(skip)]
+    pub origin: Option<PathBuf>,
+}
+
+macro_rules! named {
+    ($($entry:ty),*) => {
+        $(impl Named for $entry {
+            fn name(&self) -> &str {
+                &self.name
+            }
+        })*
+    };
+}
+
+named!(NamedCluster, NamedUser, NamedContext);
+
+impl Kubeconfig {
+    /// One cluster, one user and the context that pairs them, all called `name`, chosen as the current one.
+    pub fn single(name: impl Into<String>, cluster: Cluster, user: User) -> Self {
+        let name = name.into();
+        let context = Context { cluster: Some(name.clone()), user: Some(name.clone()), ..Context::default() };
+        Self {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Config".to_owned()),
+            clusters: vec![NamedCluster { name: name.clone(), cluster, ..NamedCluster::default() }],
+            users: vec![NamedUser { name: name.clone(), user, ..NamedUser::default() }],
+            contexts: vec![NamedContext { name: name.clone(), context, ..NamedContext::default() }],
+            current_context: Some(name),
+            ..Self::default()
+        }
+    }
+
+    /// The cluster of this name.
+    pub fn cluster(&self, name: &str) -> Option<&Cluster> {
+        find(&self.clusters, name).map(|entry| &entry.cluster)
+    }
+
+    /// The user of this name.
+    pub fn user(&self, name: &str) -> Option<&User> {
+        find(&self.users, name).map(|entry| &entry.user)
+    }
+
+    /// The context of this name.
+    pub fn context(&self, name: &str) -> Option<&Context> {
+        find(&self.contexts, name).map(|entry| &entry.context)
+    }
+}
+
+/// The first entry of this name.
+fn find<'a, T: Named>(entries: &'a [T], name: &str) -> Option<&'a T> {
+    entries.iter().find(|entry| entry.name() == name)
+}
+
+impl fmt::Debug for Cluster {
+    /// Addresses may carry a password, which is left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster")
+            .field("server", &self.server.as_deref().map(redact::address))
+            .field("tls_server_name", &self.tls_server_name)
+            .field("insecure_skip_tls_verify", &self.insecure_skip_tls_verify)
+            .field("certificate_authority", &self.certificate_authority)
+            .field("certificate_authority_data", &self.certificate_authority_data)
+            .field("proxy_url", &self.proxy_url.as_deref().map(redact::address))
+            .field("disable_compression", &self.disable_compression)
+            .field("extensions", &self.extensions)
+            .field("other", &self.other)
+            .field("origin", &self.origin)
+            .finish()
+    }
+}

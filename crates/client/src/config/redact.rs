@@ -1,0 +1,41 @@
+//! Addresses as they may be shown: without the user and password that a URL can carry.
+
+use url::Url;
+
+/// The text of an address, with anything before an `@` in its authority blotted out.
+pub(super) fn address(text: &str) -> String {
+    let start = text.find("://").map_or(0, |at| at + 3);
+    let end = text[start..].find(['/', '?', '#']).map_or(text.len(), |at| start + at);
+    match text[start..end].rfind('@') {
+        Some(at) => format!("{}[REDACTED]{}", &text[..start], &text[start + at..]),
+        // A password with a slash in it ends the authority early; show nothing rather than half of it.
+        None if text[start..].contains('@') => "[REDACTED]".to_owned(),
+        None => text.to_owned(),
+    }
+}
+
+/// The same for an address that is already parsed.
+pub(super) fn url(url: &Url) -> String {
+    address(url.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_and_passwords_are_blotted_out() {
+        let cases = [
+            ("http://proxy:3128", "http://proxy:3128"),
+            ("http://me:secret@proxy:3128/a", "http://[REDACTED]@proxy:3128/a"),
+            ("socks5://me@proxy", "socks5://[REDACTED]@proxy"),
+            ("me:secret@proxy", "[REDACTED]@proxy"),
+            ("http://me:sec/ret@proxy", "[REDACTED]"),
+            ("proxy:80", "proxy:80"),
+            ("", ""),
+        ];
+        for (text, shown) in cases {
+            assert_eq!(address(text), shown, "{text}");
+        }
+    }
+}

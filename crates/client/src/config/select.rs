@@ -1,0 +1,155 @@
+//! Which cluster, as which user, in which namespace: from a kubeconfig and overrides to one [`Target`] (rule KC-4).
+//!
+//! A name the caller gave must exist. A name that a file gave and that leads nowhere is a problem, unless the caller
+//! brought what the entry would have said. client-go goes on without the entry instead, which turns a mistyped user
+//! into an anonymous one.
+
+use super::absent::given;
+use super::error::{ConfigError, Entry, EntryKind, Problem};
+use super::kubeconfig::{Cluster, Context, Kubeconfig};
+use super::other::Named;
+use super::overrides::Overrides;
+use super::user::User;
+use super::validate;
+
+/// The entries chosen, with the overrides laid over them.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// The cluster, and how messages name it.
+    pub(super) cluster: Cluster,
+    pub(super) cluster_entry: Entry,
+    /// The user, and how messages name it.
+    pub(super) user: User,
+    pub(super) user_entry: Entry,
+    /// The namespace that was asked for, if one was.
+    pub(super) namespace: Option<String>,
+    /// Whether only the defaults say where the server is.
+    pub(super) by_default: bool,
+    /// What is wrong with the context: names that lead nowhere, or the namespace.
+    problems: Vec<Problem>,
+}
+
+impl Target {
+    /// A target that no file describes, with the overrides laid over it.
+    pub(super) fn new(name: &str, mut cluster: Cluster, mut user: User, overrides: &Overrides) -> Self {
+        overrides.apply_to_cluster(&mut cluster);
+        overrides.apply_to_user(&mut user);
+        let problems = asked_namespace(overrides).into_iter().collect();
+        Self {
+            cluster,
+            cluster_entry: Entry::new(EntryKind::Cluster, name, None),
+            user,
+            user_entry: Entry::new(EntryKind::User, name, None),
+            namespace: given(&overrides.namespace).cloned(),
+            by_default: false,
+            problems,
+        }
+    }
+
+    /// Everything that keeps this target from being used.
+    pub(super) fn problems(&self) -> Vec<Problem> {
+        let mut problems = self.problems.clone();
+        // Behind a name that leads nowhere there is no server, and that has been said.
+        if problems.is_empty() || given(&self.cluster.server).is_some() {
+            problems.extend(validate::cluster(&self.cluster_entry, &self.cluster));
+        }
+        problems.extend(validate::user(&self.user_entry, &self.user));
+        problems
+    }
+}
+
+/// Chooses. `None` means that neither the files nor the caller say anything about a cluster.
+pub(super) fn select(kubeconfig: &Kubeconfig, overrides: &Overrides) -> Result<Option<Target>, ConfigError> {
+    let context_name = given(&overrides.context).or(given(&kubeconfig.current_context));
+    let found = context_name.and_then(|name| kubeconfig.context(name));
+    require(EntryKind::Context, &overrides.context, found.is_some(), &kubeconfig.contexts)?;
+    let context = found.cloned().unwrap_or_default();
+
+    let cluster_name = given(&overrides.cluster).or(given(&context.cluster));
+    let cluster = cluster_name.and_then(|name| kubeconfig.cluster(name));
+    require(EntryKind::Cluster, &overrides.cluster, cluster.is_some(), &kubeconfig.clusters)?;
+
+    let user_name = given(&overrides.user).or(given(&context.user));
+    let user = user_name.and_then(|name| kubeconfig.user(name));
+    require(EntryKind::User, &overrides.user, user.is_some(), &kubeconfig.users)?;
+
+    let mut problems = Vec::new();
+    match context_name {
+        Some(name) if found.is_none() => problems.push(validate::missing_current_context(name)),
+        Some(name) => problems.extend(context_problems(name, &context, cluster, user, overrides)),
+        None => {}
+    }
+    problems.extend(asked_namespace(overrides));
+
+    let merged = overrides.cluster(cluster);
+    if context_name.is_none() && cluster_name.is_none() && given(&merged.server).is_none() {
+        return Ok(None);
+    }
+    let mut merged_user = user.cloned().unwrap_or_default();
+    overrides.apply_to_user(&mut merged_user);
+    Ok(Some(Target {
+        cluster_entry: entry(EntryKind::Cluster, cluster_name, cluster.and_then(|it| it.origin.as_ref())),
+        cluster: merged,
+        user_entry: entry(EntryKind::User, user_name, user.and_then(|it| it.origin.as_ref())),
+        user: merged_user,
+        namespace: given(&overrides.namespace).or(given(&context.namespace)).cloned(),
+        by_default: context_name.is_none()
+            && cluster_name.is_none()
+            && given(&overrides.cluster_info.server).is_none(),
+        problems,
+    }))
+}
+
+/// References of a context that lead nowhere, and its namespace.
+fn context_problems(
+    name: &str,
+    context: &Context,
+    cluster: Option<&Cluster>,
+    user: Option<&User>,
+    overrides: &Overrides,
+) -> Vec<Problem> {
+    let entry = Entry::new(EntryKind::Context, name, context.origin.as_ref());
+    let mut problems = Vec::new();
+    if cluster.is_none() && given(&overrides.cluster_info.server).is_none() {
+        problems.push(match given(&context.cluster) {
+            Some(name) => validate::dangling(&entry, "cluster", name),
+            None => entry.problem("cluster", "is missing"),
+        });
+    }
+    if let Some(name) = given(&context.user)
+        && user.is_none()
+        && overrides.user_info.credential().is_none()
+    {
+        problems.push(validate::dangling(&entry, "user", name));
+    }
+    if given(&overrides.namespace).is_none() {
+        problems.extend(validate::namespace(&entry, given(&context.namespace)));
+    }
+    problems
+}
+
+/// What is wrong with the namespace the caller asks for.
+fn asked_namespace(overrides: &Overrides) -> Option<Problem> {
+    validate::namespace(&Entry::new(EntryKind::Context, "", None), given(&overrides.namespace))
+}
+
+/// Refuses a name of the caller's that no file defines.
+fn require<T: Named>(
+    kind: EntryKind,
+    asked: &Option<String>,
+    found: bool,
+    entries: &[T],
+) -> Result<(), ConfigError> {
+    match given(asked) {
+        Some(name) if !found => Err(ConfigError::NotFound {
+            kind,
+            name: name.clone(),
+            known: entries.iter().map(|entry| entry.name().to_owned()).collect(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn entry(kind: EntryKind, name: Option<&String>, file: Option<&std::path::PathBuf>) -> Entry {
+    Entry::new(kind, name.map_or("", String::as_str), file)
+}
