@@ -37,9 +37,9 @@ pub enum ConfigError {
         /// What would have been sent, in words.
         credential: &'static str,
         /// Whose it is.
-        user: Entry,
+        user: Box<Entry>,
         /// Where the server is set.
-        cluster: Entry,
+        cluster: Box<Entry>,
     },
     /// Nothing says which cluster to talk to: name one.
     #[error("{0}")]

@@ -114,3 +114,25 @@ impl fmt::Debug for ExecEnv {
         write!(f, "{}=[REDACTED]", self.name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_no_secret() {
+        let cluster = ExecCluster {
+            proxy_url: Some("http://me:hush@proxy".to_owned()),
+            config: Some("hush".into()),
+            ..ExecCluster::default()
+        };
+        let config = ExecConfig {
+            args: vec!["hush".to_owned()],
+            env: vec![ExecEnv { name: "NAME".to_owned(), value: "hush".to_owned() }],
+            cluster: Some(cluster.clone()),
+            ..ExecConfig::default()
+        };
+        let shown = format!("{config:?} {cluster:?}");
+        assert!(shown.contains("NAME=[REDACTED]") && !shown.contains("hush"), "{shown}");
+    }
+}

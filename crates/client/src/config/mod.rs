@@ -13,6 +13,7 @@ mod exec;
 mod settings;
 mod error;
 mod environment;
+mod loose;
 mod other;
 mod user;
 mod kubeconfig;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::absent::as_default;
+use super::loose;
 
 /// Data of another program under its name.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -18,7 +19,7 @@ pub struct NamedExtension {
     #[serde(default, deserialize_with = "as_default")]
     pub name: String,
     /// The data, not looked into.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "loose::read")]
     pub extension: Value,
     /// Fields this library does not know.
     #[serde(flatten)]
@@ -28,7 +29,7 @@ pub struct NamedExtension {
 /// Fields this library does not know, kept as they were found. `Debug` shows their names only.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct OtherFields(pub BTreeMap<String, Value>);
+pub struct OtherFields(#[serde(deserialize_with = "loose::read_fields")] pub BTreeMap<String, Value>);
 
 /// What the three kinds of entry and extensions share: a name that is unique in its section.
 pub(super) trait Named {

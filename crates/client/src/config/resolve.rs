@@ -56,8 +56,8 @@ fn refuse_exposure(target: &Target, server: &Url, overrides: &Overrides) -> Resu
             Err(ConfigError::PlaintextCredentials {
                 server: server.as_str().trim_end_matches('/').to_owned(),
                 credential,
-                user: target.user_entry.clone(),
-                cluster: target.cluster_entry.clone(),
+                user: Box::new(target.user_entry.clone()),
+                cluster: Box::new(target.cluster_entry.clone()),
             })
         }
         _ => Ok(()),

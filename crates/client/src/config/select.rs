@@ -25,7 +25,7 @@ pub(super) struct Target {
     pub(super) namespace: Option<String>,
     /// Whether only the defaults say where the server is.
     pub(super) by_default: bool,
-    /// Names that lead nowhere.
+    /// What is wrong with the context: names that lead nowhere, or the namespace.
     problems: Vec<Problem>,
 }
 
@@ -34,6 +34,7 @@ impl Target {
     pub(super) fn new(name: &str, mut cluster: Cluster, mut user: User, overrides: &Overrides) -> Self {
         overrides.apply_to_cluster(&mut cluster);
         overrides.apply_to_user(&mut user);
+        let problems = asked_namespace(overrides).into_iter().collect();
         Self {
             cluster,
             cluster_entry: Entry::new(EntryKind::Cluster, name, None),
@@ -41,7 +42,7 @@ impl Target {
             user_entry: Entry::new(EntryKind::User, name, None),
             namespace: given(&overrides.namespace).cloned(),
             by_default: false,
-            problems: Vec::new(),
+            problems,
         }
     }
 
@@ -78,8 +79,7 @@ pub(super) fn select(kubeconfig: &Kubeconfig, overrides: &Overrides) -> Result<O
         Some(name) => problems.extend(context_problems(name, &context, cluster, user, overrides)),
         None => {}
     }
-    let caller = Entry::new(EntryKind::Context, "", None);
-    problems.extend(validate::namespace(&caller, given(&overrides.namespace)));
+    problems.extend(asked_namespace(overrides));
 
     let merged = overrides.cluster(cluster);
     if context_name.is_none() && cluster_name.is_none() && given(&merged.server).is_none() {
@@ -126,6 +126,11 @@ fn context_problems(
         problems.extend(validate::namespace(&entry, given(&context.namespace)));
     }
     problems
+}
+
+/// What is wrong with the namespace the caller asks for.
+fn asked_namespace(overrides: &Overrides) -> Option<Problem> {
+    validate::namespace(&Entry::new(EntryKind::Context, "", None), given(&overrides.namespace))
 }
 
 /// Refuses a name of the caller's that no file defines.

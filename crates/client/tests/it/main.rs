@@ -5,6 +5,7 @@ mod scripted;
 mod support;
 
 mod auth;
+mod config;
 mod lists;
 mod request_building;
 mod request_results;

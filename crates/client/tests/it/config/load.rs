@@ -41,7 +41,10 @@ fn kc_1_an_explicit_file_is_the_only_one() {
 fn kc_1_an_explicit_file_must_exist() {
     let path = Files::new().path("gone");
     let error = Kubeconfig::load(&Environment::empty(), Some(&path)).unwrap_err();
-    assert_eq!(error.to_string(), format!("the kubeconfig cannot be read: {}: does not exist", path.display()));
+    assert_eq!(
+        error.to_string(),
+        format!("the kubeconfig cannot be read: {}: does not exist", path.display())
+    );
 }
 
 #[test]
@@ -188,7 +191,8 @@ fn kc_2_relative_paths_start_at_the_file_that_wrote_them() {
         "clusters: [{name: a, cluster: {certificate-authority: ca.pem}}]\n\
          users: [{name: a, user: {client-certificate: ../c.pem, client-key: /abs/k.pem, tokenFile: t}}]",
     );
-    let two = files.write("two/config", "users: [{name: b, user: {tokenFile: t, exec: {command: ./plugin}}}]");
+    let two =
+        files.write("two/config", "users: [{name: b, user: {tokenFile: t, exec: {command: ./plugin}}}]");
     let merged = load(&listing(&[one, two])).kubeconfig;
     let a = merged.user("a").unwrap();
     assert_eq!(merged.cluster("a").unwrap().certificate_authority, Some(files.path("one/ca.pem")));
