@@ -1,2 +1,58 @@
-//! The `dogwatch` command.
-fn main() {}
+//! The `dogwatch` command: reads the command line, starts the log and the runtime, and hands over to one command.
+//!
+//! Exit codes: 0 done, 1 failed (one line on stderr says what to do about it), 2 bad usage.
+
+mod failure;
+mod logging;
+mod connection;
+mod advice;
+mod survey;
+mod demo;
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+
+/// Keeps programs in step with a Kubernetes cluster.
+#[derive(Debug, Parser)]
+#[command(name = "dogwatch", version, disable_help_subcommand = true, max_term_width = 100)]
+struct Arguments {
+    #[command(flatten)]
+    verbosity: logging::Verbosity,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show what a server offers: its version, its groups, its resources, and how many objects there are of some.
+    Demo(demo::Options),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    logging::start(arguments.verbosity);
+    run(arguments.command).unwrap_or_else(|error| failure::report(&error, advice::on(&error)))
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    runtime.block_on(async {
+        match command {
+            Command::Demo(options) => demo::run(&options).await,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,5 +1,5 @@
-//! What every file owes its reader: a header, a name that says the idea, and, for an example, brevity and a place in the
-//! README.
+//! What every file owes its reader: a header, a name that says the idea; for an example, brevity and a place in the README;
+//! for a document, that the files it names are there.
 //!
 //! Works on paths and texts that the caller has read.
 
@@ -40,6 +40,22 @@ pub(crate) fn unlisted<'a>(targets: impl IntoIterator<Item = &'a str>, readme: &
         .filter(|name| !words.contains(name))
         .map(|name| format!("the README does not name the example `{name}`"))
         .collect()
+}
+
+/// The files that a document names and that are not there. Names in `*(not built yet …)*` are promises, not names.
+pub(crate) fn missing(document: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut built = String::new();
+    for (at, part) in document.split("*(not built yet").enumerate() {
+        built.push_str(if at == 0 { part } else { part.split_once(")*").map_or("", |(_, after)| after) });
+    }
+    let links = built.split("](").skip(1).filter_map(|it| it.split_once(')')).map(|(target, _)| target);
+    let quoted = built
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|it| it.starts_with("crates/") || it.starts_with("xtask/"));
+    let named = links.filter(|it| !it.contains("://") && !it.starts_with('#')).chain(quoted);
+    named.filter(|it| !exists(it)).map(|it| format!("names {it}, which is not there")).collect()
 }
 
 /// True for `…/examples/name.rs` and `…/examples/name/main.rs`.
@@ -83,6 +99,16 @@ mod tests {
         assert_eq!(found("crates/dogwatch/examples/pods.rs", &long).len(), 1);
         assert_eq!(found("crates/dogwatch/examples/pods.rs", &long[7..]), [] as [&str; 0]);
         assert_eq!(found("crates/dogwatch/src/lib.rs", &long), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn a_document_names_only_files_that_are_there() {
+        let exists = |path: &str| path == "crates/a.rs" || path == "LICENSE";
+        let good = "See [it](LICENSE), [them](https://x/y), `crates/a.rs`, `b` *(not built yet: `crates/c`,\n`crates/d`)*.";
+        assert_eq!(missing(good, exists), [] as [&str; 0]);
+        for bad in ["[it](LICENCE)", "```text\n```\nand `crates/b.rs`", "*(not built yet)* `xtask/c`"] {
+            assert_eq!(missing(bad, exists).len(), 1, "{bad}");
+        }
     }
 
     #[test]

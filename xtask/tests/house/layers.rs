@@ -1,9 +1,9 @@
 //! The order of `mod` lines is the layer order: a module uses only modules declared above it.
 //!
 //! The rule holds at every level: in `lib.rs` or `main.rs`, and inside a folder in its `mod.rs`. Two modules are compared
-//! where their paths part. A parent may use its children, and the names it re-exports count as the child's own. The
-//! parent's own items stand either above all children (they use none) or below all (none uses them), never both.
-//! So a crate has no import cycle. Input is [`crate::tokens`]; where files come from is the caller's matter.
+//! where their paths part. The names a parent re-exports count as the child's own. The parent's own items have their
+//! layer too: below every child they use and above every child that uses them; where there is no such place, that is a
+//! breach. So a crate has no import cycle. Input is [`crate::tokens`]; where files come from is the caller's matter.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -99,47 +99,52 @@ impl Tree {
     /// Every breach of the rule, as `file:line: what`.
     pub(crate) fn breaches(&self) -> Vec<String> {
         let mut breaches = self.problems.clone();
-        // For each module: the first use of a child by its own code, and the first use of its own items by a child.
+        // For each module: the lowest child its own code uses, and the highest child that uses its own items.
         let mut downward: BTreeMap<&[String], (usize, String)> = BTreeMap::new();
-        let mut upward: BTreeMap<ModulePath, String> = BTreeMap::new();
+        let mut upward: BTreeMap<ModulePath, (usize, String)> = BTreeMap::new();
         for (path, module) in &self.modules {
             for Reference { place, line } in self.references(path, module) {
                 let shared = path.iter().zip(&place.module).take_while(|(a, b)| a == b).count();
                 let here = format!("{}:{line}", module.file.display());
+                let parent = &self.modules[&path[..shared]];
                 match (path.get(shared), place.module.get(shared)) {
                     (None, None) => {}
-                    (None, Some(_)) => {
-                        downward.entry(path).or_insert((line, shown(&place.module)));
-                    }
-                    (Some(_), None) => {
-                        if place.item.as_deref() == Some(EVERYTHING) {
-                            let above = shown(&place.module);
-                            breaches
-                                .push(format!("{here}: imports everything of {above}: name what is used"));
-                        } else if let Some(item) = place.item {
-                            let said =
-                                format!("{here}: {} uses `{item}` of {}", shown(path), shown(&place.module));
-                            upward.entry(place.module).or_insert(said);
+                    (None, Some(child)) => {
+                        let layer = position(parent, child);
+                        let lowest = downward.entry(path).or_insert((layer, here.clone()));
+                        if layer > lowest.0 {
+                            *lowest = (layer, here);
                         }
                     }
-                    (Some(mine), Some(theirs)) => {
-                        let parent = &self.modules[&path[..shared]];
-                        if position(parent, theirs) > position(parent, mine) {
-                            let (user, used) = (shown(path), shown(&place.module));
-                            let order = parent.file.display();
-                            breaches.push(format!(
-                                "{here}: {user} uses {used}, but {order} declares `{theirs}` below `{mine}`"
-                            ));
+                    (Some(_), None) if place.item.as_deref() == Some(EVERYTHING) => {
+                        let above = shown(&place.module);
+                        breaches.push(format!("{here}: imports everything of {above}: name what is used"));
+                    }
+                    (Some(mine), None) => {
+                        let Some(item) = place.item else { continue };
+                        let layer = position(parent, mine);
+                        let said =
+                            format!("{here}: {} uses `{item}` of {}", shown(path), shown(&place.module));
+                        let highest = upward.entry(place.module).or_insert((layer, said.clone()));
+                        if layer < highest.0 {
+                            *highest = (layer, said);
                         }
                     }
+                    (Some(mine), Some(theirs)) if position(parent, theirs) > position(parent, mine) => {
+                        let (user, used, order) = (shown(path), shown(&place.module), parent.file.display());
+                        breaches.push(format!(
+                            "{here}: {user} uses {used}, but {order} declares `{theirs}` below `{mine}`"
+                        ));
+                    }
+                    (Some(_), Some(_)) => {}
                 }
             }
         }
-        for (module, said) in upward {
-            if let Some((line, child)) = downward.get(module.as_slice()) {
-                let file = self.modules[&module].file.display();
+        for (module, (user, said)) in upward {
+            if let Some((used, there)) = downward.get(module.as_slice()).filter(|(used, _)| *used >= user) {
+                let child = &self.modules[&module].children[*used];
                 breaches.push(format!(
-                    "{said}, whose own code uses {child} ({file}:{line}): move what is shared into a module above both"
+                    "{said}, whose own code uses `{child}`, not above it ({there}): move what is shared into a module above both"
                 ));
             }
         }
@@ -236,8 +241,9 @@ impl Tree {
 /// What a `*` import takes.
 const EVERYTHING: &str = "*";
 
-fn position(parent: &Module, child: &str) -> Option<usize> {
-    parent.children.iter().position(|it| it == child)
+/// The layer of a child within its parent, counted from the top.
+fn position(parent: &Module, child: &str) -> usize {
+    parent.children.iter().position(|it| it == child).expect("a module is listed with its parent")
 }
 
 /// A module path as people write it.
@@ -335,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_stands_above_its_children_or_below_them_but_not_both() {
+    fn a_parent_has_a_layer_among_its_children() {
         let child = ("a.rs", "use super::Shared; pub struct A;");
         assert_eq!(
             breaches(&[("lib.rs", "mod a; pub use a::A; pub struct Shared;"), child]),
@@ -347,10 +353,15 @@ mod tests {
             let found = breaches(&[("lib.rs", both), child]);
             assert_eq!(found.len(), 1, "{both}");
             assert!(
-                found[0].starts_with("a.rs:1: a uses `Shared` of the crate root, whose own code uses a"),
+                found[0].starts_with("a.rs:1: a uses `Shared` of the crate root, whose own code uses `a`"),
                 "{found:?}"
             );
         }
+        let parent = "mod a; mod b; pub struct Handle { form: a::Form }";
+        let between = [("lib.rs", parent), ("a.rs", "pub struct Form;"), ("b.rs", "impl super::Handle {}")];
+        assert_eq!(breaches(&between), [] as [&str; 0]);
+        let around = [("lib.rs", parent), ("a.rs", "pub struct Form(super::Handle);"), ("b.rs", "")];
+        assert_eq!(breaches(&around).len(), 1);
     }
 
     #[test]

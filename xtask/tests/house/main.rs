@@ -58,6 +58,18 @@ fn the_readme_names_every_example() {
     assert_none(&files::unlisted(examples.map(|it| text(it, "name")), &readme));
 }
 
+#[test]
+fn the_documents_name_only_files_that_are_there() {
+    let root = root();
+    let mut breaches = Vec::new();
+    for document in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"] {
+        let text = std::fs::read_to_string(root.join(document)).expect("the document is there");
+        let missing = files::missing(&text, |it| root.join(it).exists());
+        breaches.extend(missing.into_iter().map(|it| format!("{document}: {it}")));
+    }
+    assert_none(&breaches);
+}
+
 /// What cargo knows of this workspace, without its dependencies, so without a network.
 fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))
@@ -94,5 +106,7 @@ fn sources(root: &Path) -> Vec<PathBuf> {
 
 #[track_caller]
 fn assert_none(breaches: &[String]) {
-    assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n"));
+    // Paths from the root of the repository are easier to read, and to click.
+    let here = format!("{}/", root().display());
+    assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n").replace(&here, ""));
 }

@@ -1,0 +1,122 @@
+//! `dogwatch demo`: connects to a server and shows what it offers.
+//!
+//! The words are here, the questions in [`crate::survey`].
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use crate::connection::Connection;
+use crate::survey::{self, Objects, Survey};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Count the objects of this namespace only.
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Connects, looks around once, prints what there is.
+pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let client = options.connection.client()?;
+    let survey = survey::take(&client, options.namespace.as_deref()).await?;
+    io::stdout().write_all(text(&survey).as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The survey as text, ready to print.
+fn text(survey: &Survey) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{} runs {}\n", survey.server, survey.version);
+
+    let mut groups = table(["GROUP", "VERSIONS"]);
+    for group in &survey.groups {
+        let name = if group.name.is_empty() { "(core)" } else { &group.name };
+        groups.add_row([name, &group.versions.join(", ")]);
+    }
+    let _ = writeln!(text, "{}\n", groups.trim_fmt());
+
+    let mut resources = table(["RESOURCE", "SHORT", "GROUP/VERSION", "KIND", "SCOPE", "OBJECTS"]);
+    for resource in &survey.resources {
+        let objects = match resource.objects {
+            Objects::Counted(count) => count.to_string(),
+            Objects::Forbidden => "forbidden".to_owned(),
+            Objects::NotAsked => String::new(),
+        };
+        resources.add_row([
+            resource.plural.as_str(),
+            &resource.short_names.join(", "),
+            &resource.group_version,
+            &resource.kind,
+            if resource.namespaced { "namespaced" } else { "cluster" },
+            &objects,
+        ]);
+    }
+    if let Some(objects) = resources.column_mut(5) {
+        objects.set_cell_alignment(CellAlignment::Right);
+    }
+    let _ = writeln!(text, "{}", resources.trim_fmt());
+    text
+}
+
+/// A table as kubectl draws them: no lines, two blanks between columns.
+fn table<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::survey::{Group, Resource};
+
+    fn resource(plural: &str, short_names: &[&str], objects: Objects) -> Resource {
+        Resource {
+            plural: plural.to_owned(),
+            short_names: short_names.iter().map(|it| (*it).to_owned()).collect(),
+            group_version: "v1".to_owned(),
+            kind: "Kind".to_owned(),
+            namespaced: plural != "nodes",
+            objects,
+        }
+    }
+
+    #[test]
+    fn a_survey_reads_like_a_table_of_kubectl() {
+        let survey = Survey {
+            server: "https://127.0.0.1:6443".to_owned(),
+            version: "v1.36.4".to_owned(),
+            groups: vec![
+                Group { name: String::new(), versions: vec!["v1".to_owned()] },
+                Group { name: "apps".to_owned(), versions: vec!["v1".to_owned(), "v1beta1".to_owned()] },
+            ],
+            resources: vec![
+                resource("pods", &["po"], Objects::Counted(12)),
+                resource("nodes", &["no"], Objects::Forbidden),
+                resource("events", &["ev", "e"], Objects::NotAsked),
+            ],
+        };
+        let expected = "\
+https://127.0.0.1:6443 runs v1.36.4
+
+GROUP   VERSIONS
+(core)  v1
+apps    v1, v1beta1
+
+RESOURCE  SHORT  GROUP/VERSION  KIND  SCOPE         OBJECTS
+pods      po     v1             Kind  namespaced         12
+nodes     no     v1             Kind  cluster     forbidden
+events    ev, e  v1             Kind  namespaced
+";
+        assert_eq!(text(&survey), expected);
+    }
+}

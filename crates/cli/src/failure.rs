@@ -1,0 +1,97 @@
+//! How a command fails: one line on stderr that says what happened and what to do about it, and exit code 1.
+//!
+//! Knows errors only as chains of causes; what to advise is the caller's to say. A reader of our output that went away
+//! is no failure: `dogwatch … | head` ends quietly.
+
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+
+/// Prints what went wrong, with the advice if there is any, and returns the code to exit with.
+pub(crate) fn report(error: &anyhow::Error, advice: Option<&str>) -> ExitCode {
+    if is_broken_pipe(error) {
+        return ExitCode::SUCCESS;
+    }
+    // If stderr is gone too, there is nobody left to tell.
+    let _ = writeln!(io::stderr(), "error: {}", line(error, advice));
+    ExitCode::FAILURE
+}
+
+/// The whole failure on one line: its causes from the outermost in, each once, then the advice.
+fn line(error: &anyhow::Error, advice: Option<&str>) -> String {
+    let mut line = String::new();
+    for cause in error.chain() {
+        let said = on_one_line(&cause.to_string());
+        // Some errors already repeat their cause in their own text.
+        if !line.contains(&said) {
+            if !line.is_empty() {
+                line.push_str(": ");
+            }
+            line.push_str(&said);
+        }
+    }
+    if let Some(advice) = advice {
+        line.push_str("; ");
+        line.push_str(advice);
+    }
+    line
+}
+
+/// A message of several lines, such as a list of problems, with `; ` between them.
+fn on_one_line(message: &str) -> String {
+    let mut joined = String::new();
+    for part in message.lines().map(str::trim).filter(|it| !it.is_empty()) {
+        if !joined.is_empty() {
+            joined.push_str(if joined.ends_with(':') { " " } else { "; " });
+        }
+        joined.push_str(part);
+    }
+    joined
+}
+
+/// True when nobody reads what we print any more. Only our own writing gives an I/O error as such; that of a connection
+/// or a file comes inside an error of its library.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|it| it.kind() == ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, anyhow};
+
+    use super::*;
+
+    #[test]
+    fn causes_are_joined_and_the_advice_comes_last() {
+        let error = anyhow!("connection refused").context("cannot reach https://a");
+        assert_eq!(line(&error, None), "cannot reach https://a: connection refused");
+        assert_eq!(line(&error, Some("start it")), "cannot reach https://a: connection refused; start it");
+    }
+
+    #[test]
+    fn a_cause_that_was_already_said_is_not_said_again() {
+        let error = anyhow!("timed out").context("gave up: timed out").context("no list");
+        assert_eq!(line(&error, None), "no list: gave up: timed out");
+    }
+
+    #[test]
+    fn a_list_of_problems_becomes_one_line() {
+        let error = anyhow!("the file is wrong:\n  a: is missing\n\n  b: is odd\n");
+        assert_eq!(line(&error, None), "the file is wrong: a: is missing; b: is odd");
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_no_failure() {
+        let gone: anyhow::Result<()> = Err(io::Error::from(ErrorKind::BrokenPipe)).context("cannot print");
+        assert!(is_broken_pipe(&gone.unwrap_err()));
+    }
+
+    #[test]
+    fn a_server_that_went_away_is_a_failure() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("the server is gone")]
+        struct Gone(#[source] io::Error);
+        let gone = anyhow::Error::new(Gone(ErrorKind::BrokenPipe.into()));
+        assert!(!is_broken_pipe(&gone));
+        assert_eq!(line(&gone, None), "the server is gone: broken pipe");
+    }
+}

@@ -1,0 +1,131 @@
+//! `dogwatch demo` against a server with fixed answers.
+
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use serde_json::json;
+
+use crate::server::{Answers, serve};
+use crate::{dogwatch, text};
+
+fn small_cluster() -> Answers {
+    let forbidden = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "no",
+    });
+    vec![
+        (
+            "/version",
+            json!({
+                "major": "1", "minor": "36", "gitVersion": "v1.36.4", "gitCommit": "", "gitTreeState": "", "buildDate": "",
+                "goVersion": "", "compiler": "", "platform": "",
+            }),
+        ),
+        (
+            "/apis",
+            json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": [
+                {
+                    "name": "apps",
+                    "versions": [
+                        { "groupVersion": "apps/v1beta1", "version": "v1beta1" },
+                        { "groupVersion": "apps/v1", "version": "v1" },
+                    ],
+                    "preferredVersion": { "groupVersion": "apps/v1", "version": "v1" },
+                },
+                { "name": "gone.example", "versions": [{ "groupVersion": "gone.example/v1", "version": "v1" }] },
+            ]}),
+        ),
+        (
+            "/api/v1",
+            json!({ "kind": "APIResourceList", "groupVersion": "v1", "resources": [
+                { "name": "nodes", "singularName": "node", "namespaced": false, "kind": "Node", "verbs": ["list"], "shortNames": ["no"] },
+                { "name": "pods", "singularName": "pod", "namespaced": true, "kind": "Pod", "verbs": ["list"], "shortNames": ["po"] },
+                { "name": "pods/log", "singularName": "", "namespaced": true, "kind": "Pod", "verbs": ["get"] },
+            ]}),
+        ),
+        (
+            "/apis/apps/v1",
+            json!({ "kind": "APIResourceList", "groupVersion": "apps/v1", "resources": [
+                { "name": "replicasets", "singularName": "replicaset", "namespaced": true, "kind": "ReplicaSet", "verbs": ["list"], "shortNames": ["rs"] },
+            ]}),
+        ),
+        ("/api/v1/nodes?limit=1", forbidden),
+        ("/api/v1/pods?limit=1", pods(41)),
+        ("/api/v1/namespaces/web/pods?limit=1", pods(2)),
+    ]
+}
+
+/// A page of one pod, with this many to come.
+fn pods(left: u32) -> serde_json::Value {
+    json!({
+        "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+        "metadata": { "resourceVersion": "7", "continue": "next", "remainingItemCount": left },
+        "items": [{ "metadata": { "name": "a", "namespace": "web" } }],
+    })
+}
+
+async fn demo(arguments: &[&str], reader_stays: bool) -> Output {
+    let server = format!("http://{}", serve(small_cluster()).await);
+    let arguments = [&["demo", "--server", &server], arguments]
+        .concat()
+        .into_iter()
+        .map(str::to_owned)
+        .collect::<Vec<_>>();
+    let home = tempfile::tempdir().unwrap();
+    let started = move || {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let mut command = dogwatch(Path::new(home.path()), &arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        if !reader_stays {
+            drop(child.stdout.take());
+        }
+        child.wait_with_output().unwrap()
+    };
+    tokio::task::spawn_blocking(started).await.unwrap()
+}
+
+#[tokio::test]
+async fn it_shows_version_groups_resources_and_counts() {
+    let output = demo(&[], true).await;
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(said.contains(" runs v1.36.4\n"), "{said}");
+    let rows: Vec<Vec<&str>> = said.lines().map(|it| it.split_whitespace().collect()).collect();
+    for row in [
+        &["(core)", "v1"][..],
+        &["apps", "v1,", "v1beta1"],
+        &["nodes", "no", "v1", "Node", "cluster", "forbidden"],
+        &["pods", "po", "v1", "Pod", "namespaced", "42"],
+        &["replicasets", "rs", "apps/v1", "ReplicaSet", "namespaced"],
+    ] {
+        assert!(rows.iter().any(|it| it == row), "{row:?} in\n{said}");
+    }
+    assert!(!said.contains("pods/log"), "{said}");
+}
+
+#[tokio::test]
+async fn a_group_that_does_not_answer_is_told_and_the_others_are_shown() {
+    let output = demo(&[], true).await;
+    assert!(text(&output.stderr).contains("gone.example"), "{}", text(&output.stderr));
+}
+
+#[tokio::test]
+async fn a_namespace_narrows_the_counts() {
+    let output = demo(&["-n", "web"], true).await;
+    let said = text(&output.stdout);
+    assert!(said.lines().any(|it| it.starts_with("pods ") && it.ends_with(" 3")), "{said}");
+}
+
+#[tokio::test]
+async fn a_reader_that_went_away_is_not_an_error() {
+    let output = demo(&[], false).await;
+    assert_eq!(output.status.code(), Some(0));
+    assert!(!text(&output.stderr).contains("error: "), "{}", text(&output.stderr));
+}
+
+#[tokio::test]
+async fn nothing_is_coloured_where_there_is_no_terminal() {
+    let output = demo(&["-vvv"], true).await;
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(!output.stdout.contains(&0x1b) && !output.stderr.contains(&0x1b));
+    assert!(!output.stderr.is_empty(), "-vvv says something");
+}

@@ -1,0 +1,23 @@
+//! The `dogwatch` command from outside: what it prints, where, and how it ends.
+
+mod server;
+mod usage;
+mod demo;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// The command with nothing around it that could lead to a cluster: `home` stands in for the home directory.
+fn dogwatch(home: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dogwatch"));
+    command.args(arguments).env_clear().env("HOME", home);
+    command
+}
+
+fn run(home: &Path, arguments: &[&str]) -> Output {
+    dogwatch(home, arguments).output().expect("the command was built with this test")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("the command prints UTF-8")
+}
