@@ -1,1 +1,90 @@
-//! stub
+//! Keeps programs in step with a Kubernetes cluster: the machinery of client-go, rebuilt for Rust.
+//!
+//! This is the crate to depend on. It makes nothing itself: it hands out, under short names, what the crates below it
+//! make. It works with the types you already have: those of [`k8s_openapi`], and your own with
+//! `#[derive(CustomResource)]`.
+//!
+//! ```no_run
+//! use dogwatch::k8s_openapi::api::core::v1::Pod;
+//! use dogwatch::{Api, Client, ListParams, Object, WatchEvent, WatchParams};
+//! use futures_util::TryStreamExt;
+//!
+//! #[tokio::main]
+//! async fn main() -> anyhow::Result<()> {
+//!     let pods = Api::<Pod>::default_namespaced(Client::from_env().await?);
+//!
+//!     let list = pods.list_all(&ListParams::default()).await?;
+//!     println!("{} pods at version {}", list.items.len(), list.metadata.version);
+//!
+//!     let mut events = pods.watch_from(WatchParams::from(list.metadata.version))?;
+//!     while let Some(event) = events.try_next().await? {
+//!         match event {
+//!             WatchEvent::Added(pod) | WatchEvent::Modified(pod) => println!("{:?} is there", pod.key()),
+//!             WatchEvent::Deleted(pod) => println!("{:?} is gone", pod.key()),
+//!             WatchEvent::Error(status) => anyhow::bail!("list again: {status}"),
+//!             _ => {}
+//!         }
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # The pipeline
+//!
+//! ```text
+//! ┌──────┐   ┌──────┐   ┌────────┐   ┌──────────┐
+//! │ core │──►│ wire │──►│ client │──►│ dogwatch │──► your program
+//! └──────┘   └──────┘   └────────┘   └──────────┘
+//!  words      bytes to   requests,    this crate
+//!             objects    watches
+//! ```
+//!
+//! - **Which server, and who are we?** [`Config`], from a kubeconfig, a pod or by hand; everything about it is in [`config`].
+//! - **Speak to it.** [`Client`] holds connections and credentials; [`Request`] is one call of any path.
+//! - **Work on a collection.** [`Api`] is the handle on one: typed, dynamic, metadata only, or a [`View`] with just the
+//!   fields you name.
+//! - **Hear what changes.** [`Api::watch`] is one watch, [`Api::watch_from`] one that goes on when the connection breaks.
+//! - **When it fails.** [`Error`] says what to do next; [`Status`] is the server's own word.
+//!
+//! # If you come from client-go
+//!
+//! | client-go | here |
+//! |---|---|
+//! | `clientcmd`, `rest.InClusterConfig` | [`Config::infer`], [`Config::from_kubeconfig`], [`Config::in_cluster`] |
+//! | `clientcmd.ConfigOverrides` | [`config::Overrides`] |
+//! | `kubernetes.Clientset`, `CoreV1().Pods(ns)` | [`Client`], [`Api::namespaced`] |
+//! | `dynamic.Interface`, `unstructured.Unstructured` | [`Api::dynamic`] with [`DynamicObject`] |
+//! | `metadata.Interface` | [`Api::dynamic_metadata`] with [`PartialObjectMeta`], or `Api<PartialObjectMeta<Pod>>` |
+//! | `rest.Request` | [`Request`], from [`Client::get`] and its siblings |
+//! | `metav1.ListOptions`, `CreateOptions`, `PatchOptions` | [`ListParams`], [`WatchParams`], [`WriteParams`], [`PatchParams`] |
+//! | `pager.ListPager` | [`Api::list_all`], [`Api::list_pages`] |
+//! | `watch.Interface` | [`WatchStream`] |
+//! | `watch.RetryWatcher` | [`RetryWatcher`], from [`Api::watch_from`] |
+//! | `apierrors.IsNotFound(err)` | [`Error::is_not_found`]; the whole answer is [`Error::status`] |
+//! | `retry.RetryOnConflict` | [`retry_on_conflict`] |
+//! | `Apply` with apply configurations | [`Api::apply`] with anything that serializes |
+//! | `scale.ScalesGetter` | [`Api::get_scale`], [`Api::set_replicas`] |
+//! | `cache.ObjectName` | [`ObjectKey`] |
+
+pub use dogwatch_client::api::{
+    ApplyConflict, ApplyError, ConflictRetries, Deletion, List, LogParams, Patch, RowObject, StaticScope,
+    Table, TableColumn, TableRow, retry_on_conflict,
+};
+pub use dogwatch_client::config::Impersonation;
+pub use dogwatch_client::{
+    Api, BoxError, Client, ClientBuilder, Config, DEFAULT_MAX_RETRIES, DEFAULT_PAGE_SIZE, DistinctWarnings,
+    Error, HttpService, IgnoreWarnings, InvalidRequest, ListStream, Listed, LogWarnings, Request,
+    RequestBody, Response, ResponseBody, RetryWatcher, ServerBackoff, Warning, WarningHandler, WatchStream,
+    auth, boxed, config, tls, transport,
+};
+pub use dogwatch_core::{
+    Cause, DeleteParams, Details, FieldSelector, FieldSelectorError, FieldValidation, GetParams, Gvk, Gvr,
+    Header, InvalidParams, InvalidPath, LabelSelector, LabelSelectorError, Labels, ListParams, Meta, Object,
+    ObjectKey, ObjectKeyError, Operator, PatchParams, Preconditions, Propagation, Reason, Requirement,
+    ResourcePath, ResourceType, ResourceVersion, Scope, Segment, Status, VersionMatch, View, WatchParams,
+    WriteParams,
+};
+pub use dogwatch_wire::{BadItem, Bookmark, EventKind, ListMeta, WatchEvent};
+pub use kube_core::{DynamicObject, PartialObjectMeta, Resource};
+
+pub use {http, k8s_openapi, kube_core};

@@ -70,17 +70,18 @@ async fn demo(arguments: &[&str], reader_stays: bool) -> Output {
         .into_iter()
         .map(str::to_owned)
         .collect::<Vec<_>>();
-    let home = tempfile::tempdir().unwrap();
+    let home = tempfile::tempdir().expect("a folder");
     let started = move || {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let mut command = dogwatch(Path::new(home.path()), &arguments);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
         if !reader_stays {
             drop(child.stdout.take());
         }
-        child.wait_with_output().unwrap()
+        child.wait_with_output().expect("the command ends")
     };
-    tokio::task::spawn_blocking(started).await.unwrap()
+    tokio::task::spawn_blocking(started).await.expect("no panic")
 }
 
 #[tokio::test]

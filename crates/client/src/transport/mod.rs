@@ -22,8 +22,6 @@ mod gzip;
 mod switch;
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
@@ -35,14 +33,10 @@ pub use error::{TransportError, TransportErrorKind};
 pub use gzip::{Gzip, GzipLayer};
 pub use options::TransportOptions;
 pub use proxy::ProxyEnvironment;
-use switch::Switch;
+use switch::{Answer, Switch};
 
 use crate::body::{RequestBody, ResponseBody};
 use crate::config::{Config, Identity};
-
-/// What a [`Transport`] answers with, some time later.
-pub(crate) type Answer =
-    Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, TransportError>> + Send + 'static>>;
 
 /// Carries requests to a server and brings the answers.
 ///

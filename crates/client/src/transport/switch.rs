@@ -1,6 +1,7 @@
 //! Puts a fresh set of connections in place of the old one when a certificate has changed.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
@@ -10,7 +11,6 @@ use http::Response;
 use tokio::sync::watch;
 use tower_service::Service;
 
-use super::Answer;
 use super::connector::Connector;
 use super::error::TransportError;
 use super::generation::Generation;
@@ -19,6 +19,10 @@ use super::proxy::ProxyRules;
 use crate::body::{RequestBody, ResponseBody};
 use crate::config::{Config, HttpVersion, Identity};
 use crate::tls::Follower;
+
+/// What a transport answers with, some time later.
+pub(super) type Answer =
+    Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, TransportError>> + Send + 'static>>;
 
 /// Sends each request by the connections of the moment. Clones share everything.
 #[derive(Clone)]

@@ -65,8 +65,11 @@ fn with_header(name: &'static str, value: &'static str, mut response: Response<B
     response
 }
 
+/// The bodies under way, oldest first.
+type Senders = Arc<Mutex<Vec<mpsc::UnboundedSender<Bytes>>>>;
+
 /// Answers whose chunks the test sends by hand, and their senders in order.
-fn by_hand() -> (impl Fn(usize) -> Response<Body> + Clone, Arc<Mutex<Vec<mpsc::UnboundedSender<Bytes>>>>) {
+fn by_hand() -> (impl Fn(usize) -> Response<Body> + Clone, Senders) {
     let senders = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&senders);
     let answer = move |_| {
