@@ -158,3 +158,21 @@ async fn rq_16_every_request_says_who_asks_unless_it_says_so_itself() {
     assert!(agents[0].to_str().is_ok_and(|it| it.contains("dogwatch/")), "{agents:?}");
     assert_eq!(agents[1], "mine");
 }
+
+#[tokio::test]
+async fn an_anonymous_copy_of_a_configuration_says_nothing_about_us() {
+    let mut config = Config::new("http://127.0.0.1:1/".parse().expect("a URL"));
+    config.auth.token = Some("hush-hush".into());
+    config.impersonate.user = Some("jane".to_owned());
+    assert!(!format!("{config:?}").contains("hush-hush"), "secrets are not shown");
+    let script = Script::new([json(200, "{}"), json(200, "{}")]);
+    for (config, expected) in [(config.clone(), true), (config.anonymous(), false)] {
+        let service = script.clone();
+        let layer = tower::layer::layer_fn(move |_| service.clone());
+        let client = Client::builder(config).layer(layer).build().expect("valid settings");
+        client.get().path(&["/x"]).bytes().await.expect("answered");
+        let headers = script.seen().pop().expect("a request").headers;
+        assert_eq!(headers.contains_key(http::header::AUTHORIZATION), expected);
+        assert_eq!(headers.contains_key("impersonate-user"), expected);
+    }
+}

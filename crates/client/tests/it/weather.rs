@@ -314,3 +314,43 @@ async fn dropping_a_watch_ends_it_at_the_server() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_connection_whose_answer_timed_out_is_not_used_again_over_http_1() {
+    let late = |n: usize| if n == 0 { streamed_for_ever() } else { text(ITEM) };
+    both(late, async |weather| {
+        let hasty = weather.client.get().path(&["/x"]).timeout(Duration::from_millis(100));
+        assert!(matches!(hasty.send::<serde_json::Value>().await, Err(Error::TimedOut(_))));
+        weather.maps().get("x").await.expect("the next request is not harmed");
+        let (http2, http1) = (1, 3);
+        assert_eq!(
+            weather.server.accepted(),
+            if weather.http == "h2" { http2 } else { http1 },
+            "{}",
+            weather.http
+        );
+    })
+    .await;
+}
+
+/// An answer that has begun and never goes on.
+fn streamed_for_ever() -> Response<Body> {
+    let (sender, response) = streamed();
+    // The sender must outlive the test: dropping it would end the body.
+    std::mem::forget(sender);
+    response
+}
+
+#[tokio::test]
+async fn requests_at_the_same_time_are_sent_again_each_for_itself() {
+    // Fewer failures than one request may have retries, whoever meets them.
+    let flaky =
+        |n: usize| if n < 8 { with_code(503, with_header("retry-after", "0", empty())) } else { text(ITEM) };
+    both(flaky, async |weather| {
+        let maps = weather.maps();
+        let requests = (0..50).map(|_| maps.get("x"));
+        let answers = futures_util::future::join_all(requests).await;
+        assert!(answers.iter().all(Result::is_ok), "{} {answers:?}", weather.http);
+    })
+    .await;
+}
