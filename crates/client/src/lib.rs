@@ -22,6 +22,7 @@ mod request;
 mod list;
 mod watch;
 pub mod api;
+pub mod discovery;
 #[cfg(feature = "kube")]
 mod kube;
 
@@ -29,6 +30,7 @@ pub use api::Api;
 pub use body::{BoxError, RequestBody, ResponseBody, boxed};
 pub use client::{Client, ClientBuilder, HttpService};
 pub use config::Config;
+pub use discovery::{CachedDiscovery, Discovery, RestMapper};
 pub use error::{Error, InvalidRequest};
 pub use exchange::{
     DEFAULT_MAX_RETRIES, DistinctWarnings, IgnoreWarnings, LogWarnings, ServerBackoff, Warning,

@@ -1,0 +1,268 @@
+//! Discovery kept in memory until it is told to forget, and refreshed cheaply (rules DI-3, DI-4).
+//!
+//! One fetch at a time: whoever asks while one is under way waits for the same one. It lives as long as one of them
+//! waits; nothing runs in the background.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use futures_util::FutureExt;
+use futures_util::future::{Shared, WeakShared};
+use tokio::time::Instant;
+
+use super::disk::{Disk, DiskCache, Kept, Versions};
+use super::fetch::{self, DiscoveryFormat, Reading};
+use super::legacy;
+use super::model::Discovery;
+use crate::client::Client;
+use crate::error::Error;
+
+/// How discovery is asked for and kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiscoveryOptions {
+    /// Which documents to ask for.
+    pub format: DiscoveryFormat,
+    /// Where to keep it between runs; nowhere unless set.
+    pub disk: Option<DiskCache>,
+    /// How long a reading counts as fresh. Without a limit, one from the server is fresh until it is invalidated, as in
+    /// client-go; then a [`RestMapper`](super::RestMapper) does not notice resources that came later. With one, a word
+    /// it does not know makes it look again, unless it has looked within this time.
+    pub fresh_for: Option<Duration>,
+}
+
+/// What a server serves, kept. Cheap to clone; clones share everything.
+#[derive(Clone)]
+pub struct CachedDiscovery {
+    shared: Arc<Inner>,
+}
+
+struct Inner {
+    client: Client,
+    options: DiscoveryOptions,
+    disk: Option<Arc<Disk>>,
+    /// Never held across an await.
+    state: Mutex<State>,
+}
+
+type Outcome = Result<Arc<Discovery>, Arc<Error>>;
+type Fetch = BoxFuture<'static, Outcome>;
+
+#[derive(Default)]
+struct State {
+    held: Option<Held>,
+    /// The last reading of aggregated documents; survives invalidation, to ask whether it still holds.
+    known: Option<Reading>,
+    /// The fetch under way, kept alive by those who wait for it.
+    running: Option<WeakShared<Fetch>>,
+    /// Counts invalidations: a fetch that began before one leaves nothing behind.
+    generation: u64,
+}
+
+#[derive(Clone)]
+struct Held {
+    discovery: Arc<Discovery>,
+    /// Whether the server said so to this process, when, and until when it counts.
+    fresh: bool,
+    since: Instant,
+    expires: Option<Instant>,
+}
+
+impl CachedDiscovery {
+    /// Keeps discovery in memory.
+    pub fn new(client: Client) -> Self {
+        Self::with_options(client, DiscoveryOptions::default())
+    }
+
+    /// Keeps discovery in memory and in a directory.
+    pub fn on_disk(client: Client, disk: DiskCache) -> Self {
+        Self::with_options(client, DiscoveryOptions { disk: Some(disk), ..DiscoveryOptions::default() })
+    }
+
+    /// Keeps discovery as the options say. Nothing is asked for yet.
+    pub fn with_options(client: Client, options: DiscoveryOptions) -> Self {
+        let disk = options.disk.clone().map(|it| Arc::new(Disk::new(it)));
+        Self { shared: Arc::new(Inner { client, options, disk, state: Mutex::default() }) }
+    }
+
+    /// The client that asks.
+    pub fn client(&self) -> &Client {
+        &self.shared.client
+    }
+
+    /// What the server serves: what is kept, or what it says now.
+    ///
+    /// Versions that failed in a way that may pass are asked for again each time. Dropping the future is safe; the
+    /// fetch goes on if somebody else waits for it, and ends if nobody does.
+    ///
+    /// # Errors
+    /// When the groups cannot be read; nothing is kept then. All who waited get the same error.
+    pub async fn get(&self) -> Result<Arc<Discovery>, Arc<Error>> {
+        let fetch = {
+            let mut state = self.shared.lock();
+            match state.held.as_ref().filter(|it| it.counts()) {
+                Some(held) if !held.is_worth_repair() => return Ok(Arc::clone(&held.discovery)),
+                held => {
+                    let held = held.map(|it| Arc::clone(&it.discovery));
+                    state.join_or_start(|generation| Arc::clone(&self.shared).run(generation, held).boxed())
+                }
+            }
+        };
+        fetch.await
+    }
+
+    /// Forgets what is kept; the next [`Self::get`] asks the server. Files of a directory count only once this process
+    /// has written them again. A fetch under way is not waited for, and what it brings is not kept.
+    pub fn invalidate(&self) {
+        self.shared.lock().invalidate(self.shared.disk.as_deref());
+    }
+
+    /// Whether asking again is pointless: something is kept, and it is from the server, not from somebody's files.
+    pub fn is_fresh(&self) -> bool {
+        let limit = self.shared.options.fresh_for;
+        let state = self.shared.lock();
+        let held = state.held.as_ref().filter(|it| it.counts());
+        held.is_some_and(|it| it.fresh && limit.is_none_or(|limit| it.since.elapsed() <= limit))
+    }
+
+    /// As [`Self::invalidate`], unless something newer than `seen` is kept already.
+    pub(crate) fn invalidate_seen(&self, seen: &Arc<Discovery>) {
+        let mut state = self.shared.lock();
+        if state.held.as_ref().is_some_and(|it| Arc::ptr_eq(&it.discovery, seen)) {
+            state.invalidate(self.shared.disk.as_deref());
+        }
+    }
+}
+
+impl State {
+    fn invalidate(&mut self, disk: Option<&Disk>) {
+        self.held = None;
+        self.running = None;
+        self.generation += 1;
+        if let Some(disk) = disk {
+            disk.invalidate();
+        }
+    }
+
+    fn join_or_start(&mut self, start: impl FnOnce(u64) -> Fetch) -> Shared<Fetch> {
+        if let Some(running) = self.running.as_ref().and_then(WeakShared::upgrade) {
+            return running;
+        }
+        let fetch = start(self.generation).shared();
+        self.running = fetch.downgrade();
+        fetch
+    }
+}
+
+impl Held {
+    fn counts(&self) -> bool {
+        self.expires.is_none_or(|it| Instant::now() < it)
+    }
+
+    fn is_worth_repair(&self) -> bool {
+        self.discovery.failures.iter().any(|it| it.reason.is_transient())
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One fetch, from wherever something can be had, and keeps what it brings.
+    async fn run(self: Arc<Self>, generation: u64, held: Option<Arc<Discovery>>) -> Outcome {
+        let outcome = match held {
+            Some(held) => Ok(self.repair(generation, &held).await),
+            None => match self.from_disk(generation).await {
+                Some(kept) => Ok(kept),
+                None => self.from_server(generation).await.map_err(Arc::new),
+            },
+        };
+        let mut state = self.lock();
+        if state.generation == generation {
+            state.running = None;
+        }
+        outcome
+    }
+
+    async fn from_server(&self, generation: u64) -> Result<Arc<Discovery>, Error> {
+        let known = self.lock().known.clone();
+        let reading = fetch::read(&self.client, self.options.format, known.as_ref()).await?;
+        let discovery = match reading.is_aggregated() {
+            true => {
+                self.lock().known = Some(reading.clone());
+                reading.discovery
+            }
+            false => {
+                let mut discovery = Arc::unwrap_or_clone(reading.discovery);
+                discovery.mark_empty();
+                Arc::new(discovery)
+            }
+        };
+        self.keep(generation, &discovery, true, self.options.disk.as_ref().map(|it| it.ttl));
+        self.write(generation, &discovery, None).await;
+        Ok(discovery)
+    }
+
+    /// What the directory holds, with the versions it lacks asked for.
+    async fn from_disk(&self, generation: u64) -> Option<Arc<Discovery>> {
+        let Kept { discovery, missing, ours, left } = self.disk.as_ref()?.read().await?;
+        if discovery.resources().next().is_none() {
+            return None;
+        }
+        if missing.is_empty() {
+            let discovery = Arc::new(discovery);
+            self.keep(generation, &discovery, ours, Some(left));
+            return Some(discovery);
+        }
+        let mut discovery = legacy::complete(&self.client, discovery, missing.clone()).await;
+        discovery.mark_empty();
+        let discovery = Arc::new(discovery);
+        self.keep(generation, &discovery, ours, Some(left));
+        self.write(generation, &discovery, Some(missing)).await;
+        Some(discovery)
+    }
+
+    /// Asks again for the versions that failed in a way that may pass.
+    async fn repair(&self, generation: u64, held: &Arc<Discovery>) -> Arc<Discovery> {
+        let failures = held.failures.iter().filter(|it| it.reason.is_transient());
+        let wanted: Vec<_> = failures.map(|it| (it.group.clone(), it.version.clone())).collect();
+        let mut discovery = legacy::complete(&self.client, Discovery::clone(held), wanted).await;
+        discovery.mark_empty();
+        let discovery = Arc::new(discovery);
+        let state = &mut *self.lock();
+        if let Some(held) = state.held.as_mut().filter(|_| state.generation == generation) {
+            held.discovery = Arc::clone(&discovery);
+        }
+        discovery
+    }
+
+    fn keep(&self, generation: u64, discovery: &Arc<Discovery>, fresh: bool, ttl: Option<Duration>) {
+        let mut state = self.lock();
+        // A server without groups is one that is not ready.
+        if state.generation == generation && !discovery.groups.is_empty() {
+            let since = Instant::now();
+            let expires = ttl.map(|it| since + it);
+            state.held = Some(Held { discovery: Arc::clone(discovery), fresh, since, expires });
+        }
+    }
+
+    /// Writes everything, or only some versions: the age and the owner of the other files must not change then.
+    async fn write(&self, generation: u64, discovery: &Arc<Discovery>, only: Option<Versions>) {
+        let current = self.lock().generation == generation;
+        if let Some(disk) = self.disk.as_ref().filter(|_| current) {
+            disk.write(Arc::clone(discovery), only).await;
+        }
+    }
+}
+
+impl fmt::Debug for CachedDiscovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CachedDiscovery")
+            .field("client", &self.shared.client)
+            .field("options", &self.shared.options)
+            .field("fresh", &self.is_fresh())
+            .finish_non_exhaustive()
+    }
+}

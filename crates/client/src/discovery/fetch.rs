@@ -1,0 +1,202 @@
+//! Asks a server what it serves: two documents if it can, one per version if it cannot (rules DI-1, DI-2).
+
+use std::sync::Arc;
+
+use futures_util::future;
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+
+use super::aggregated::{self, GroupDiscoveryList};
+use super::document::{ApiVersions, GroupList};
+use super::legacy::{self, TIMEOUT};
+use super::model::{ApiGroup, Discovery, GroupFailure};
+use crate::client::Client;
+use crate::error::Error;
+use crate::request::{JSON, Response};
+
+/// How often a server is asked document by document before what failed counts as failed. client-go's number.
+const ATTEMPTS: u32 = 2;
+
+/// Which documents to ask a server for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DiscoveryFormat {
+    /// Aggregated ones, and one per version from a server that knows no aggregated ones.
+    #[default]
+    Aggregated,
+    /// As `Aggregated`, without what only other servers of a mixed-version cluster serve.
+    AggregatedNoPeer,
+    /// One per version.
+    Legacy,
+}
+
+/// A reading and what is needed to ask whether it still holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    pub(crate) discovery: Arc<Discovery>,
+    /// The tags of `/api` and `/apis`; kept for aggregated documents only.
+    tags: Option<[Option<String>; 2]>,
+}
+
+/// One of the two documents.
+enum Page {
+    Aggregated {
+        groups: Vec<ApiGroup>,
+        failures: Vec<GroupFailure>,
+        tag: Option<String>,
+    },
+    Groups(Vec<ApiGroup>),
+    /// Servers behind an aggregator have no `/api`.
+    Missing,
+    /// As in the reading before.
+    Unchanged,
+}
+
+impl Client {
+    /// Asks the server what it serves. Nothing is kept: see [`CachedDiscovery`](super::CachedDiscovery) for that.
+    ///
+    /// # Errors
+    /// When the groups cannot be read. A version whose resources cannot be read is in [`Discovery::failures`].
+    pub async fn discover(&self) -> Result<Discovery, Error> {
+        Discovery::fetch(self).await
+    }
+}
+
+impl Discovery {
+    /// As [`Client::discover`].
+    ///
+    /// # Errors
+    /// When the groups cannot be read.
+    pub async fn fetch(client: &Client) -> Result<Self, Error> {
+        Self::fetch_as(client, DiscoveryFormat::default()).await
+    }
+
+    /// As [`Client::discover`], in a format of the caller's choice.
+    ///
+    /// # Errors
+    /// When the groups cannot be read.
+    pub async fn fetch_as(client: &Client, format: DiscoveryFormat) -> Result<Self, Error> {
+        let reading = read(client, format, None).await?;
+        Ok(Arc::unwrap_or_clone(reading.discovery))
+    }
+}
+
+/// Reads everything, or finds that what is known still holds; then the same `Arc` comes back.
+pub(crate) async fn read(
+    client: &Client,
+    format: DiscoveryFormat,
+    known: Option<&Reading>,
+) -> Result<Reading, Error> {
+    let mut discovery = Discovery::default();
+    // A group may go while its resources are asked for: one more look, and only at what is missing.
+    for _ in 0..ATTEMPTS {
+        match pages(client, format, known).await? {
+            Read::Whole(reading) => return Ok(reading),
+            Read::Groups(groups, stale) => {
+                discovery = legacy::fill(client, groups, &discovery).await;
+                discovery.failures.extend(stale);
+            }
+        }
+        if discovery.is_complete() {
+            break;
+        }
+    }
+    Ok(Reading { discovery: Arc::new(discovery), tags: None })
+}
+
+/// How far two requests led.
+enum Read {
+    Whole(Reading),
+    Groups(Vec<ApiGroup>, Vec<GroupFailure>),
+}
+
+async fn pages(client: &Client, format: DiscoveryFormat, known: Option<&Reading>) -> Result<Read, Error> {
+    let tag = |at: usize| known.and_then(|it| it.tags.as_ref()?[at].as_deref());
+    let api = page(client, format, "/api", tag(0));
+    let apis = page(client, format, "/apis", tag(1));
+    let (api, apis) = future::try_join(api, apis).await?;
+    if let (Page::Unchanged, Page::Unchanged, Some(known)) = (&api, &apis, known) {
+        return Ok(Read::Whole(known.clone()));
+    }
+    let (api, apis) = (api.or_known(known, true), apis.or_known(known, false));
+    // A mix of both formats is not trusted: resources count only if both documents have them.
+    let whole = matches!((&api, &apis), (Page::Aggregated { .. } | Page::Missing, Page::Aggregated { .. }));
+    let (mut groups, mut failures, api_tag) = api.into_parts();
+    let (more, stale, apis_tag) = apis.into_parts();
+    groups.extend(more);
+    failures.extend(stale);
+    if !whole {
+        return Ok(Read::Groups(groups, failures));
+    }
+    let discovery = Arc::new(Discovery { groups, failures });
+    Ok(Read::Whole(Reading { discovery, tags: Some([api_tag, apis_tag]) }))
+}
+
+async fn page(
+    client: &Client,
+    format: DiscoveryFormat,
+    path: &'static str,
+    tag: Option<&str>,
+) -> Result<Page, Error> {
+    let accept = match format {
+        DiscoveryFormat::Aggregated => aggregated::ACCEPT,
+        DiscoveryFormat::AggregatedNoPeer => aggregated::ACCEPT_NO_PEER,
+        DiscoveryFormat::Legacy => JSON,
+    };
+    let mut request = client.get().path(&[path]).accept(accept).timeout(TIMEOUT);
+    if let Some(tag) = tag {
+        request = request.header(IF_NONE_MATCH, tag);
+    }
+    match request.response().await {
+        Ok(response) => Page::of(&response, path),
+        Err(error) if tag.is_some() && is_not_modified(&error) => Ok(Page::Unchanged),
+        Err(error) if path == "/api" && error.is_not_found() => Ok(Page::Missing),
+        Err(error) => Err(error),
+    }
+}
+
+/// An answer without a body that says that nothing changed; for any other request it would be a refusal.
+fn is_not_modified(error: &Error) -> bool {
+    error.status().is_some_and(|it| it.code == StatusCode::NOT_MODIFIED.as_u16())
+}
+
+impl Page {
+    fn of(response: &Response, path: &str) -> Result<Self, Error> {
+        let header = |name| response.headers.get(name).and_then(|it: &http::HeaderValue| it.to_str().ok());
+        if header(CONTENT_TYPE).is_some_and(aggregated::is_aggregated) {
+            let (groups, failures) = response.json::<GroupDiscoveryList>()?.into_groups();
+            return Ok(Self::Aggregated { groups, failures, tag: header(ETAG).map(str::to_owned) });
+        }
+        Ok(Self::Groups(match path {
+            "/api" => response.json::<ApiVersions>()?.into_group().into_iter().collect(),
+            _ => response.json::<GroupList>()?.into_groups(),
+        }))
+    }
+
+    /// Takes what did not change from the reading before: the core group for `/api`, all others for `/apis`.
+    fn or_known(self, known: Option<&Reading>, core: bool) -> Self {
+        let (Self::Unchanged, Some(known)) = (&self, known) else { return self };
+        let discovery = &known.discovery;
+        let mine = |group: &str| group.is_empty() == core;
+        Self::Aggregated {
+            groups: discovery.groups.iter().filter(|it| mine(&it.name)).cloned().collect(),
+            failures: discovery.failures.iter().filter(|it| mine(&it.group)).cloned().collect(),
+            tag: known.tags.as_ref().and_then(|it| it[usize::from(!core)].clone()),
+        }
+    }
+
+    fn into_parts(self) -> (Vec<ApiGroup>, Vec<GroupFailure>, Option<String>) {
+        match self {
+            Self::Aggregated { groups, failures, tag } => (groups, failures, tag),
+            Self::Groups(groups) => (groups, Vec::new(), None),
+            Self::Missing | Self::Unchanged => Default::default(),
+        }
+    }
+}
+
+impl Reading {
+    /// Whether the documents were aggregated ones.
+    pub(crate) fn is_aggregated(&self) -> bool {
+        self.tags.is_some()
+    }
+}

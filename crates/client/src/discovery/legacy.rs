@@ -1,0 +1,104 @@
+//! Unaggregated discovery: one request per version of each group (rule DI-2).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+
+use super::document::ResourceList;
+use super::model::{ApiGroup, ApiVersion, Discovery, FailureReason, GroupFailure};
+use crate::client::Client;
+use crate::error::Error;
+use crate::request::JSON;
+
+/// How long one request of discovery may take. client-go's number, chosen to be told apart from other limits.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(32);
+
+/// How many versions are asked for at a time.
+const AT_A_TIME: usize = 16;
+
+/// Asks for the resources of every version that is not known yet. What fails is put beside the rest.
+pub(crate) async fn fill(client: &Client, mut groups: Vec<ApiGroup>, known: &Discovery) -> Discovery {
+    for group in &mut groups {
+        for version in &mut group.versions {
+            let earlier = known.group(&group.name).and_then(|it| it.version(&version.version));
+            if let Some(earlier) = earlier {
+                *version = earlier.clone();
+            }
+        }
+    }
+    let unknown = |group: &ApiGroup| {
+        let versions = group.versions.iter().filter(|it| it.is_empty());
+        versions.map(|it| (group.name.clone(), it.version.clone())).collect::<Vec<_>>()
+    };
+    let wanted: Vec<_> = groups.iter().flat_map(unknown).collect();
+    complete(client, Discovery { groups, failures: Vec::new() }, wanted).await
+}
+
+/// Asks for some versions, and puts what comes in the place of what is there. Failures of these versions are replaced.
+pub(crate) async fn complete(
+    client: &Client,
+    mut discovery: Discovery,
+    wanted: Vec<(String, String)>,
+) -> Discovery {
+    discovery.failures.retain(|it| !wanted.iter().any(|(group, version)| it.is_of(group, version)));
+    let mut answers = stream::iter(wanted)
+        .map(|(group, version)| async move {
+            let answer = resources_of(client, &group, &version).await;
+            (group, version, answer)
+        })
+        .buffered(AT_A_TIME);
+    while let Some((group, version, answer)) = answers.next().await {
+        match answer {
+            Ok(found) => discovery.put(&group, found),
+            Err(error) => {
+                tracing::debug!(group, version, %error, "cannot discover the resources of a version");
+                let reason = FailureReason::Failed(Arc::new(error));
+                discovery.failures.push(GroupFailure::new(&group, &version, reason));
+            }
+        }
+    }
+    discovery
+}
+
+/// The resources of one version. A server without a core group has no resources in it.
+async fn resources_of(client: &Client, group: &str, version: &str) -> Result<ApiVersion, Error> {
+    let path = if group.is_empty() { vec!["api", version] } else { vec!["apis", group, version] };
+    let answer = client.get().path(&path).accept(JSON).timeout(TIMEOUT).send::<ResourceList>().await;
+    match answer {
+        Ok(list) => Ok(list.into_version(group, version)),
+        Err(error) if group.is_empty() && version == "v1" && error.is_not_found() => {
+            Ok(ApiVersion::unknown(version))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+impl Discovery {
+    /// Puts a version in its place in its group.
+    fn put(&mut self, group: &str, found: ApiVersion) {
+        let group = self.groups.iter_mut().find(|it| it.name == group);
+        let place = group.and_then(|it| it.versions.iter_mut().find(|it| it.version == found.version));
+        if let Some(place) = place {
+            *place = found;
+        }
+    }
+
+    /// Counts versions without any resource as failures (rule DI-3).
+    pub(crate) fn mark_empty(&mut self) {
+        for group in &self.groups {
+            for version in group.versions.iter().filter(|it| it.is_empty()) {
+                if !self.failures.iter().any(|it| it.is_of(&group.name, &version.version)) {
+                    let failure = GroupFailure::new(&group.name, &version.version, FailureReason::Empty);
+                    self.failures.push(failure);
+                }
+            }
+        }
+    }
+}
+
+impl GroupFailure {
+    fn is_of(&self, group: &str, version: &str) -> bool {
+        self.group == group && self.version == version
+    }
+}

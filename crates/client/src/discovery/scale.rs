@@ -1,0 +1,192 @@
+//! How many replicas anything has, whatever it is (rule SC-1).
+
+use dogwatch_core::{GetParams, Gvk, PatchParams, WriteParams};
+use k8s_openapi::api::autoscaling::v1::Scale;
+use kube_core::DynamicObject;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::mapper::{MapError, RestMapper};
+use super::matching::Match;
+use crate::api::{Api, Patch};
+use crate::error::Error;
+
+/// A resource that can be scaled, over all namespaces until one is entered.
+#[derive(Clone, Debug)]
+pub struct Scalable {
+    api: Api<DynamicObject>,
+    /// The kind the server wants a scale to be.
+    kind: Gvk,
+}
+
+/// Why something cannot be scaled.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScaleError {
+    /// There is no such resource, or the server cannot be asked.
+    #[error(transparent)]
+    Map(#[from] MapError),
+    /// The resource has no replicas.
+    #[error("{0} cannot be scaled: it has no scale subresource")]
+    NotScalable(String),
+    /// The request failed.
+    #[error(transparent)]
+    Request(#[from] Error),
+}
+
+impl RestMapper {
+    /// The scale of whatever a person means by a word; see [`Self::resolve`].
+    ///
+    /// # Errors
+    /// When nothing answers to the word, or what does has no scale.
+    pub async fn scalable(&self, word: &str) -> Result<Scalable, ScaleError> {
+        self.scalable_of(self.resolve(word).await?)
+    }
+
+    /// The scale of objects of a kind, as an owner reference or a `scaleTargetRef` names it.
+    ///
+    /// # Errors
+    /// When the server has no such kind, or it has no scale.
+    pub async fn scalable_kind(&self, kind: &Gvk) -> Result<Scalable, ScaleError> {
+        self.scalable_of(self.by_kind(kind).await?)
+    }
+
+    fn scalable_of(&self, found: Match) -> Result<Scalable, ScaleError> {
+        let Some(scale) = found.resource.subresource("scale") else {
+            return Err(ScaleError::NotScalable(found.resource.group_resource()));
+        };
+        let kind = scale.gvk.clone();
+        Ok(Scalable { api: Api::dynamic(self.client().clone(), found.resource.resource), kind })
+    }
+}
+
+impl Scalable {
+    /// The same in one namespace. Ignored where the resource is cluster-scoped.
+    #[must_use]
+    pub fn within(mut self, namespace: &str) -> Self {
+        self.api = self.api.within(namespace);
+        self
+    }
+
+    /// The handle on the objects themselves.
+    pub fn api(&self) -> &Api<DynamicObject> {
+        &self.api
+    }
+
+    /// How many replicas an object has and should have.
+    ///
+    /// # Errors
+    /// `NotFound` when there is no such object.
+    pub async fn get(&self, name: &str) -> Result<Scale, ScaleError> {
+        self.read(self.api.get_subresource(name, "scale", &GetParams::default()).await?)
+    }
+
+    /// Replaces the scale of an object; one that carries a version is replaced only if nobody changed it since.
+    ///
+    /// # Errors
+    /// `Conflict` when the object changed since it was read.
+    pub async fn replace(
+        &self,
+        name: &str,
+        params: &WriteParams,
+        scale: &Scale,
+    ) -> Result<Scale, ScaleError> {
+        let body = self.written(scale)?;
+        self.read(self.api.replace_subresource(name, "scale", params, &body).await?)
+    }
+
+    /// Changes parts of the scale of an object.
+    ///
+    /// # Errors
+    /// As [`Api::patch`].
+    pub async fn patch<P>(
+        &self,
+        name: &str,
+        params: &PatchParams,
+        patch: Patch<'_, P>,
+    ) -> Result<Scale, ScaleError>
+    where
+        P: Serialize + ?Sized,
+    {
+        self.read(self.api.patch_subresource(name, "scale", params, patch).await?)
+    }
+
+    /// Says how many replicas an object should have.
+    ///
+    /// # Errors
+    /// `NotFound` when there is no such object.
+    pub async fn set_replicas(
+        &self,
+        name: &str,
+        params: &PatchParams,
+        replicas: i32,
+    ) -> Result<Scale, ScaleError> {
+        self.patch(name, params, Patch::Merge(&json!({ "spec": { "replicas": replicas } }))).await
+    }
+
+    /// The scale in the form this server wants: all forms have the same `spec`, and `status` is not for clients.
+    fn written(&self, scale: &Scale) -> Result<Value, ScaleError> {
+        let unwritable = |error: serde_json::Error| crate::InvalidRequest::Body(error.to_string());
+        let mut body = serde_json::to_value(scale).map_err(unwritable).map_err(Error::from)?;
+        if self.kind.version != "v1" || self.kind.group != "autoscaling" {
+            body["apiVersion"] = json!(self.kind.api_version());
+            if let Some(fields) = body.as_object_mut() {
+                fields.remove("status");
+            }
+        }
+        Ok(body)
+    }
+
+    fn read(&self, answer: Value) -> Result<Scale, ScaleError> {
+        let malformed = |error: serde_json::Error| Error::Malformed {
+            request: format!("the scale of {}", self.api.resource().gvr()),
+            problem: error.to_string(),
+        };
+        Ok(serde_json::from_value(current_form(answer)).map_err(malformed)?)
+    }
+}
+
+/// Any form of a scale as `autoscaling/v1`. Older ones have a map for a selector, and the text of it besides.
+fn current_form(mut scale: Value) -> Value {
+    scale["apiVersion"] = json!("autoscaling/v1");
+    if let Some(status) = scale.get_mut("status").and_then(Value::as_object_mut) {
+        let text = status.remove("targetSelector").and_then(|it| it.as_str().map(str::to_owned));
+        if let Some(Value::Object(labels)) = status.get("selector") {
+            let pairs =
+                labels.iter().map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+            let joined = pairs.collect::<Vec<_>>().join(",");
+            status.insert("selector".to_owned(), json!(text.unwrap_or(joined)));
+        } else if let Some(text) = text {
+            status.insert("selector".to_owned(), json!(text));
+        }
+    }
+    scale
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sc_1_every_form_of_a_scale_is_read_as_autoscaling_v1() {
+        for (api_version, status, selector) in [
+            ("autoscaling/v1", json!({"replicas": 1, "selector": "a=b"}), Some("a=b")),
+            ("extensions/v1beta1", json!({"replicas": 1, "selector": {"a": "b", "c": "d"}}), Some("a=b,c=d")),
+            (
+                "apps/v1beta2",
+                json!({"replicas": 1, "selector": {"a": "b"}, "targetSelector": "a in (b)"}),
+                Some("a in (b)"),
+            ),
+            ("apps/v1beta1", json!({"replicas": 1, "targetSelector": "a"}), Some("a")),
+            ("autoscaling/v1", json!({"replicas": 1}), None),
+        ] {
+            let scale = json!({
+                "apiVersion": api_version, "kind": "Scale", "metadata": {"name": "x"},
+                "spec": {"replicas": 3}, "status": status,
+            });
+            let scale: Scale = serde_json::from_value(current_form(scale)).expect(api_version);
+            assert_eq!(scale.spec.and_then(|it| it.replicas), Some(3), "{api_version}");
+            assert_eq!(scale.status.and_then(|it| it.selector).as_deref(), selector, "{api_version}");
+        }
+    }
+}
