@@ -52,7 +52,7 @@ impl<K> Api<K> {
 
     /// How many replicas an object has and should have (rule SC-1).
     ///
-    /// Older versions of `Scale` decode too: they have the same fields.
+    /// For a resource that answers with an older version of `Scale`, see [`crate::RestMapper::scalable`].
     ///
     /// # Errors
     /// `NotFound` when there is no such object or its kind cannot be scaled.

@@ -174,9 +174,9 @@ impl Inner {
     async fn run(self: Arc<Self>, generation: u64, held: Option<Arc<Discovery>>) -> Outcome {
         let outcome = match held {
             Some(held) => Ok(self.repair(generation, &held).await),
-            None => match self.from_disk(generation).await {
+            None => match self.read_disk(generation).await {
                 Some(kept) => Ok(kept),
-                None => self.from_server(generation).await.map_err(Arc::new),
+                None => self.ask_server(generation).await.map_err(Arc::new),
             },
         };
         let mut state = self.lock();
@@ -186,7 +186,7 @@ impl Inner {
         outcome
     }
 
-    async fn from_server(&self, generation: u64) -> Result<Arc<Discovery>, Error> {
+    async fn ask_server(&self, generation: u64) -> Result<Arc<Discovery>, Error> {
         let known = self.lock().known.clone();
         let reading = fetch::read(&self.client, self.options.format, known.as_ref()).await?;
         let discovery = match reading.is_aggregated() {
@@ -206,11 +206,9 @@ impl Inner {
     }
 
     /// What the directory holds, with the versions it lacks asked for.
-    async fn from_disk(&self, generation: u64) -> Option<Arc<Discovery>> {
+    async fn read_disk(&self, generation: u64) -> Option<Arc<Discovery>> {
         let Kept { discovery, missing, ours, left } = self.disk.as_ref()?.read().await?;
-        if discovery.resources().next().is_none() {
-            return None;
-        }
+        discovery.resources().next()?;
         if missing.is_empty() {
             let discovery = Arc::new(discovery);
             self.keep(generation, &discovery, ours, Some(left));

@@ -9,7 +9,7 @@ use http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use super::aggregated::{self, GroupDiscoveryList};
 use super::document::{ApiVersions, GroupList};
 use super::legacy::{self, TIMEOUT};
-use super::model::{ApiGroup, Discovery, GroupFailure};
+use super::model::{ApiGroup, ApiVersion, Discovery, GroupFailure};
 use crate::client::Client;
 use crate::error::Error;
 use crate::request::{JSON, Response};
@@ -126,6 +126,9 @@ async fn pages(client: &Client, format: DiscoveryFormat, known: Option<&Reading>
     groups.extend(more);
     failures.extend(stale);
     if !whole {
+        for version in groups.iter_mut().flat_map(|it| &mut it.versions) {
+            *version = ApiVersion::unknown(&version.version);
+        }
         return Ok(Read::Groups(groups, failures));
     }
     let discovery = Arc::new(Discovery { groups, failures });

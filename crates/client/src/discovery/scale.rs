@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::mapper::{MapError, RestMapper};
 use super::matching::Match;
 use crate::api::{Api, Patch};
-use crate::error::Error;
+use crate::error::{Error, InvalidRequest};
 
 /// A resource that can be scaled, over all namespaces until one is entered.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub struct Scalable {
 }
 
 /// Why something cannot be scaled.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScaleError {
     /// There is no such resource, or the server cannot be asked.
@@ -29,9 +29,6 @@ pub enum ScaleError {
     /// The resource has no replicas.
     #[error("{0} cannot be scaled: it has no scale subresource")]
     NotScalable(String),
-    /// The request failed.
-    #[error(transparent)]
-    Request(#[from] Error),
 }
 
 impl RestMapper {
@@ -77,7 +74,7 @@ impl Scalable {
     ///
     /// # Errors
     /// `NotFound` when there is no such object.
-    pub async fn get(&self, name: &str) -> Result<Scale, ScaleError> {
+    pub async fn get(&self, name: &str) -> Result<Scale, Error> {
         self.read(self.api.get_subresource(name, "scale", &GetParams::default()).await?)
     }
 
@@ -85,12 +82,7 @@ impl Scalable {
     ///
     /// # Errors
     /// `Conflict` when the object changed since it was read.
-    pub async fn replace(
-        &self,
-        name: &str,
-        params: &WriteParams,
-        scale: &Scale,
-    ) -> Result<Scale, ScaleError> {
+    pub async fn replace(&self, name: &str, params: &WriteParams, scale: &Scale) -> Result<Scale, Error> {
         let body = self.written(scale)?;
         self.read(self.api.replace_subresource(name, "scale", params, &body).await?)
     }
@@ -104,7 +96,7 @@ impl Scalable {
         name: &str,
         params: &PatchParams,
         patch: Patch<'_, P>,
-    ) -> Result<Scale, ScaleError>
+    ) -> Result<Scale, Error>
     where
         P: Serialize + ?Sized,
     {
@@ -120,14 +112,14 @@ impl Scalable {
         name: &str,
         params: &PatchParams,
         replicas: i32,
-    ) -> Result<Scale, ScaleError> {
+    ) -> Result<Scale, Error> {
         self.patch(name, params, Patch::Merge(&json!({ "spec": { "replicas": replicas } }))).await
     }
 
     /// The scale in the form this server wants: all forms have the same `spec`, and `status` is not for clients.
-    fn written(&self, scale: &Scale) -> Result<Value, ScaleError> {
-        let unwritable = |error: serde_json::Error| crate::InvalidRequest::Body(error.to_string());
-        let mut body = serde_json::to_value(scale).map_err(unwritable).map_err(Error::from)?;
+    fn written(&self, scale: &Scale) -> Result<Value, Error> {
+        let unwritable = |error: serde_json::Error| InvalidRequest::Body(error.to_string());
+        let mut body = serde_json::to_value(scale).map_err(unwritable)?;
         if self.kind.version != "v1" || self.kind.group != "autoscaling" {
             body["apiVersion"] = json!(self.kind.api_version());
             if let Some(fields) = body.as_object_mut() {
@@ -137,12 +129,12 @@ impl Scalable {
         Ok(body)
     }
 
-    fn read(&self, answer: Value) -> Result<Scale, ScaleError> {
+    fn read(&self, answer: Value) -> Result<Scale, Error> {
         let malformed = |error: serde_json::Error| Error::Malformed {
             request: format!("the scale of {}", self.api.resource().gvr()),
             problem: error.to_string(),
         };
-        Ok(serde_json::from_value(current_form(answer)).map_err(malformed)?)
+        serde_json::from_value(current_form(answer)).map_err(malformed)
     }
 }
 

@@ -55,7 +55,11 @@ impl Loaded {
                     key: key.name.clone(),
                 });
             }
-            Err(_) => return Err(certificate.malformed("its first certificate cannot be parsed")),
+            Err(rustls::Error::InvalidCertificate(rustls::CertificateError::BadEncoding)) => {
+                return Err(certificate.malformed("its first certificate cannot be parsed"));
+            }
+            // A certificate our library would not accept from a server, say one of X.509 version 1, is the server's to judge.
+            Err(_) => {}
         }
         Ok(Self { key: Arc::new(certified), digests: [certificate.digest(), key.digest()] })
     }
@@ -125,6 +129,24 @@ mod tests {
             error.to_string(),
             "the key in client-key-data does not belong to the certificate in client-certificate-data"
         );
+    }
+
+    /// Tools such as `openssl x509 -req` make them to this day, and API servers take them.
+    #[test]
+    fn a_certificate_of_version_1_is_presented_and_garbage_is_not() {
+        use base64::Engine;
+        use base64::engine::general_purpose::STANDARD;
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::new(vec![]).unwrap().self_signed(&key).unwrap();
+        let mut der = certificate.der().to_vec();
+        let version = der.windows(5).position(|it| it == [0xa0, 3, 2, 1, 2]).unwrap();
+        der[version + 4] = 0;
+        let pem = |der: &[u8]| {
+            format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", STANDARD.encode(der))
+        };
+        assert!(load(&pem(&der), &key.serialize_pem()).is_ok());
+        let error = load(&pem(b"garbage"), &key.serialize_pem()).unwrap_err().to_string();
+        assert!(error.contains("client-certificate-data") && error.contains("cannot be parsed"), "{error}");
     }
 
     #[test]

@@ -6,6 +6,10 @@ mod support;
 
 mod auth;
 mod config;
+mod discovery;
+mod discovery_cache;
+mod discovery_mapper;
+mod discovery_server;
 mod lists;
 mod request_building;
 mod request_results;
