@@ -342,6 +342,26 @@ async fn di_4_ttl_is_by_the_age_of_the_file() {
 }
 
 #[tokio::test]
+async fn di_4_files_that_say_the_same_are_made_young_and_not_replaced() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = DiscoveryServer::legacy();
+    let cache = on_disk(&server, directory.path());
+    count(&cache).await;
+    let path = directory.path().join("apps/v1/serverresources.json");
+    let file = File::open(&path).expect("a file");
+    for file in files(directory.path()) {
+        age(&directory.path().join(file), 2 * HOUR);
+    }
+    cache.invalidate();
+    count(&cache).await;
+    let age = SystemTime::now().duration_since(file.metadata().and_then(|it| it.modified()).expect("a time"));
+    assert!(age.expect("in the past") < HOUR, "the file that was open all the time");
+    server.paths();
+    count(&on_disk(&server, directory.path())).await;
+    assert!(server.paths().is_empty());
+}
+
+#[tokio::test]
 async fn di_4_a_version_without_a_usable_file_is_asked_for_alone() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = DiscoveryServer::legacy();
