@@ -2,10 +2,9 @@
 //!
 //! Only this file asks the server; [`crate::demo`] prints what it found.
 
-use dogwatch::k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroupList, APIResource, APIResourceList};
-use dogwatch::k8s_openapi::apimachinery::pkg::version::Info;
-use dogwatch::{Api, Client, Error, Gvk, ListParams, ResourceType};
-use futures_util::future::{join_all, try_join_all};
+use dogwatch::discovery::ServedResource;
+use dogwatch::{Api, Client, Error, ListParams};
+use futures_util::future::try_join_all;
 use serde::de::IgnoredAny;
 
 /// The resources whose objects are counted: one request each, so only those everybody knows.
@@ -60,78 +59,46 @@ pub(crate) enum Objects {
 ///
 /// A group whose own server does not answer is left out and told in the log: it says nothing about the others.
 pub(crate) async fn take(client: &Client, namespace: Option<&str>) -> Result<Survey, Error> {
-    let version: Info = client.get().path(&["version"]).send().await?;
-    let groups = groups(client).await?;
-    let lists = join_all(groups.iter().map(|group| resources_of(client, group))).await;
-    let offered = lists.into_iter().flatten();
-    let resources = try_join_all(offered.map(|it| with_count(client, namespace, it))).await?;
+    let version = client.server_version().await?;
+    let discovery = client.discover().await?;
+    for failure in &discovery.failures {
+        tracing::warn!(%failure, "a group does not tell its resources");
+    }
+    let groups = discovery.groups.iter().map(|group| Group {
+        name: group.name.to_string(),
+        versions: group.versions.iter().map(|it| it.version.to_string()).collect(),
+    });
+    let groups = groups.collect();
+    let offered = discovery.preferred_resources();
+    let resources = try_join_all(offered.map(|it| resource(client, namespace, it))).await?;
     let server = client.server().to_string();
     Ok(Survey { server, version: version.git_version, groups, resources })
 }
 
-/// The core group, then the others in the server's order.
-async fn groups(client: &Client) -> Result<Vec<Group>, Error> {
-    let named: APIGroupList = client.get().path(&["apis"]).send().await?;
-    let mut groups = vec![Group { name: String::new(), versions: vec!["v1".to_owned()] }];
-    for group in named.groups {
-        let mut versions: Vec<String> = group.versions.into_iter().map(|it| it.version).collect();
-        if let Some(preferred) = group.preferred_version {
-            versions.sort_by_key(|it| *it != preferred.version);
-        }
-        groups.push(Group { name: group.name, versions });
-    }
-    Ok(groups)
-}
-
-/// The resources of a group in its preferred version, subresources left out.
-async fn resources_of(client: &Client, group: &Group) -> Vec<Resource> {
-    let Some(version) = group.versions.first() else { return Vec::new() };
-    let path = match group.name.as_str() {
-        "" => vec!["api", version],
-        name => vec!["apis", name, version],
-    };
-    match client.get().path(&path).send::<APIResourceList>().await {
-        Ok(list) => {
-            let whole = list.resources.into_iter().filter(|it| !it.name.contains('/'));
-            whole.map(|it| resource(&list.group_version, it)).collect()
-        }
-        Err(error) => {
-            tracing::warn!(group = group.name, %error, "the group does not tell its resources");
-            Vec::new()
-        }
-    }
-}
-
-fn resource(group_version: &str, offered: APIResource) -> Resource {
-    Resource {
-        plural: offered.name,
-        short_names: offered.short_names.unwrap_or_default(),
-        group_version: group_version.to_owned(),
-        kind: offered.kind,
-        namespaced: offered.namespaced,
-        objects: Objects::NotAsked,
-    }
-}
-
-/// Adds the number of objects, where it is one of those worth a request.
-async fn with_count(
+/// A resource with the number of its objects, where it is one of those worth a request.
+async fn resource(
     client: &Client,
     namespace: Option<&str>,
-    mut resource: Resource,
+    served: &ServedResource,
 ) -> Result<Resource, Error> {
-    if COUNTED.contains(&resource.plural.as_str()) {
-        let gvk = Gvk::from_api_version(&resource.group_version, &resource.kind);
-        let of_type = match resource.namespaced {
-            true => ResourceType::namespaced(gvk, &resource.plural),
-            false => ResourceType::cluster(gvk, &resource.plural),
-        };
-        let mut collection = Api::<IgnoredAny>::dynamic_metadata(client.clone(), of_type);
-        if let Some(namespace) = namespace {
-            collection = collection.within(namespace);
+    let resource = &served.resource;
+    let objects = if COUNTED.contains(&resource.plural.as_str()) {
+        let collection = Api::<IgnoredAny>::dynamic_metadata(client.clone(), resource.clone());
+        match namespace {
+            Some(namespace) => count(&collection.within(namespace)).await?,
+            None => count(&collection).await?,
         }
-        resource.objects = count(&collection).await?;
-    }
-    Ok(resource)
+    } else {
+        Objects::NotAsked
+    };
+    Ok(Resource {
+        plural: resource.plural.to_string(),
+        short_names: served.short_names.iter().map(ToString::to_string).collect(),
+        group_version: resource.gvk.api_version().into_owned(),
+        kind: resource.gvk.kind.to_string(),
+        namespaced: served.is_namespaced(),
+        objects,
+    })
 }
 
 /// One page of one object, and what the server says is left.

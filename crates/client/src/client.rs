@@ -160,6 +160,11 @@ impl Client {
         &self.inner.default_namespace
     }
 
+    /// The longest a request may take, where the settings say so.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.inner.timeout
+    }
+
     /// The address of the server.
     pub fn server(&self) -> &Url {
         &self.inner.server

@@ -146,7 +146,7 @@ async fn page(
         DiscoveryFormat::AggregatedNoPeer => aggregated::ACCEPT_NO_PEER,
         DiscoveryFormat::Legacy => JSON,
     };
-    let mut request = client.get().path(&[path]).accept(accept).timeout(TIMEOUT);
+    let mut request = client.get().path(&[path]).accept(accept).timeout(client.timeout().unwrap_or(TIMEOUT));
     if let Some(tag) = tag {
         request = request.header(IF_NONE_MATCH, tag);
     }
