@@ -20,6 +20,7 @@ fn small_cluster() -> Answers {
                 "goVersion": "", "compiler": "", "platform": "",
             }),
         ),
+        ("/api", json!({ "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [] })),
         (
             "/apis",
             json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": [
