@@ -7,5 +7,6 @@
 
 mod refusal;
 pub mod schema;
+pub mod store;
 
 pub use refusal::{Problem, ProblemKind, Refusal};

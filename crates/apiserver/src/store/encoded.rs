@@ -1,0 +1,140 @@
+//! One version of one object, encoded once and never changed.
+//!
+//! A list or a watch writes these bytes as they are. The version stands at a known place in them, so that the last state of
+//! a deleted object can carry the version of its deletion without being encoded again.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use dogwatch_core::{Labels, ObjectKey};
+use serde_json::Value;
+
+/// Stands for the version until it is known. No JSON text holds it by accident: a control character is always escaped.
+const PLACEHOLDER: &str = "\u{1}version\u{1}";
+/// How serde_json writes it.
+const PLACEHOLDER_JSON: &str = "\"\\u0001version\\u0001\"";
+
+/// An object that is encoded but for its version.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    key: ObjectKey,
+    uid: String,
+    labels: BTreeMap<String, String>,
+    /// What comes before the digits of the version, the opening quote included.
+    head: Bytes,
+    /// What comes behind them, the closing quote included.
+    tail: Bytes,
+}
+
+/// One version of one object. Invariant: `head`, the digits of `version` and `tail` are one JSON object.
+#[derive(Clone, Debug)]
+pub struct Encoded {
+    version: u64,
+    draft: Draft,
+}
+
+impl Draft {
+    /// Encodes an object; whatever version it carries is left out.
+    ///
+    /// Gives `None` when it has no name to store it under, or no metadata at all.
+    pub fn new(mut object: Value) -> Option<Self> {
+        let metadata = object.get_mut("metadata")?.as_object_mut()?;
+        metadata.insert("resourceVersion".to_owned(), PLACEHOLDER.into());
+        let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
+        let key = ObjectKey::from_parts(Some(text("namespace")), text("name")).ok()?;
+        let uid = text("uid").to_owned();
+        let labels = metadata.get("labels").and_then(Value::as_object).into_iter().flatten();
+        let labels =
+            labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect();
+        let encoded = serde_json::to_string(&object).ok()?;
+        let at = encoded.find(PLACEHOLDER_JSON)?;
+        let encoded = Bytes::from(encoded);
+        let head = Bytes::from([&encoded[..at], b"\""].concat());
+        let tail = Bytes::from([b"\"", &encoded[at + PLACEHOLDER_JSON.len()..]].concat());
+        Some(Self { key, uid, labels, head, tail })
+    }
+
+    /// The key it is stored under.
+    pub fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+
+    /// The object at a version.
+    pub fn at(self, version: u64) -> Encoded {
+        Encoded { version, draft: self }
+    }
+}
+
+impl Encoded {
+    /// The key it is stored under.
+    pub fn key(&self) -> &ObjectKey {
+        &self.draft.key
+    }
+
+    /// Its version.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Tells it from an earlier object of the same name.
+    pub fn uid(&self) -> &str {
+        &self.draft.uid
+    }
+
+    /// Its labels.
+    pub fn labels(&self) -> Labels<'_> {
+        Labels::from(&self.draft.labels)
+    }
+
+    /// The same content with another version: what a deletion shows.
+    #[must_use]
+    pub fn with_version(&self, version: u64) -> Self {
+        Self { version, draft: self.draft.clone() }
+    }
+
+    /// The three pieces of its JSON, ready to be written one behind the other.
+    pub fn pieces(&self) -> [Bytes; 3] {
+        [self.draft.head.clone(), Bytes::from(self.version.to_string()), self.draft.tail.clone()]
+    }
+
+    /// Its JSON in one piece.
+    pub fn to_json(&self) -> Vec<u8> {
+        let mut json = Vec::with_capacity(self.draft.head.len() + self.draft.tail.len() + 20);
+        self.pieces().iter().for_each(|it| json.extend_from_slice(it));
+        json
+    }
+
+    /// The object as a value, to be changed.
+    pub fn to_value(&self) -> Value {
+        serde_json::from_slice(&self.to_json()).expect("it was encoded from a value")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_version_is_spliced_in_wherever_the_keys_fall() {
+        let object = json!({ "zebra": "\"resourceVersion\":\"5\"", "metadata": { "name": "a", "namespace": "b", "uid": "u",
+            "resourceVersion": "7", "labels": { "k": "v" }, "annotations": { "x": "\\u0001version\\u0001" } } });
+        let encoded = Draft::new(object.clone()).expect("it has a name").at(42);
+        let mut expected = object;
+        expected["metadata"]["resourceVersion"] = "42".into();
+        assert_eq!(encoded.to_value(), expected);
+        assert_eq!(encoded.with_version(43).to_value()["metadata"]["resourceVersion"], "43");
+        assert_eq!((encoded.key().as_str(), encoded.uid()), ("b/a", "u"));
+        assert_eq!(encoded.labels().get("k"), Some("v"));
+    }
+
+    #[test]
+    fn what_has_no_name_cannot_be_stored() {
+        for object in
+            [json!({}), json!({ "metadata": {} }), json!({ "metadata": { "name": "a/b" } }), json!(5)]
+        {
+            assert!(Draft::new(object).is_none());
+        }
+    }
+}
