@@ -8,5 +8,6 @@
 mod refusal;
 pub mod schema;
 pub mod store;
+pub mod request;
 
 pub use refusal::{Problem, ProblemKind, Refusal};

@@ -1,0 +1,114 @@
+//! Where a list goes on: the token between two pages, in the original's own format.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use dogwatch_core::ObjectKey;
+use serde::{Deserialize, Serialize};
+
+use crate::refusal::Refusal;
+
+/// Where a list goes on, and at which version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContinueToken {
+    /// The version of the list; `None` goes on with whatever there is now.
+    pub version: Option<u64>,
+    /// The last object of the page before.
+    pub after: ObjectKey,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Written {
+    v: String,
+    #[serde(default)]
+    rv: i64,
+    #[serde(default)]
+    start: String,
+}
+
+const FORMAT: &str = "meta.k8s.io/v1";
+/// The version of a token that does not insist on one.
+const INCONSISTENT: i64 = -1;
+
+impl ContinueToken {
+    /// The token as clients carry it.
+    pub fn encode(&self) -> String {
+        let rv = self.version.map_or(INCONSISTENT, |it| i64::try_from(it).unwrap_or(i64::MAX));
+        // A NUL behind the key makes it the first key that is larger.
+        let written = Written { v: FORMAT.to_owned(), rv, start: format!("/{}\u{0}", self.after) };
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&written).expect("text and a number"))
+    }
+
+    /// Reads what a client carried back.
+    ///
+    /// # Errors
+    /// 400, in the words of the original, for anything this server did not write.
+    pub fn decode(token: &str) -> Result<Self, Refusal> {
+        let refuse = |why: &str| Refusal::bad_request(format!("invalid continue token: {why}"));
+        let json = URL_SAFE_NO_PAD
+            .decode(token)
+            .map_err(|_| refuse("continue key is not valid: illegal base64 data"))?;
+        let written: Written =
+            serde_json::from_slice(&json).map_err(|_| refuse("continue key is not valid: not JSON"))?;
+        if written.v != FORMAT {
+            return Err(refuse(&format!(
+                "continue key is not valid: server does not recognize this encoded version {:?}",
+                written.v
+            )));
+        }
+        if written.rv == 0 {
+            return Err(refuse(
+                "continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+            ));
+        }
+        let start = written.start.trim_start_matches('/').trim_end_matches('\u{0}');
+        let after = start.parse().map_err(|_| {
+            refuse("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)")
+        })?;
+        Ok(Self { version: u64::try_from(written.rv).ok(), after })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_token_is_the_originals_own_format() {
+        let token = ContinueToken { version: Some(7), after: ObjectKey::namespaced("a", "b") };
+        let json = URL_SAFE_NO_PAD.decode(token.encode()).expect("base64");
+        assert_eq!(String::from_utf8_lossy(&json), r#"{"v":"meta.k8s.io/v1","rv":7,"start":"/a/b\u0000"}"#);
+    }
+
+    #[test]
+    fn what_this_server_did_not_write_is_refused() {
+        let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
+        for token in [
+            "!".to_owned(),
+            encode("nonsense"),
+            encode(r#"{"v":"other","rv":1,"start":"/a"}"#),
+            encode(r#"{"v":"meta.k8s.io/v1","rv":0,"start":"/a"}"#),
+            encode(r#"{"v":"meta.k8s.io/v1","rv":1,"start":""}"#),
+        ] {
+            let refusal = ContinueToken::decode(&token).expect_err("not ours");
+            assert!(
+                refusal.0.code == 400 && refusal.0.message.starts_with("invalid continue token: "),
+                "{refusal}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn decode_after_encode_is_identity(version in proptest::option::of(1..u64::MAX >> 1), name in "[a-z0-9.-]{1,20}") {
+            let token = ContinueToken { version, after: ObjectKey::namespaced("ns", &name) };
+            prop_assert_eq!(ContinueToken::decode(&token.encode()), Ok(token));
+        }
+
+        #[test]
+        fn no_text_makes_the_reader_panic(text in ".{0,60}") {
+            let _ = ContinueToken::decode(&text);
+        }
+    }
+}

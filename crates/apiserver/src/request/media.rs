@@ -1,0 +1,186 @@
+//! Which form of an answer a client wants, and which form its body has.
+
+use dogwatch_core::{Reason, Status};
+
+use crate::refusal::Refusal;
+
+/// How an answer is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Encoding {
+    /// `application/json`
+    Json,
+    /// `application/yaml`
+    Yaml,
+}
+
+/// What an answer shows of its objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AnswerForm {
+    /// The objects themselves.
+    Whole,
+    /// One row for each object.
+    Table,
+    /// Nothing but metadata.
+    Metadata,
+    /// A list of nothing but metadata.
+    MetadataList,
+    /// The aggregated discovery documents.
+    Discovery,
+}
+
+/// How a body is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BodyForm {
+    /// JSON; also when the client does not say.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+/// One clause of an `Accept` header.
+struct Clause<'a> {
+    media: &'a str,
+    parameters: Vec<(&'a str, &'a str)>,
+    quality: f32,
+}
+
+/// Chooses the form of the answer: the first clause of the highest quality that can be served.
+///
+/// `transforms` says whether objects can be shown as tables or metadata here.
+///
+/// # Errors
+/// 406 where none can.
+pub fn negotiate(accept: Option<&str>, transforms: bool) -> Result<(Encoding, AnswerForm), Refusal> {
+    let Some(accept) = accept.map(str::trim).filter(|it| !it.is_empty()) else {
+        return Ok((Encoding::Json, AnswerForm::Whole));
+    };
+    let mut clauses: Vec<_> = accept.split(',').map(clause).collect();
+    clauses.sort_by(|left, right| right.quality.total_cmp(&left.quality));
+    let mut known = false;
+    for clause in &clauses {
+        let encoding = match clause.media {
+            "application/json" | "*/*" => Encoding::Json,
+            "application/yaml" => Encoding::Yaml,
+            _ => continue,
+        };
+        known = true;
+        if let Some(form) = form(clause, transforms) {
+            return Ok((encoding, form));
+        }
+    }
+    Err(not_acceptable(known))
+}
+
+impl BodyForm {
+    /// Reads a `Content-Type`.
+    ///
+    /// # Errors
+    /// 415 for a type nobody reads.
+    pub fn of(content_type: Option<&str>) -> Result<Self, Refusal> {
+        let media = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        match media {
+            "" | "application/json" => Ok(Self::Json),
+            "application/yaml" => Ok(Self::Yaml),
+            _ => {
+                let accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+                let message = format!(
+                    "the body of the request was in an unknown format - accepted media types include: {accepted}"
+                );
+                Err(Refusal::new(Reason::UnsupportedMediaType, message))
+            }
+        }
+    }
+}
+
+fn clause(text: &str) -> Clause<'_> {
+    let mut parts = text.split(';').map(str::trim);
+    let media = parts.next().unwrap_or_default();
+    let parameters: Vec<_> = parts.filter_map(|it| it.split_once('=')).collect();
+    let quality = parameters.iter().find(|(key, _)| *key == "q").and_then(|(_, value)| value.parse().ok());
+    Clause { media, parameters, quality: quality.unwrap_or(1.0) }
+}
+
+fn form(clause: &Clause<'_>, transforms: bool) -> Option<AnswerForm> {
+    let parameter = |key: &str| clause.parameters.iter().find(|(it, _)| *it == key).map(|(_, value)| *value);
+    let Some(wanted) = parameter("as") else { return Some(AnswerForm::Whole) };
+    let of_meta = parameter("g") == Some("meta.k8s.io") && parameter("v") == Some("v1");
+    match wanted {
+        "Table" if transforms && of_meta => Some(AnswerForm::Table),
+        "PartialObjectMetadata" if transforms && of_meta => Some(AnswerForm::Metadata),
+        "PartialObjectMetadataList" if transforms && of_meta => Some(AnswerForm::MetadataList),
+        "APIGroupDiscoveryList"
+            if parameter("g") == Some("apidiscovery.k8s.io") && parameter("v") == Some("v2") =>
+        {
+            Some(AnswerForm::Discovery)
+        }
+        _ => None,
+    }
+}
+
+/// Two wordings: for a type nobody knows, and for a known one in a form nobody makes.
+fn not_acceptable(known: bool) -> Refusal {
+    let available = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+    let message = if known {
+        format!("only the following media types are accepted: {available}")
+    } else {
+        format!("406: Not Acceptable\n\nAvailable representations: {available}")
+    };
+    Refusal(Box::new(Status::failure(Reason::NotAcceptable, message)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_clause_that_can_be_served_wins() {
+        use AnswerForm::{Discovery, Metadata, Table, Whole};
+        use Encoding::{Json, Yaml};
+        for (accept, expected) in [
+            ("", (Json, Whole)),
+            ("*/*", (Json, Whole)),
+            ("text/html, application/json;q=0.5", (Json, Whole)),
+            ("application/json;q=0.2, application/yaml;q=0.9", (Yaml, Whole)),
+            ("application/vnd.kubernetes.protobuf,application/json", (Json, Whole)),
+            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", (Json, Table)),
+            (
+                "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+                (Json, Metadata),
+            ),
+            ("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", (Json, Whole)),
+            (
+                "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json",
+                (Json, Discovery),
+            ),
+        ] {
+            assert_eq!(negotiate(Some(accept), true), Ok(expected), "{accept}");
+        }
+        assert_eq!(negotiate(None, true), Ok((Json, Whole)));
+    }
+
+    #[test]
+    fn what_nobody_serves_is_refused_in_one_of_two_wordings() {
+        for (accept, words) in [
+            ("text/html", "406: Not Acceptable\n\nAvailable representations: application/json"),
+            ("application/*", "406: Not Acceptable\n\nAvailable representations: application/json"),
+            (
+                "application/json;as=Nothing;v=v1;g=meta.k8s.io",
+                "only the following media types are accepted: ",
+            ),
+        ] {
+            let refusal = negotiate(Some(accept), true).expect_err(accept);
+            assert!(refusal.0.code == 406 && refusal.0.message.starts_with(words), "{accept}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn bodies_are_json_unless_they_say_otherwise() {
+        assert_eq!(BodyForm::of(None), Ok(BodyForm::Json));
+        assert_eq!(BodyForm::of(Some("application/json; charset=utf-8")), Ok(BodyForm::Json));
+        assert_eq!(BodyForm::of(Some("application/yaml")), Ok(BodyForm::Yaml));
+        assert_eq!(BodyForm::of(Some("text/plain")).expect_err("nobody reads it").0.code, 415);
+    }
+}

@@ -1,0 +1,13 @@
+//! Reading a request: what it is about, what it asks for, and in which form the answer should be.
+//!
+//! Pure functions over paths, queries and headers; no socket, no storage.
+
+mod route;
+mod media;
+mod continue_token;
+mod options;
+
+pub use continue_token::ContinueToken;
+pub use media::{AnswerForm, BodyForm, Encoding, negotiate};
+pub use options::{InitialEvents, ListOptions, ListVersion, WatchOptions};
+pub use route::{Route, Target, Verb};

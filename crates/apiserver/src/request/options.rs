@@ -1,0 +1,384 @@
+//! The query of a list or a watch: read, checked in the words of the original, and turned into what is meant.
+
+use std::time::Duration;
+
+use dogwatch_core::{FieldSelector, LabelSelector};
+
+use super::continue_token::ContinueToken;
+use crate::refusal::{Problem, ProblemKind, Refusal};
+
+/// What a list asks for.
+#[derive(Clone, Debug)]
+pub struct ListOptions {
+    /// Only objects with these labels.
+    pub labels: LabelSelector,
+    /// Only objects with these fields; which fields there are is for the kind to say.
+    pub fields: FieldSelector,
+    /// At most this many objects.
+    pub limit: Option<usize>,
+    /// Which state to show.
+    pub version: ListVersion,
+}
+
+/// Which state of a collection a list shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ListVersion {
+    /// The newest.
+    Newest,
+    /// Whatever is at hand; limits do not count.
+    Any,
+    /// This one or a newer one.
+    NotOlderThan(u64),
+    /// Exactly this one.
+    Exact(u64),
+    /// Where a page before ended.
+    Continue(ContinueToken),
+}
+
+/// What a watch asks for.
+#[derive(Clone, Debug)]
+pub struct WatchOptions {
+    /// Only objects with these labels.
+    pub labels: LabelSelector,
+    /// Only objects with these fields.
+    pub fields: FieldSelector,
+    /// Changes after this version; 0 where the watch begins with what there is.
+    pub version: u64,
+    /// Whether and how it begins with the objects that are there.
+    pub initial: InitialEvents,
+    /// Whether bookmarks are wanted.
+    pub bookmarks: bool,
+    /// When it ends.
+    pub timeout: Option<Duration>,
+}
+
+/// How a watch begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InitialEvents {
+    /// With the changes after its version.
+    None,
+    /// With the objects that are there, and a bookmark that ends them.
+    Send,
+    /// With the first change after now.
+    FromNow,
+}
+
+/// Values by key. Of a key given twice the first counts, as in the original.
+struct Query<'q>(&'q [(String, String)]);
+
+impl ListOptions {
+    /// Reads the decoded pairs of a query.
+    ///
+    /// # Errors
+    /// 400 for what cannot be read, 422 for what contradicts itself.
+    pub fn parse(pairs: &[(String, String)]) -> Result<Self, Refusal> {
+        let query = Query(pairs);
+        let limit = query.integer("limit")?.and_then(|it| usize::try_from(it).ok()).filter(|it| *it > 0);
+        let (labels, fields) = (query.labels()?, query.fields()?);
+        let mut problems = Vec::new();
+        if query.get("sendInitialEvents").is_some() {
+            problems.push(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+        }
+        let (version, token) = (query.get("resourceVersion"), query.get("continue"));
+        let matching = query.get("resourceVersionMatch");
+        if let Some(matching) = matching {
+            check_match(matching, version, token, &mut problems);
+        }
+        refuse(&problems)?;
+        let version = match token {
+            Some(_) if version.is_some_and(|it| it != "0") => {
+                let message = "specifying resource version is not allowed when using continue";
+                return Err(Refusal::bad_request(message));
+            }
+            Some(token) => ListVersion::Continue(ContinueToken::decode(token)?),
+            None => list_version(version, matching, limit)?,
+        };
+        // A list that takes whatever is at hand takes all of it.
+        let any = query.get("resourceVersion") == Some("0");
+        Ok(Self { labels, fields, limit: limit.filter(|_| !any), version })
+    }
+}
+
+impl WatchOptions {
+    /// Reads the decoded pairs of a query.
+    ///
+    /// # Errors
+    /// 400 for what cannot be read, 422 for what contradicts itself, 500 for a version that is no number (as the original).
+    pub fn parse(pairs: &[(String, String)]) -> Result<Self, Refusal> {
+        let query = Query(pairs);
+        let (labels, fields) = (query.labels()?, query.fields()?);
+        let seconds = query.integer("timeoutSeconds")?;
+        let timeout =
+            seconds.and_then(|it| u64::try_from(it).ok()).filter(|it| *it > 0).map(Duration::from_secs);
+        let bookmarks = query.boolean("allowWatchBookmarks")?.unwrap_or(false);
+        let initial = query.boolean("sendInitialEvents")?;
+        check_watch_match(query.get("resourceVersionMatch"), initial.is_some())?;
+        let version = match query.get("resourceVersion") {
+            None => 0,
+            Some(text) => text.parse().map_err(|_| Refusal::unexplained(bad_version(text)))?,
+        };
+        let initial = match initial {
+            Some(true) => InitialEvents::Send,
+            Some(false) if version == 0 => InitialEvents::FromNow,
+            // A watch from no version begins with what there is, as it always did.
+            None if version == 0 => InitialEvents::Send,
+            _ => InitialEvents::None,
+        };
+        Ok(Self { labels, fields, version, initial, bookmarks, timeout })
+    }
+}
+
+impl<'q> Query<'q> {
+    fn get(&self, key: &str) -> Option<&'q str> {
+        self.0.iter().find(|(it, _)| it == key).map(|(_, value)| value.as_str()).filter(|it| !it.is_empty())
+    }
+
+    fn integer(&self, key: &str) -> Result<Option<i64>, Refusal> {
+        let Some(text) = self.get(key) else { return Ok(None) };
+        let refuse = |_| Refusal::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"));
+        text.parse().map(Some).map_err(refuse)
+    }
+
+    fn boolean(&self, key: &str) -> Result<Option<bool>, Refusal> {
+        Ok(self.get(key).map(|text| !matches!(text, "false" | "0")))
+    }
+
+    fn labels(&self) -> Result<LabelSelector, Refusal> {
+        let text = self.get("labelSelector").unwrap_or_default();
+        text.parse()
+            .map_err(|_| Refusal::bad_request(format!("unable to parse requirement: {}", go_words(text))))
+    }
+
+    fn fields(&self) -> Result<FieldSelector, Refusal> {
+        let text = self.get("fieldSelector").unwrap_or_default();
+        let refuse =
+            |_| Refusal::bad_request(format!("invalid selector: '{text}'; can't understand '{text}'"));
+        text.parse().map_err(refuse)
+    }
+}
+
+fn list_version(
+    version: Option<&str>,
+    matching: Option<&str>,
+    limit: Option<usize>,
+) -> Result<ListVersion, Refusal> {
+    let Some(text) = version else { return Ok(ListVersion::Newest) };
+    let refuse = |_| Refusal::bad_request(format!("invalid resource version: {}", bad_version(text)));
+    let version: u64 = text.parse().map_err(refuse)?;
+    Ok(match (version, matching) {
+        (0, _) => ListVersion::Any,
+        (version, Some("Exact")) => ListVersion::Exact(version),
+        (version, Some(_)) => ListVersion::NotOlderThan(version),
+        // The original's oldest habit: a limit makes a version exact.
+        (version, None) if limit.is_some() => ListVersion::Exact(version),
+        (version, None) => ListVersion::NotOlderThan(version),
+    })
+}
+
+fn check_match(matching: &str, version: Option<&str>, token: Option<&str>, problems: &mut Vec<Problem>) {
+    let field = "resourceVersionMatch";
+    if version.is_none() {
+        problems
+            .push(forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"));
+    }
+    if token.is_some() {
+        problems.push(forbidden(field, "resourceVersionMatch is forbidden when continue is provided"));
+    }
+    if !matches!(matching, "Exact" | "NotOlderThan") {
+        let detail = r#"supported values: "Exact", "NotOlderThan", """#;
+        problems.push(Problem::with_value(
+            field,
+            ProblemKind::NotSupported,
+            format_args!("{matching:?}"),
+            detail,
+        ));
+    }
+    if matching == "Exact" && version == Some("0") {
+        problems
+            .push(forbidden(field, r#"resourceVersionMatch "exact" is forbidden for resourceVersion "0""#));
+    }
+}
+
+fn check_watch_match(matching: Option<&str>, initial: bool) -> Result<(), Refusal> {
+    let field = "resourceVersionMatch";
+    let mut problems = Vec::new();
+    if initial && matching != Some("NotOlderThan") {
+        problems.push(forbidden(
+            field,
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        ));
+    }
+    match matching {
+        Some(_) if !initial => {
+            let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            problems.push(forbidden(field, detail));
+        }
+        Some(other) if other != "NotOlderThan" => {
+            let detail = r#"supported values: "NotOlderThan""#;
+            problems.push(Problem::with_value(
+                field,
+                ProblemKind::NotSupported,
+                format_args!("{other:?}"),
+                detail,
+            ));
+        }
+        _ => {}
+    }
+    refuse(&problems)
+}
+
+fn forbidden(field: &str, detail: &str) -> Problem {
+    Problem::new(field, ProblemKind::Forbidden, detail)
+}
+
+fn refuse(problems: &[Problem]) -> Result<(), Refusal> {
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(Refusal::invalid("meta.k8s.io", "ListOptions", "", problems))
+    }
+}
+
+fn bad_version(text: &str) -> String {
+    format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax")
+}
+
+/// What the original says of the commonest mistake: a word where an operator belongs.
+fn go_words(text: &str) -> String {
+    let mut words = text.split_whitespace();
+    match (words.next(), words.next()) {
+        (Some(_), Some(second)) => format!("found '{second}', expected: in, notin, =, ==, !=, gt, lt"),
+        _ => format!("found '{text}', expected: !, identifier, or 'end of string'"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(query: &str) -> Vec<(String, String)> {
+        let pair = |it: &str| it.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
+        query.split('&').filter_map(pair).collect()
+    }
+
+    fn list(query: &str) -> Result<(ListVersion, Option<usize>), (u16, String)> {
+        let parsed = ListOptions::parse(&pairs(query)).map_err(|it| (it.0.code, it.0.message.clone()))?;
+        Ok((parsed.version, parsed.limit))
+    }
+
+    fn watch(query: &str) -> Result<(u64, InitialEvents), (u16, String)> {
+        let parsed = WatchOptions::parse(&pairs(query)).map_err(|it| (it.0.code, it.0.message.clone()))?;
+        Ok((parsed.version, parsed.initial))
+    }
+
+    #[test]
+    fn every_version_rule_of_a_list() {
+        use ListVersion::{Any, Exact, Newest, NotOlderThan};
+        for (query, expected) in [
+            ("", (Newest, None)),
+            ("limit=2", (Newest, Some(2))),
+            ("limit=-1", (Newest, None)),
+            ("resourceVersion=0", (Any, None)),
+            ("resourceVersion=0&limit=2", (Any, None)),
+            ("resourceVersion=7", (NotOlderThan(7), None)),
+            ("resourceVersion=7&limit=2", (Exact(7), Some(2))),
+            ("resourceVersion=7&resourceVersionMatch=Exact", (Exact(7), None)),
+            ("resourceVersion=7&resourceVersionMatch=NotOlderThan&limit=2", (NotOlderThan(7), Some(2))),
+            ("resourceVersion=0&resourceVersionMatch=NotOlderThan", (Any, None)),
+        ] {
+            assert_eq!(list(query), Ok(expected), "{query}");
+        }
+    }
+
+    #[test]
+    fn what_a_list_refuses_in_the_words_of_the_original() {
+        let invalid = |problem: &str| (422, format!("ListOptions.meta.k8s.io \"\" is invalid: {problem}"));
+        let bad = |text: &str| {
+            let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+            (400, format!("invalid resource version: resourceVersion: Invalid value: {text:?}: {why}"))
+        };
+        for (query, expected) in [
+            ("limit=abc", (400, "strconv.ParseInt: parsing \"abc\": invalid syntax".to_owned())),
+            ("resourceVersion=abc", bad("abc")),
+            ("resourceVersion=-5", bad("-5")),
+            (
+                "resourceVersionMatch=Exact",
+                invalid(
+                    "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
+                ),
+            ),
+            (
+                "resourceVersion=0&resourceVersionMatch=Exact",
+                invalid(
+                    "resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+                ),
+            ),
+            (
+                "resourceVersion=7&resourceVersionMatch=Whatever",
+                invalid(
+                    "resourceVersionMatch: Unsupported value: \"Whatever\": supported values: \"Exact\", \"NotOlderThan\", \"\"",
+                ),
+            ),
+            (
+                "sendInitialEvents=true",
+                invalid("sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"),
+            ),
+            (
+                "continue=x&resourceVersion=7",
+                (400, "specifying resource version is not allowed when using continue".to_owned()),
+            ),
+        ] {
+            assert_eq!(list(query), Err(expected), "{query}");
+        }
+    }
+
+    #[test]
+    fn every_way_a_watch_begins() {
+        for (query, expected) in [
+            ("", (0, InitialEvents::Send)),
+            ("resourceVersion=0", (0, InitialEvents::Send)),
+            ("resourceVersion=7", (7, InitialEvents::None)),
+            ("sendInitialEvents=true&resourceVersionMatch=NotOlderThan", (0, InitialEvents::Send)),
+            (
+                "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=7",
+                (7, InitialEvents::Send),
+            ),
+            ("sendInitialEvents=false&resourceVersionMatch=NotOlderThan", (0, InitialEvents::FromNow)),
+        ] {
+            assert_eq!(watch(query), Ok(expected), "{query}");
+        }
+    }
+
+    #[test]
+    fn what_a_watch_refuses_in_the_words_of_the_original() {
+        for (query, code, words) in [
+            (
+                "sendInitialEvents=true",
+                422,
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            ),
+            (
+                "resourceVersionMatch=NotOlderThan",
+                422,
+                "forbidden for watch unless sendInitialEvents is provided",
+            ),
+            (
+                "sendInitialEvents=true&resourceVersionMatch=Exact",
+                422,
+                "Unsupported value: \"Exact\": supported values: \"NotOlderThan\"]",
+            ),
+            ("resourceVersion=abc", 500, "resourceVersion: Invalid value: \"abc\": strconv.ParseUint"),
+            (
+                "labelSelector=a b",
+                400,
+                "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
+            ),
+            ("timeoutSeconds=abc", 400, "strconv.ParseInt: parsing \"abc\": invalid syntax"),
+        ] {
+            let (refused, message) = watch(query).expect_err(query);
+            assert!(refused == code && message.contains(words), "{query}: {refused} {message}");
+        }
+    }
+}
