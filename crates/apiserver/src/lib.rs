@@ -9,5 +9,6 @@ mod refusal;
 pub mod schema;
 pub mod store;
 pub mod request;
+pub mod reading;
 
 pub use refusal::{Problem, ProblemKind, Refusal};

@@ -20,6 +20,8 @@ pub struct Draft {
     key: ObjectKey,
     uid: String,
     labels: BTreeMap<String, String>,
+    /// The fields besides name and namespace by which it can be selected.
+    fields: Vec<(&'static str, String)>,
     /// What comes before the digits of the version, the opening quote included.
     head: Bytes,
     /// What comes behind them, the closing quote included.
@@ -34,10 +36,11 @@ pub struct Encoded {
 }
 
 impl Draft {
-    /// Encodes an object; whatever version it carries is left out.
+    /// Encodes an object; whatever version it carries is left out. `fields` are those, besides name and namespace, by which
+    /// objects of its kind can be selected.
     ///
     /// Gives `None` when it has no name to store it under, or no metadata at all.
-    pub fn new(mut object: Value) -> Option<Self> {
+    pub fn new(mut object: Value, fields: Vec<(&'static str, String)>) -> Option<Self> {
         let metadata = object.get_mut("metadata")?.as_object_mut()?;
         metadata.insert("resourceVersion".to_owned(), PLACEHOLDER.into());
         let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -51,7 +54,7 @@ impl Draft {
         let encoded = Bytes::from(encoded);
         let head = Bytes::from([&encoded[..at], b"\""].concat());
         let tail = Bytes::from([b"\"", &encoded[at + PLACEHOLDER_JSON.len()..]].concat());
-        Some(Self { key, uid, labels, head, tail })
+        Some(Self { key, uid, labels, fields, head, tail })
     }
 
     /// The key it is stored under.
@@ -84,6 +87,15 @@ impl Encoded {
     /// Its labels.
     pub fn labels(&self) -> Labels<'_> {
         Labels::from(&self.draft.labels)
+    }
+
+    /// The value of a field by which it can be selected.
+    pub fn field(&self, field: &str) -> Option<&str> {
+        match field {
+            "metadata.name" => Some(self.key().name()),
+            "metadata.namespace" => self.key().namespace(),
+            other => self.draft.fields.iter().find(|(it, _)| *it == other).map(|(_, value)| value.as_str()),
+        }
     }
 
     /// The same content with another version: what a deletion shows.
@@ -120,13 +132,18 @@ mod tests {
     fn the_version_is_spliced_in_wherever_the_keys_fall() {
         let object = json!({ "zebra": "\"resourceVersion\":\"5\"", "metadata": { "name": "a", "namespace": "b", "uid": "u",
             "resourceVersion": "7", "labels": { "k": "v" }, "annotations": { "x": "\\u0001version\\u0001" } } });
-        let encoded = Draft::new(object.clone()).expect("it has a name").at(42);
+        let encoded = Draft::new(object.clone(), vec![("spec.nodeName", "n".to_owned())])
+            .expect("it has a name")
+            .at(42);
         let mut expected = object;
         expected["metadata"]["resourceVersion"] = "42".into();
         assert_eq!(encoded.to_value(), expected);
         assert_eq!(encoded.with_version(43).to_value()["metadata"]["resourceVersion"], "43");
         assert_eq!((encoded.key().as_str(), encoded.uid()), ("b/a", "u"));
         assert_eq!(encoded.labels().get("k"), Some("v"));
+        let fields = ["metadata.name", "metadata.namespace", "spec.nodeName", "spec.other"]
+            .map(|it| encoded.field(it));
+        assert_eq!(fields, [Some("a"), Some("b"), Some("n"), None]);
     }
 
     #[test]
@@ -134,7 +151,7 @@ mod tests {
         for object in
             [json!({}), json!({ "metadata": {} }), json!({ "metadata": { "name": "a/b" } }), json!(5)]
         {
-            assert!(Draft::new(object).is_none());
+            assert!(Draft::new(object, vec![]).is_none());
         }
     }
 }

@@ -154,7 +154,7 @@ mod tests {
 
     fn state(name: &str, version: u64) -> Arc<Encoded> {
         let object = json!({ "metadata": { "name": name } });
-        Arc::new(Draft::new(object).expect("it has a name").at(version))
+        Arc::new(Draft::new(object, vec![]).expect("it has a name").at(version))
     }
 
     fn versions(history: &History, version: u64) -> BTreeMap<String, u64> {

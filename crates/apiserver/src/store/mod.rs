@@ -247,7 +247,8 @@ mod tests {
     }
 
     fn draft(name: &str) -> (ObjectKey, Draft) {
-        let draft = Draft::new(json!({ "metadata": { "name": name, "uid": "u" } })).expect("it has a name");
+        let draft =
+            Draft::new(json!({ "metadata": { "name": name, "uid": "u" } }), vec![]).expect("it has a name");
         (draft.key().clone(), draft)
     }
 

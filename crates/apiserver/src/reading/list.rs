@@ -1,0 +1,160 @@
+//! What a list shows: which state, which objects, and where the next page begins.
+
+use std::sync::Arc;
+
+use dogwatch_core::{Details, ObjectKey, Reason, Status};
+
+use super::selection::Selection;
+use crate::refusal::Refusal;
+use crate::request::{ContinueToken, ListOptions, ListVersion};
+use crate::store::{Compacted, Encoded, History};
+
+/// A list, or a page of one.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// The objects, in the order of their keys.
+    pub items: Vec<Arc<Encoded>>,
+    /// The version of the state it shows.
+    pub version: u64,
+    /// Where the next page begins, on all but the last.
+    pub next: Option<ContinueToken>,
+    /// How many objects the pages to come hold; unknown where a selector narrows the list.
+    pub remaining: Option<usize>,
+}
+
+/// Lists a collection at its newest revision, or as the options say.
+///
+/// # Errors
+/// 410 when the state is no longer kept, 504 when it has not come about yet.
+pub fn list(
+    history: &History,
+    revision: u64,
+    options: &ListOptions,
+    selection: &Selection,
+) -> Result<Page, Refusal> {
+    let (version, after) = match &options.version {
+        ListVersion::Newest | ListVersion::Any => (revision, None),
+        ListVersion::NotOlderThan(version) | ListVersion::Exact(version) if *version > revision => {
+            return Err(too_large(*version, revision));
+        }
+        ListVersion::NotOlderThan(_) => (revision, None),
+        ListVersion::Exact(version) => (*version, None),
+        ListVersion::Continue(token) => (token.version.unwrap_or(revision), Some(&token.after)),
+    };
+    let mut objects = history
+        .list_at(version, after)
+        .map_err(|compacted| expired(compacted, &options.version, after))?
+        .filter(|it| selection.holds(it));
+    let limit = options.limit.unwrap_or(usize::MAX);
+    let items: Vec<_> = objects.by_ref().take(limit).cloned().collect();
+    let rest = objects.count();
+    let last = items.last().filter(|_| rest > 0);
+    let next = last.map(|it| ContinueToken { version: Some(version), after: it.key().clone() });
+    let remaining = (next.is_some() && !selection.is_selective()).then_some(rest);
+    Ok(Page { items, version, next, remaining })
+}
+
+fn too_large(asked: u64, revision: u64) -> Refusal {
+    let message = format!("Timeout: Too large resource version: {asked}, current: {revision}");
+    let mut status = Status::failure(Reason::Timeout, message);
+    status.details = Some(Details { retry_after_seconds: 1, ..Details::default() });
+    Refusal(Box::new(status)).cause("ResourceVersionTooLarge", "Too large resource version", "")
+}
+
+/// A page that is no longer kept can be had at another version; a list at a version cannot.
+fn expired(compacted: Compacted, asked: &ListVersion, after: Option<&ObjectKey>) -> Refusal {
+    let message = match (asked, after) {
+        (ListVersion::Continue(_), Some(_)) => {
+            "The provided continue parameter is too old to display a consistent list result. You can start a new list without \
+             the continue parameter, or use the continue token in this response to retrieve the remainder of the results. \
+             Continuing with the provided token results in an inconsistent list - objects that were created, modified, or \
+             deleted between the time the first chunk was returned and now may show up in the list."
+                .to_owned()
+        }
+        _ => format!("The resourceVersion for the provided list is too old: {} ({})", compacted.asked, compacted.oldest),
+    };
+    Refusal(Box::new(Status::failure(Reason::Expired, message)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::store::Draft;
+
+    fn written(names: &[&str]) -> (History, u64) {
+        let mut history = History::default();
+        for (at, name) in names.iter().enumerate() {
+            let version = at as u64 + 1;
+            let object = json!({ "metadata": { "name": name } });
+            let state = Draft::new(object, vec![]).expect("it has a name").at(version);
+            history.write(&ObjectKey::cluster(name), version, Some(Arc::new(state)));
+        }
+        (history, names.len() as u64)
+    }
+
+    fn options(query: &[(&str, &str)]) -> ListOptions {
+        let pairs: Vec<_> =
+            query.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        ListOptions::parse(&pairs).expect("valid")
+    }
+
+    fn names(page: &Page) -> Vec<&str> {
+        page.items.iter().map(|it| it.key().name()).collect()
+    }
+
+    #[test]
+    fn pages_follow_each_other_at_one_version_whatever_is_written_meanwhile() {
+        let (mut history, revision) = written(&["a", "b", "c", "d", "e"]);
+        let everything = Selection::default();
+        let first = list(&history, revision, &options(&[("limit", "2")]), &everything).expect("kept");
+        assert_eq!((names(&first), first.version, first.remaining), (vec!["a", "b"], 5, Some(3)));
+        history.write(&ObjectKey::cluster("c"), 6, None);
+        let token = first.next.expect("more to come").encode();
+        let second =
+            list(&history, 6, &options(&[("limit", "2"), ("continue", &token)]), &everything).expect("kept");
+        assert_eq!((names(&second), second.version, second.remaining), (vec!["c", "d"], 5, Some(1)));
+        let token = second.next.expect("more to come").encode();
+        let third =
+            list(&history, 6, &options(&[("limit", "2"), ("continue", &token)]), &everything).expect("kept");
+        assert_eq!((names(&third), third.next.is_none(), third.remaining), (vec!["e"], true, None));
+    }
+
+    #[test]
+    fn a_page_of_a_state_that_is_gone_is_410_and_can_go_on_inconsistently() {
+        let (mut history, _) = written(&["a", "b", "c"]);
+        history.write(&ObjectKey::cluster("b"), 4, None);
+        history.compact(4);
+        let token = ContinueToken { version: Some(3), after: ObjectKey::cluster("a") };
+        let old = options(&[("limit", "2"), ("continue", &token.encode())]);
+        let refusal = list(&history, 4, &old, &Selection::default()).expect_err("compacted");
+        assert!(
+            refusal.0.is_expired()
+                && refusal.0.message.starts_with("The provided continue parameter is too old")
+        );
+        let token = ContinueToken { version: None, ..token };
+        let now = options(&[("limit", "2"), ("continue", &token.encode())]);
+        assert_eq!(names(&list(&history, 4, &now, &Selection::default()).expect("now")), ["c"]);
+    }
+
+    #[test]
+    fn exact_versions_before_and_after_what_there_is() {
+        let (history, revision) = written(&["a", "b", "c"]);
+        let at = |version: &str| options(&[("resourceVersion", version), ("resourceVersionMatch", "Exact")]);
+        let seen = list(&history, revision, &at("2"), &Selection::default()).expect("kept");
+        assert_eq!((names(&seen), seen.version), (vec!["a", "b"], 2));
+        let refusal = list(&history, revision, &at("9"), &Selection::default()).expect_err("not yet");
+        assert!(refusal.0.is_too_large_resource_version() && refusal.0.code == 504, "{refusal}");
+        assert_eq!(refusal.0.message, "Timeout: Too large resource version: 9, current: 3");
+    }
+
+    #[test]
+    fn a_selector_hides_how_many_are_left() {
+        let (history, revision) = written(&["a", "b", "c"]);
+        let selective =
+            Selection { fields: "metadata.name!=x".parse().expect("valid"), ..Selection::default() };
+        let page = list(&history, revision, &options(&[("limit", "1")]), &selective).expect("kept");
+        assert!(page.next.is_some() && page.remaining.is_none());
+    }
+}

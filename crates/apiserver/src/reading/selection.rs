@@ -1,0 +1,65 @@
+//! Which objects of a collection a request is about.
+
+use dogwatch_core::{FieldSelector, LabelSelector};
+
+use crate::store::Encoded;
+
+/// Which objects of a collection a request is about: all conditions must hold.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Only those of this namespace.
+    pub namespace: Option<String>,
+    /// Only the one of this name.
+    pub name: Option<String>,
+    /// Only those with these labels.
+    pub labels: LabelSelector,
+    /// Only those with these fields.
+    pub fields: FieldSelector,
+}
+
+impl Selection {
+    /// Whether it is about this object.
+    pub fn holds(&self, object: &Encoded) -> bool {
+        let key = object.key();
+        self.namespace.as_deref().is_none_or(|it| key.namespace() == Some(it))
+            && self.name.as_deref().is_none_or(|it| key.name() == it)
+            && self.labels.matches(object.labels())
+            && self.fields.matches(|field| object.field(field))
+    }
+
+    /// Whether anything but the namespace narrows it: then nobody can say how many objects are left.
+    pub fn is_selective(&self) -> bool {
+        self.name.is_some() || !self.labels.is_everything() || !self.fields.is_everything()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::store::Draft;
+
+    #[test]
+    fn all_conditions_must_hold() {
+        let object = json!({ "metadata": { "name": "a", "namespace": "b", "labels": { "k": "v" } } });
+        let fields = vec![("status.phase", "Running".to_owned())];
+        let object = Draft::new(object, fields).expect("it has a name").at(1);
+        let selection = |namespace: &str, name: Option<&str>, labels: &str, fields: &str| Selection {
+            namespace: Some(namespace.to_owned()),
+            name: name.map(str::to_owned),
+            labels: labels.parse().expect("valid"),
+            fields: fields.parse().expect("valid"),
+        };
+        for (selection, expected) in [
+            (Selection::default(), true),
+            (selection("b", Some("a"), "k=v", "status.phase=Running,metadata.name=a"), true),
+            (selection("c", None, "", ""), false),
+            (selection("b", Some("x"), "", ""), false),
+            (selection("b", None, "k!=v", ""), false),
+            (selection("b", None, "", "status.phase!=Running"), false),
+        ] {
+            assert_eq!(selection.holds(&object), expected, "{selection:?}");
+        }
+    }
+}

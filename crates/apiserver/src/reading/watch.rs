@@ -1,0 +1,155 @@
+//! What a watch tells of a change, and how a frame is written.
+//!
+//! ```text
+//! before ∖ after   selected        not selected, or gone
+//! selected         MODIFIED        DELETED, with the old object and the new version
+//! not selected     ADDED           nothing
+//! ```
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::selection::Selection;
+use crate::store::{Change, Encoded};
+
+/// One event of a watch, not yet written.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// `ADDED`, `MODIFIED` or `DELETED`.
+    pub kind: &'static str,
+    /// The object it shows.
+    pub object: Arc<Encoded>,
+}
+
+/// What a watch with this selection tells of a change, if anything.
+pub fn tell(change: &Change, selection: &Selection) -> Option<Frame> {
+    let selected = |object: &Option<Arc<Encoded>>| object.clone().filter(|it| selection.holds(it));
+    match (selected(&change.before), selected(&change.after)) {
+        (None, None) => None,
+        (None, Some(object)) => Some(Frame { kind: "ADDED", object }),
+        (Some(_), Some(object)) => Some(Frame { kind: "MODIFIED", object }),
+        (Some(before), None) => {
+            Some(Frame { kind: "DELETED", object: Arc::new(before.with_version(change.version)) })
+        }
+    }
+}
+
+impl Frame {
+    /// An object that was there when the watch began.
+    pub fn initial(object: Arc<Encoded>) -> Self {
+        Self { kind: "ADDED", object }
+    }
+
+    /// The pieces of its JSON, shared with every other watch that tells it.
+    pub fn pieces(&self) -> [Bytes; 5] {
+        let head = match self.kind {
+            "ADDED" => Bytes::from_static(br#"{"type":"ADDED","object":"#),
+            "MODIFIED" => Bytes::from_static(br#"{"type":"MODIFIED","object":"#),
+            _ => Bytes::from_static(br#"{"type":"DELETED","object":"#),
+        };
+        let [start, version, end] = self.object.pieces();
+        [head, start, version, end, Bytes::from_static(b"}\n")]
+    }
+}
+
+/// A bookmark: time went on to this version. `ends_initial` marks the end of the objects that were there.
+pub fn bookmark(api_version: &str, kind: &str, version: u64, ends_initial: bool) -> Bytes {
+    let mut metadata = serde_json::json!({ "resourceVersion": version.to_string() });
+    if ends_initial {
+        metadata["annotations"] = serde_json::json!({ "k8s.io/initial-events-end": "true" });
+    }
+    let object = serde_json::json!({ "kind": kind, "apiVersion": api_version, "metadata": metadata });
+    Bytes::from(format!("{}\n", serde_json::json!({ "type": "BOOKMARK", "object": object })))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use dogwatch_core::ObjectKey;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::store::{Draft, History};
+
+    fn state(name: &str, colour: &str, version: u64) -> Arc<Encoded> {
+        let object = json!({ "metadata": { "name": name, "labels": { "colour": colour } } });
+        Arc::new(Draft::new(object, vec![]).expect("it has a name").at(version))
+    }
+
+    fn red() -> Selection {
+        Selection { labels: "colour=red".parse().expect("valid"), ..Selection::default() }
+    }
+
+    #[test]
+    fn entering_and_leaving_a_selection_are_additions_and_deletions() {
+        let (red_5, blue_5) = (Some(state("a", "red", 5)), Some(state("a", "blue", 5)));
+        let (red_6, blue_6) = (Some(state("a", "red", 6)), Some(state("a", "blue", 6)));
+        for (before, after, expected) in [
+            (None, red_6.clone(), Some(("ADDED", "red"))),
+            (blue_5.clone(), red_6.clone(), Some(("ADDED", "red"))),
+            (red_5.clone(), red_6, Some(("MODIFIED", "red"))),
+            (red_5.clone(), blue_6.clone(), Some(("DELETED", "red"))),
+            (red_5, None, Some(("DELETED", "red"))),
+            (blue_5.clone(), blue_6, None),
+            (blue_5, None, None),
+        ] {
+            let told = tell(&Change { version: 6, before, after }, &red());
+            let seen = told.map(|it| {
+                assert_eq!(it.object.version(), 6, "every event carries the version of its change");
+                (it.kind, it.object.labels().get("colour").unwrap_or_default().to_owned())
+            });
+            assert_eq!(seen, expected.map(|(kind, colour)| (kind, colour.to_owned())));
+        }
+    }
+
+    #[test]
+    fn a_frame_is_one_line_of_json() {
+        let frame = Frame::initial(state("a", "red", 7));
+        let line = frame.pieces().concat();
+        assert_eq!(line.last(), Some(&b'\n'));
+        let value: Value = serde_json::from_slice(&line).expect("JSON");
+        assert_eq!(
+            (&value["type"], &value["object"]["metadata"]["resourceVersion"]),
+            (&json!("ADDED"), &json!("7"))
+        );
+        let mark: Value = serde_json::from_slice(&bookmark("v1", "ConfigMap", 110, true)).expect("JSON");
+        assert_eq!(mark["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
+    }
+
+    proptest! {
+        /// For every selection: what a list at N shows, and the frames behind it, make what a list at M shows.
+        #[test]
+        fn a_selected_list_plus_its_frames_is_a_later_selected_list(
+            writes in proptest::collection::vec((0..5u8, 0..3u8), 1..60),
+            split in any::<prop::sample::Index>(),
+        ) {
+            let mut history = History::default();
+            for (at, (name, what)) in writes.iter().enumerate() {
+                let (key, version) = (ObjectKey::cluster(&name.to_string()), at as u64 + 1);
+                let after = match what { 0 => None, 1 => Some("red"), _ => Some("blue") };
+                if after.is_some() || history.get(&key).is_some() {
+                    history.write(&key, version, after.map(|colour| state(key.name(), colour, version)));
+                }
+            }
+            let end = writes.len() as u64;
+            let listed = |version: u64| -> BTreeMap<String, u64> {
+                let all = history.list_at(version, None).expect("kept");
+                all.filter(|it| red().holds(it)).map(|it| (it.key().to_string(), it.version())).collect()
+            };
+            let from = split.index(writes.len() + 1) as u64;
+            let mut folded = listed(from);
+            let mut position = history.position_after(from).expect("kept");
+            while let Some(change) = history.change(position).expect("kept") {
+                position += 1;
+                let Some(frame) = tell(change, &red()) else { continue };
+                let (key, version) = (frame.object.key().to_string(), frame.object.version());
+                let before = if frame.kind == "DELETED" { folded.remove(&key) } else { folded.insert(key, version) };
+                prop_assert_eq!(before.is_none(), frame.kind == "ADDED", "additions are new, everything else was there");
+            }
+            prop_assert_eq!(folded, listed(end));
+        }
+    }
+}
