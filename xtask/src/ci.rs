@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use tokio::time::Instant;
 
 use crate::cargo::Cargo;
-use crate::{examples, features, licences, r#gen};
+use crate::{examples, features, r#gen, licences};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {

@@ -7,5 +7,8 @@
 
 mod refusal;
 pub mod schema;
+pub mod builtin;
+pub mod discovery;
+pub mod openapi;
 
 pub use refusal::{Problem, ProblemKind, Refusal};

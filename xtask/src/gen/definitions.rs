@@ -107,10 +107,7 @@ fn part(schema: &Value) -> anyhow::Result<Value> {
         let value = match key.as_str() {
             "type" => json!(one_type(value)?),
             "$ref" => json!(
-                value
-                    .as_str()
-                    .context("a reference is text")?
-                    .replace("#/$defs/", "#/components/schemas/")
+                value.as_str().context("a reference is text")?.replace("#/$defs/", "#/components/schemas/")
             ),
             "items" | "additionalProperties" => part(value)?,
             "properties" => {
@@ -143,9 +140,14 @@ fn one_type(value: &Value) -> anyhow::Result<&str> {
     }
 }
 
-/// A reference may have no neighbours, so one that may get them is put into `allOf`.
-fn wrapped(schema: Value) -> Value {
-    if schema.get("$ref").is_some() { json!({"allOf": [schema]}) } else { schema }
+/// A reference may have no neighbours, so one that has them or may get them is put into `allOf`.
+fn wrapped(mut schema: Value) -> Value {
+    if let Some(fields) = schema.as_object_mut()
+        && let Some(name) = fields.remove("$ref")
+    {
+        fields.insert("allOf".to_owned(), json!([{"$ref": name}]));
+    }
+    schema
 }
 
 fn put_values(schema: &mut Value, values: &Map<String, Value>) -> anyhow::Result<()> {

@@ -1,0 +1,5 @@
+//! Tests of the API server's parts from outside, one module per part.
+
+mod builtin;
+mod discovery;
+mod openapi;
