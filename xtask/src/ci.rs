@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use tokio::time::Instant;
 
 use crate::cargo::Cargo;
-use crate::{examples, features, r#gen, licences};
+use crate::{examples, features, licences, tables};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -53,7 +53,7 @@ impl Step {
     fn run(self) -> anyhow::Result<()> {
         match self {
             Self::Format => Cargo::new(["fmt", "--all", "--check"]).run(),
-            Self::Tables => r#gen::check(),
+            Self::Tables => tables::check(),
             Self::Lints => {
                 Cargo::new(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]).run()
             }

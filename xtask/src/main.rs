@@ -8,7 +8,7 @@ mod cargo;
 mod features;
 mod licences;
 mod examples;
-mod r#gen;
+mod tables;
 mod ci;
 mod conformance;
 mod bench;
@@ -38,7 +38,7 @@ enum Task {
     /// Run every example, and fail if one fails.
     Examples,
     /// Make the tables of the API server from the facts in crates/apiserver/data.
-    Gen(r#gen::Options),
+    Gen(tables::Options),
     /// Run the whole-pipeline suite against a server of your choice.
     Conformance(conformance::Options),
     /// Measure something, in release mode.
@@ -61,7 +61,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Features => features::run(),
         Task::Licences => licences::run(),
         Task::Examples => examples::run(),
-        Task::Gen(options) => r#gen::run(&options),
+        Task::Gen(options) => tables::run(&options),
         Task::Conformance(options) => conformance::run(&options),
         Task::Bench(options) => bench::run(&options),
     }
