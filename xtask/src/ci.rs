@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use tokio::time::Instant;
 
 use crate::cargo::Cargo;
-use crate::{examples, features, licences};
+use crate::{examples, features, licences, tables};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -18,6 +18,8 @@ pub(crate) struct Options {
 enum Step {
     /// rustfmt changes nothing
     Format,
+    /// the generated tables are what the facts give
+    Tables,
     /// clippy has no warning, on all targets
     Lints,
     /// rustdoc has no warning, and every link leads somewhere
@@ -51,6 +53,7 @@ impl Step {
     fn run(self) -> anyhow::Result<()> {
         match self {
             Self::Format => Cargo::new(["fmt", "--all", "--check"]).run(),
+            Self::Tables => tables::check(),
             Self::Lints => {
                 Cargo::new(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]).run()
             }

@@ -8,6 +8,7 @@ mod cargo;
 mod features;
 mod licences;
 mod examples;
+mod tables;
 mod ci;
 mod conformance;
 mod bench;
@@ -28,7 +29,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Run every check but the tests: format, lints, docs, features, licences, examples.
+    /// Run every check but the tests: format, tables, lints, docs, features, licences, examples.
     Ci(ci::Options),
     /// Build each crate with each of its features alone.
     Features,
@@ -36,6 +37,8 @@ enum Task {
     Licences,
     /// Run every example, and fail if one fails.
     Examples,
+    /// Make the tables of the API server from the facts in crates/apiserver/data.
+    Gen(tables::Options),
     /// Run the whole-pipeline suite against a server of your choice.
     Conformance(conformance::Options),
     /// Measure something, in release mode.
@@ -58,6 +61,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Features => features::run(),
         Task::Licences => licences::run(),
         Task::Examples => examples::run(),
+        Task::Gen(options) => tables::run(&options),
         Task::Conformance(options) => conformance::run(&options),
         Task::Bench(options) => bench::run(&options),
     }

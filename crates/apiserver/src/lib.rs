@@ -10,5 +10,8 @@ pub mod schema;
 pub mod store;
 pub mod request;
 pub mod reading;
+pub mod builtin;
+pub mod discovery;
+pub mod openapi;
 
 pub use refusal::{Problem, ProblemKind, Refusal};

@@ -1,0 +1,349 @@
+//! Whether a body fits a schema: fields that are not known, fields that are there twice, values of the wrong type.
+//!
+//! One walk over the JSON text, in the order of the text, as the original does it; nothing is kept of the body. What to do
+//! about a finding (refuse, warn, ignore) is the caller's to decide.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+use super::{syntax, words};
+use crate::schema::{Definitions, NoDefinitions, Scalar, Schema, Struct};
+
+/// The original reports no more than this many unknown and duplicate fields.
+const MOST: usize = 100;
+
+/// What a walk over a body has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// `unknown field "spec.foo"` and `duplicate field "data.a"`, in the order of the text, each once.
+    pub strict: Vec<String>,
+    /// The first value that cannot be decoded: `json: cannot unmarshal …`, or what is wrong with its text.
+    pub mismatch: Option<String>,
+}
+
+/// Walks over a body of a kind with that schema. Fails only where the body is not JSON.
+pub fn inspect(
+    body: &[u8],
+    schema: &Schema,
+    definitions: &dyn Definitions,
+) -> Result<Findings, serde_json::Error> {
+    let mut walk = Walk::new(definitions);
+    let mut json = serde_json::Deserializer::from_slice(body);
+    Node { walk: &mut walk, expected: Expected::Schema(schema.clone()) }.deserialize(&mut json)?;
+    json.end()?;
+    Ok(walk.findings)
+}
+
+/// The fields of an object that its schema does not know, as `unknown field "spec.containers[0].foo"`, by name.
+pub fn unknown_fields(object: &Value, schema: &Schema, definitions: &dyn Definitions) -> Vec<String> {
+    walk_value(object, schema, definitions).strict
+}
+
+/// The first value of an object that is not of the type its schema says; empty if there is none.
+pub fn type_errors(object: &Value, schema: &Schema, definitions: &dyn Definitions) -> Vec<String> {
+    walk_value(object, schema, definitions).mismatch.into_iter().collect()
+}
+
+/// The fields that are there twice, as `duplicate field "data.a"`; for bodies of which nothing else is known.
+/// Empty where the body is not JSON.
+pub fn duplicate_fields(body: &[u8]) -> Vec<String> {
+    let mut walk = Walk::new(&NoDefinitions);
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let node = Node { walk: &mut walk, expected: Expected::Nothing };
+    if node.deserialize(&mut json).is_ok() { walk.findings.strict } else { Vec::new() }
+}
+
+fn walk_value(object: &Value, schema: &Schema, definitions: &dyn Definitions) -> Findings {
+    let mut walk = Walk::new(definitions);
+    let node = Node { walk: &mut walk, expected: Expected::Schema(schema.clone()) };
+    node.deserialize(object).expect("a value is walked over whatever it holds");
+    walk.findings
+}
+
+/// One step from the root to a value.
+#[derive(Debug)]
+enum Step {
+    /// Into a field of a structure, which has a definition.
+    Field { definition: Arc<str>, name: String },
+    /// To an entry of a map.
+    Key(String),
+    /// To an item of a list.
+    Item(usize),
+}
+
+/// The state of a walk.
+struct Walk<'d> {
+    definitions: &'d dyn Definitions,
+    steps: Vec<Step>,
+    findings: Findings,
+}
+
+/// What is known of a value before it is seen.
+#[derive(Clone)]
+enum Expected {
+    /// Nothing: objects in it may still have a field twice.
+    Nothing,
+    Schema(Schema),
+}
+
+/// A value to walk over.
+struct Node<'w, 'd> {
+    walk: &'w mut Walk<'d>,
+    expected: Expected,
+}
+
+impl<'d> Walk<'d> {
+    fn new(definitions: &'d dyn Definitions) -> Self {
+        Self { definitions, steps: Vec::new(), findings: Findings::default() }
+    }
+
+    /// Reports `what field "path.name"`, unless that was done before.
+    fn report(&mut self, what: &str, name: &str) {
+        let mut path = String::new();
+        for step in &self.steps {
+            match step {
+                Step::Item(index) => path.push_str(&format!("[{index}]")),
+                Step::Field { name, .. } | Step::Key(name) => {
+                    if !path.is_empty() {
+                        path.push('.');
+                    }
+                    path.push_str(name);
+                }
+            }
+        }
+        let dot = if path.is_empty() { "" } else { "." };
+        let words = format!("{what} field \"{path}{dot}{name}\"");
+        if self.findings.strict.len() < MOST && !self.findings.strict.contains(&words) {
+            self.findings.strict.push(words);
+        }
+    }
+
+    /// Notes what is wrong with the text of a scalar.
+    fn complain(&mut self, words: Option<String>) {
+        if self.findings.mismatch.is_none() {
+            self.findings.mismatch = words;
+        }
+    }
+
+    /// Notes that `found` is not what `schema` says.
+    fn mismatch(&mut self, found: &str, schema: &Schema) {
+        if self.findings.mismatch.is_some() {
+            return;
+        }
+        if let Schema::Scalar(Scalar::Quantity) = schema.resolve(self.definitions) {
+            self.complain(syntax::quantity("?"));
+            return;
+        }
+        let mut path = String::new();
+        let mut owner = None;
+        for step in &self.steps {
+            let Step::Field { definition, name } = step else { continue };
+            for part in [words::embedded(definition, name), Some(name.as_str())].into_iter().flatten() {
+                path.push('.');
+                path.push_str(part);
+            }
+            owner = Some((definition, name));
+        }
+        self.findings.mismatch = Some(match owner {
+            Some((definition, name)) => {
+                let expected = words::type_of(schema, definition, name, self.definitions);
+                let short = words::short(definition);
+                format!(
+                    "json: cannot unmarshal {found} into Go struct field {short}{path} of type {expected}"
+                )
+            }
+            None => {
+                let expected = words::type_of(schema, "", "", self.definitions);
+                format!("json: cannot unmarshal {found} into Go value of type {expected}")
+            }
+        });
+    }
+
+    /// True if a whole number fits the field at hand.
+    fn fits(&self, number: i64) -> bool {
+        let field = self.steps.iter().rev().find_map(|step| match step {
+            Step::Field { definition, name } => Some((definition, name)),
+            Step::Key(_) | Step::Item(_) => None,
+        });
+        i32::try_from(number).is_ok()
+            || field.is_none_or(|(definition, name)| words::is_long(definition, name))
+    }
+}
+
+impl Node<'_, '_> {
+    /// The schema behind names, and the name of its definition, which is empty for a structure without one.
+    fn resolved(&self) -> Option<(Schema, Schema, Arc<str>)> {
+        let Expected::Schema(schema) = &self.expected else { return None };
+        let name = if let Schema::Named(name) = schema { name.clone() } else { "".into() };
+        Some((schema.clone(), schema.resolve(self.walk.definitions), name))
+    }
+
+    /// Checks a scalar; `fits` says whether a value of this form is one, for the type at hand.
+    fn scalar(self, found: &str, fits: impl FnOnce(&mut Walk<'_>, Scalar) -> bool) {
+        let Some((schema, resolved, _)) = self.resolved() else { return };
+        match resolved {
+            Schema::Any => {}
+            Schema::Scalar(scalar) if fits(self.walk, scalar) => {}
+            _ => self.walk.mismatch(found, &schema),
+        }
+    }
+}
+
+impl Node<'_, '_> {
+    /// Checks a number; `fits` says whether it is one where it has to be whole. Only there it is shown.
+    fn number(self, number: impl fmt::Display, fits: impl FnOnce(&mut Walk<'_>, Scalar) -> bool) {
+        let whole = |it: &Schema| matches!(it, Schema::Scalar(Scalar::Integer | Scalar::IntOrString));
+        let shown = self.resolved().is_some_and(|(_, resolved, _)| whole(&resolved));
+        let found = if shown { format!("number {number}") } else { "number".to_owned() };
+        self.scalar(&found, |walk, scalar| {
+            matches!(scalar, Scalar::Number | Scalar::Quantity) || fits(walk, scalar)
+        });
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Node<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        if matches!(self.expected, Expected::Schema(Schema::Any)) {
+            return deserializer.deserialize_ignored_any(IgnoredAny).map(drop);
+        }
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        self.scalar("bool", |_, scalar| scalar == Scalar::Boolean);
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<(), E> {
+        self.number(number, |walk, scalar| match scalar {
+            Scalar::Integer => walk.fits(number),
+            Scalar::IntOrString => i32::try_from(number).is_ok(),
+            _ => false,
+        });
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<(), E> {
+        self.number(number, |walk, scalar| match scalar {
+            Scalar::Integer => i64::try_from(number).is_ok_and(|it| walk.fits(it)),
+            Scalar::IntOrString => i32::try_from(number).is_ok(),
+            _ => false,
+        });
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<(), E> {
+        self.number(number, |_, _| false);
+        Ok(())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<(), E> {
+        self.scalar("string", |walk, scalar| {
+            match scalar {
+                Scalar::Time => walk.complain(syntax::time(text)),
+                Scalar::MicroTime => walk.complain(syntax::micro_time(text)),
+                Scalar::Quantity => walk.complain(syntax::quantity(text)),
+                Scalar::Bytes => walk.complain(syntax::base64(text)),
+                _ => {}
+            }
+            !matches!(scalar, Scalar::Integer | Scalar::Number | Scalar::Boolean)
+        });
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let expected = match self.resolved() {
+            None => Expected::Nothing,
+            Some((_, Schema::List(list), _)) => Expected::Schema(list.item.clone()),
+            Some((schema, resolved, _)) => {
+                if !matches!(resolved, Schema::Any) {
+                    self.walk.mismatch("array", &schema);
+                }
+                Expected::Schema(Schema::Any)
+            }
+        };
+        for index in 0.. {
+            self.walk.steps.push(Step::Item(index));
+            let item = items.next_element_seed(Node { walk: self.walk, expected: expected.clone() });
+            self.walk.steps.pop();
+            if item?.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        let inside = match self.resolved() {
+            None => Inside::Entries(Expected::Nothing),
+            Some((_, Schema::Struct(it), definition)) => Inside::Fields(it, definition),
+            Some((_, Schema::Map(map), _)) => Inside::Entries(Expected::Schema(map.value.clone())),
+            Some((schema, resolved, _)) => {
+                if !matches!(resolved, Schema::Any) {
+                    self.walk.mismatch("object", &schema);
+                }
+                while entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                return Ok(());
+            }
+        };
+        let mut seen = HashSet::new();
+        while let Some(name) = entries.next_key::<String>()? {
+            let (step, expected) = match &inside {
+                Inside::Entries(expected) => (Step::Key(name.clone()), expected.clone()),
+                Inside::Fields(fields, definition) => match field(fields, &name) {
+                    Some(schema) => {
+                        let step = Step::Field { definition: definition.clone(), name: name.clone() };
+                        (step, Expected::Schema(schema))
+                    }
+                    None => {
+                        self.walk.report("unknown", &name);
+                        entries.next_value::<IgnoredAny>()?;
+                        continue;
+                    }
+                },
+            };
+            if seen.contains(&name) {
+                self.walk.report("duplicate", &name);
+            }
+            self.walk.steps.push(step);
+            let value = entries.next_value_seed(Node { walk: self.walk, expected });
+            self.walk.steps.pop();
+            value?;
+            seen.insert(name);
+        }
+        Ok(())
+    }
+}
+
+/// What the entries of an object are.
+enum Inside {
+    Fields(Arc<Struct>, Arc<str>),
+    Entries(Expected),
+}
+
+/// What a structure keeps under that name.
+fn field(fields: &Struct, name: &str) -> Option<Schema> {
+    match fields.fields.get(name) {
+        Some(field) => Some(field.schema.clone()),
+        None if fields.preserve_unknown => Some(Schema::Any),
+        None => fields.additional.clone(),
+    }
+}

@@ -1,0 +1,96 @@
+//! Discovery as it was before aggregation: one document for each group and each version.
+
+use serde_json::{Value, json};
+
+use super::served::{Group, Served};
+use crate::builtin::{ResourceDef, SubresourceDef};
+
+/// The document of `/api`. `address` is where the server listens, as `host:port`.
+pub fn api_versions(served: &Served, address: &str) -> Value {
+    let groups = served.groups();
+    let core = groups.iter().find(|it| it.name.is_empty());
+    let versions: Vec<&str> = core.into_iter().flat_map(|it| it.versions.iter().map(|it| it.name)).collect();
+    json!({
+        "kind": "APIVersions",
+        "versions": versions,
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
+    })
+}
+
+/// The document of `/apis`.
+pub fn group_list(served: &Served) -> Value {
+    let groups = served.groups();
+    let groups: Vec<Value> = groups.iter().filter(|it| !it.name.is_empty()).map(versions_of).collect();
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+}
+
+/// The document of `/apis/{group}`, if there is such a group.
+pub fn group(served: &Served, name: &str) -> Option<Value> {
+    let groups = served.groups();
+    let mut out = groups.iter().find(|it| !it.name.is_empty() && it.name == name).map(versions_of)?;
+    out["kind"] = json!("APIGroup");
+    out["apiVersion"] = json!("v1");
+    Some(out)
+}
+
+/// The document of `/api/{version}` (with an empty group) or `/apis/{group}/{version}`, if it is served.
+pub fn resource_list(served: &Served, group: &str, version: &str) -> Option<Value> {
+    let mut resources = Vec::new();
+    let matching = served.resources().iter().filter(|it| it.group == group && it.version == version);
+    for it in matching {
+        resources.push(resource(it));
+        resources.extend(it.subresources.iter().map(|sub| subresource(it, sub)));
+    }
+    if resources.is_empty() {
+        return None;
+    }
+    Some(if group.is_empty() {
+        // The original leaves `apiVersion` out for the core group.
+        json!({"kind": "APIResourceList", "groupVersion": version, "resources": resources})
+    } else {
+        json!({
+            "kind": "APIResourceList",
+            "apiVersion": "v1",
+            "groupVersion": format!("{group}/{version}"),
+            "resources": resources,
+        })
+    })
+}
+
+fn versions_of(group: &Group<'_>) -> Value {
+    let version = |name: &str| json!({"groupVersion": format!("{}/{name}", group.name), "version": name});
+    let versions: Vec<Value> = group.versions.iter().map(|it| version(it.name)).collect();
+    json!({"name": group.name, "versions": versions, "preferredVersion": versions.first()})
+}
+
+fn resource(resource: &ResourceDef) -> Value {
+    let mut out = json!({
+        "name": resource.plural,
+        "singularName": resource.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": resource.verbs,
+    });
+    if !resource.short_names.is_empty() {
+        out["shortNames"] = json!(resource.short_names);
+    }
+    if !resource.categories.is_empty() {
+        out["categories"] = json!(resource.categories);
+    }
+    out
+}
+
+fn subresource(resource: &ResourceDef, subresource: &SubresourceDef) -> Value {
+    let mut out = json!({
+        "name": format!("{}/{}", resource.plural, subresource.name),
+        "singularName": "",
+        "namespaced": resource.namespaced,
+        "kind": subresource.kind,
+        "verbs": subresource.verbs,
+    });
+    if !subresource.version.is_empty() {
+        out["group"] = json!(subresource.group);
+        out["version"] = json!(subresource.version);
+    }
+    out
+}

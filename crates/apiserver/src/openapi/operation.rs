@@ -1,0 +1,206 @@
+//! One operation of a path: what it takes, what it gives, and on which kind it works.
+
+use dogwatch_core::Gvk;
+use serde_json::{Map, Value, json};
+
+use super::component::{meta, reference};
+
+/// Query parameters and their types, each list in the order of names.
+type Parameters = &'static [(&'static str, &'static str)];
+
+const LIST: Parameters = &[
+    ("allowWatchBookmarks", "boolean"),
+    ("continue", "string"),
+    ("fieldSelector", "string"),
+    ("labelSelector", "string"),
+    ("limit", "integer"),
+    ("resourceVersion", "string"),
+    ("resourceVersionMatch", "string"),
+    ("sendInitialEvents", "boolean"),
+    ("timeoutSeconds", "integer"),
+    ("watch", "boolean"),
+];
+const WRITE: Parameters = &[("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string")];
+const PATCH: Parameters =
+    &[("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string"), ("force", "boolean")];
+const DELETE: Parameters = &[
+    ("dryRun", "string"),
+    ("gracePeriodSeconds", "integer"),
+    ("ignoreStoreReadErrorWithClusterBreakingPotential", "boolean"),
+    ("orphanDependents", "boolean"),
+    ("propagationPolicy", "string"),
+];
+const DELETE_COLLECTION: Parameters = &[
+    ("continue", "string"),
+    ("dryRun", "string"),
+    ("fieldSelector", "string"),
+    ("gracePeriodSeconds", "integer"),
+    ("ignoreStoreReadErrorWithClusterBreakingPotential", "boolean"),
+    ("labelSelector", "string"),
+    ("limit", "integer"),
+    ("orphanDependents", "boolean"),
+    ("propagationPolicy", "string"),
+    ("resourceVersion", "string"),
+    ("resourceVersionMatch", "string"),
+    ("sendInitialEvents", "boolean"),
+    ("timeoutSeconds", "integer"),
+];
+
+/// The operations there are, by the original's name of the action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    List,
+    Get,
+    Post,
+    Put,
+    Patch,
+    Delete,
+    DeleteCollection,
+}
+
+/// What an operation works on.
+pub(super) struct Target<'a> {
+    pub(super) gvk: Gvk,
+    /// The schema of what is taken and given; of the list where it lists.
+    pub(super) schema: Value,
+    pub(super) tag: &'a str,
+    /// Ends the id of the operation, for example `CoreV1NamespacedPod`.
+    pub(super) id: String,
+    pub(super) custom: bool,
+}
+
+impl Action {
+    /// The HTTP method, as paths have it.
+    pub(super) fn method(self) -> &'static str {
+        match self {
+            Self::List | Self::Get => "get",
+            Self::Post => "post",
+            Self::Put => "put",
+            Self::Patch => "patch",
+            Self::Delete | Self::DeleteCollection => "delete",
+        }
+    }
+
+    /// The word that begins the id of an operation.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::List => "list",
+            Self::Get => "read",
+            Self::Post => "create",
+            Self::Put => "replace",
+            Self::Patch => "patch",
+            Self::Delete | Self::DeleteCollection => "delete",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::List => "list",
+            Self::Get => "get",
+            Self::Post => "post",
+            Self::Put => "put",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+            Self::DeleteCollection => "deletecollection",
+        }
+    }
+
+    fn parameters(self) -> Parameters {
+        match self {
+            Self::List => LIST,
+            Self::Get => &[],
+            Self::Post | Self::Put => WRITE,
+            Self::Patch => PATCH,
+            Self::Delete => DELETE,
+            Self::DeleteCollection => DELETE_COLLECTION,
+        }
+    }
+
+    fn statuses(self) -> &'static [&'static str] {
+        match self {
+            Self::List | Self::Get | Self::DeleteCollection => &["200"],
+            Self::Post => &["200", "201", "202"],
+            Self::Put | Self::Patch => &["200", "201"],
+            Self::Delete => &["200", "202"],
+        }
+    }
+}
+
+/// The operation as a document has it.
+pub(super) fn operation(action: Action, target: &Target<'_>) -> Value {
+    let mut out = Map::new();
+    out.insert("tags".into(), json!([target.tag]));
+    out.insert("operationId".into(), json!(format!("{}{}", action.word(), target.id)));
+    let parameters: Vec<Value> = action.parameters().iter().map(|(name, kind)| query(name, kind)).collect();
+    if !parameters.is_empty() {
+        out.insert("parameters".into(), Value::Array(parameters));
+    }
+    if let Some(body) = request_body(action, target) {
+        out.insert("requestBody".into(), body);
+    }
+    out.insert("responses".into(), responses(action, target));
+    out.insert("x-kubernetes-action".into(), json!(action.name()));
+    let gvk = &target.gvk;
+    let kind =
+        json!({"group": gvk.group.as_str(), "version": gvk.version.as_str(), "kind": gvk.kind.as_str()});
+    out.insert("x-kubernetes-group-version-kind".into(), kind);
+    Value::Object(out)
+}
+
+/// A parameter of the query.
+pub(super) fn query(name: &str, kind: &str) -> Value {
+    json!({"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": true}})
+}
+
+/// A part of the path.
+pub(super) fn in_path(name: &str) -> Value {
+    json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "uniqueItems": true}})
+}
+
+fn request_body(action: Action, target: &Target<'_>) -> Option<Value> {
+    let plain: &[&str] = if target.custom { &["application/json", "application/yaml"] } else { &["*/*"] };
+    match action {
+        Action::List | Action::Get => None,
+        Action::Post | Action::Put => {
+            Some(json!({"content": content(plain, &target.schema), "required": true}))
+        }
+        Action::Delete | Action::DeleteCollection => {
+            Some(json!({"content": content(plain, &reference(&meta("DeleteOptions")))}))
+        }
+        Action::Patch => {
+            let mut types = vec![
+                "application/apply-patch+yaml",
+                "application/json-patch+json",
+                "application/merge-patch+json",
+            ];
+            if !target.custom {
+                types.push("application/strategic-merge-patch+json");
+            }
+            Some(json!({"content": content(&types, &reference(&meta("Patch"))), "required": true}))
+        }
+    }
+}
+
+fn responses(action: Action, target: &Target<'_>) -> Value {
+    let mut types = vec!["application/json", "application/yaml"];
+    if !target.custom {
+        types.push("application/vnd.kubernetes.protobuf");
+        if action == Action::List {
+            types.extend([
+                "application/json;stream=watch",
+                "application/vnd.kubernetes.protobuf;stream=watch",
+            ]);
+        }
+    }
+    let status = reference(&meta("Status"));
+    let is_delete = matches!(action, Action::Delete | Action::DeleteCollection);
+    let given = content(&types, if is_delete { &status } else { &target.schema });
+    let mut out: Map<String, Value> =
+        action.statuses().iter().map(|code| ((*code).to_owned(), json!({"content": given}))).collect();
+    out.insert("401".into(), json!({}));
+    Value::Object(out)
+}
+
+fn content(types: &[&str], schema: &Value) -> Value {
+    Value::Object(types.iter().map(|it| ((*it).to_owned(), json!({"schema": schema}))).collect())
+}

@@ -1,0 +1,74 @@
+//! Recorded answers of the original: reading them, and picking the parts of a document they keep.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+/// One request and its recorded answer.
+pub(crate) struct Step {
+    pub(crate) path: String,
+    pub(crate) aggregated: bool,
+    pub(crate) status: u64,
+    step: Value,
+}
+
+/// The steps of a recording.
+pub(crate) fn steps(name: &str) -> Vec<Step> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/oracle").join(name);
+    let recording: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let steps = recording["steps"].as_array().unwrap();
+    let step = |it: &Value| Step {
+        path: it["path"].as_str().unwrap().to_owned(),
+        aggregated: it["headers"]["Accept"]
+            .as_str()
+            .is_some_and(|it| it.contains("as=APIGroupDiscoveryList")),
+        status: it["expect"]["status"].as_u64().unwrap(),
+        step: it.clone(),
+    };
+    steps.iter().map(step).collect()
+}
+
+impl Step {
+    /// Fails unless the parts of `body` that the recording keeps are the recorded ones.
+    pub(crate) fn check(&self, body: &Value) {
+        let expected = &self.step["expect"]["body"];
+        let got = match self.step["select"].as_array() {
+            None => body.clone(),
+            Some(paths) => {
+                let pick = |path: &Value| {
+                    let path = path.as_str().unwrap();
+                    let found = select(body, path).unwrap_or_else(|| panic!("there is no {path}"));
+                    (path.to_owned(), found.clone())
+                };
+                Value::Object(paths.iter().map(pick).collect::<Map<_, _>>())
+            }
+        };
+        assert_eq!(&got, expected, "{}", self.path);
+    }
+}
+
+/// The part at `$.a.b[0].c[name=x]['d.e']`; an item is found by its own field or by that of its metadata.
+pub(crate) fn select<'a>(body: &'a Value, path: &str) -> Option<&'a Value> {
+    let mut rest = path.strip_prefix('$')?;
+    let mut at = body;
+    while !rest.is_empty() {
+        if let Some(inside) = rest.strip_prefix("['") {
+            let (key, after) = inside.split_once("']")?;
+            (at, rest) = (at.get(key)?, after);
+        } else if let Some(inside) = rest.strip_prefix('[') {
+            let (index, after) = inside.split_once(']')?;
+            at = match index.split_once('=') {
+                Some((key, value)) => {
+                    at.as_array()?.iter().find(|it| it[key] == value || it["metadata"][key] == value)?
+                }
+                None => at.get(index.parse::<usize>().ok()?)?,
+            };
+            rest = after;
+        } else {
+            let inside = rest.strip_prefix('.')?;
+            let end = inside.find(['.', '[']).unwrap_or(inside.len());
+            (at, rest) = (at.get(&inside[..end])?, &inside[end..]);
+        }
+    }
+    Some(at)
+}

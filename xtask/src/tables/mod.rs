@@ -1,0 +1,79 @@
+//! The tables of the API server, made from the facts in `crates/apiserver/data`.
+//!
+//! Reads the facts, writes `generated/` beside them, and with `--check` writes nothing but fails where something would
+//! change. The same facts give the same bytes. What a table says is decided in the files below; this one knows only files.
+
+mod definitions;
+mod resources;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Write nothing; fail if a table is not what the facts give
+    #[arg(long)]
+    check: bool,
+}
+
+/// A generated file: its name and what is in it.
+type Table = (&'static str, String);
+
+/// Writes the tables, or checks them.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/apiserver/data");
+    let generated = folder.join("generated");
+    for (name, text) in tables(&folder)? {
+        let path = generated.join(name);
+        let current = std::fs::read_to_string(&path).unwrap_or_default();
+        if current == text {
+            continue;
+        }
+        if options.check {
+            bail!("{name} is not what the facts give; run `cargo xtask gen`");
+        }
+        std::fs::create_dir_all(&generated).context("cannot make the folder for the tables")?;
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        eprintln!("wrote {name}");
+    }
+    Ok(())
+}
+
+/// Fails where a checked-in table is not what the facts give.
+pub(crate) fn check() -> anyhow::Result<()> {
+    run(&Options { check: true })
+}
+
+fn tables(folder: &Path) -> anyhow::Result<Vec<Table>> {
+    let resources = read(folder.join("resources.json"))?;
+    let columns = read(folder.join("table-columns.json"))?;
+    let values = read(folder.join("openapi-values.json"))?;
+    let definitions = definitions::normalise(&read(folder.join("openapi-definitions.json"))?, &values)?;
+    let kinds = definitions::kinds(&definitions);
+    let served = definitions::served(&definitions, &resources::group_versions(&resources)?);
+    Ok(vec![
+        ("definitions.txt", definitions::lines(&served)?),
+        ("resources.json", resources::table(&resources, &kinds, &served)?),
+        ("columns.json", resources::columns(&columns)?),
+    ])
+}
+
+fn read(path: PathBuf) -> anyhow::Result<Value> {
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_facts_give_the_same_bytes_and_those_are_checked_in() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/apiserver/data");
+        let first = tables(&folder).unwrap();
+        assert_eq!(first, tables(&folder).unwrap());
+        check().unwrap();
+    }
+}
