@@ -7,5 +7,7 @@
 
 mod refusal;
 pub mod schema;
+pub mod kinds;
+pub mod print;
 
 pub use refusal::{Problem, ProblemKind, Refusal};

@@ -1,0 +1,3 @@
+//! Tests of the server's parts against recorded answers of the original.
+
+mod kinds;
