@@ -13,5 +13,7 @@ pub mod reading;
 pub mod builtin;
 pub mod discovery;
 pub mod openapi;
+pub mod kinds;
+pub mod print;
 
 pub use refusal::{Problem, ProblemKind, Refusal};

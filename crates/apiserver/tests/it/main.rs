@@ -6,3 +6,6 @@ mod recording;
 mod builtin;
 mod discovery;
 mod openapi;
+//! Tests of the server's parts against recorded answers of the original.
+
+mod kinds;

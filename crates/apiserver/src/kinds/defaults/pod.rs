@@ -1,0 +1,328 @@
+//! Defaults of pods and of the templates of pods in other kinds. A pod has some that a template has not.
+
+use serde_json::{Map, Value, json};
+
+use crate::kinds::look::{drop_empty, each, fill, fill_zero, object, object_if_there};
+
+type Object = Map<String, Value>;
+
+/// Fields of a pod spec that are not shown where they are empty.
+const POD_OMITTED: &[&str] = &[
+    "volumes",
+    "initContainers",
+    "ephemeralContainers",
+    "nodeSelector",
+    "serviceAccountName",
+    "serviceAccount",
+    "nodeName",
+    "hostNetwork",
+    "hostPID",
+    "hostIPC",
+    "imagePullSecrets",
+    "hostname",
+    "subdomain",
+    "tolerations",
+    "hostAliases",
+    "priorityClassName",
+    "readinessGates",
+    "topologySpreadConstraints",
+    "schedulingGates",
+    "resourceClaims",
+    "overhead",
+];
+
+/// Fields of a container that are not shown where they are empty.
+const CONTAINER_OMITTED: &[&str] = &[
+    "image",
+    "command",
+    "args",
+    "workingDir",
+    "ports",
+    "envFrom",
+    "env",
+    "resizePolicy",
+    "volumeMounts",
+    "volumeDevices",
+    "stdin",
+    "stdinOnce",
+    "tty",
+];
+
+/// The kinds of volumes with fields to fill, and those fields.
+const VOLUME_DEFAULTS: &[(&str, &[(&str, Plain)])] = &[
+    ("secret", &[("defaultMode", Plain::Number(420))]),
+    ("configMap", &[("defaultMode", Plain::Number(420))]),
+    ("downwardAPI", &[("defaultMode", Plain::Number(420))]),
+    ("projected", &[("defaultMode", Plain::Number(420))]),
+    ("iscsi", &[("iscsiInterface", Plain::Text("default"))]),
+    (
+        "rbd",
+        &[
+            ("pool", Plain::Text("rbd")),
+            ("user", Plain::Text("admin")),
+            ("keyring", Plain::Text("/etc/ceph/keyring")),
+        ],
+    ),
+    (
+        "azureDisk",
+        &[
+            ("cachingMode", Plain::Text("ReadWrite")),
+            ("fsType", Plain::Text("ext4")),
+            ("readOnly", Plain::Flag(false)),
+            ("kind", Plain::Text("Shared")),
+        ],
+    ),
+    ("scaleIO", &[("storageMode", Plain::Text("ThinProvisioned")), ("fsType", Plain::Text("xfs"))]),
+];
+
+#[derive(Clone, Copy)]
+enum Plain {
+    Number(i64),
+    Text(&'static str),
+    Flag(bool),
+}
+
+impl From<Plain> for Value {
+    fn from(plain: Plain) -> Self {
+        match plain {
+            Plain::Number(number) => number.into(),
+            Plain::Text(text) => text.into(),
+            Plain::Flag(flag) => flag.into(),
+        }
+    }
+}
+
+/// A pod: what a template gets, and what only pods get.
+pub(super) fn pod(pod: &mut Object) {
+    let spec = object(pod, "spec");
+    pod_spec(spec);
+    for list in ["containers", "initContainers"] {
+        each(spec, list).for_each(requests_from_limits);
+    }
+    pod_level_requests(spec);
+    fill(spec, "enableServiceLinks", true);
+    if spec.get("hostNetwork").and_then(Value::as_bool) == Some(true) {
+        for list in ["containers", "initContainers"] {
+            each(spec, list).for_each(host_ports);
+        }
+    }
+    object(pod, "status");
+}
+
+/// The template of a pod inside another kind.
+pub(super) fn template(template: &mut Object) {
+    let meta = object(template, "metadata");
+    drop_empty(
+        meta,
+        &["labels", "annotations", "name", "creationTimestamp", "finalizers", "ownerReferences"],
+    );
+    pod_spec(object(template, "spec"));
+}
+
+fn pod_spec(spec: &mut Object) {
+    drop_empty(spec, POD_OMITTED);
+    if !spec.get("containers").is_some_and(|list| list.as_array().is_some_and(|list| !list.is_empty())) {
+        spec.insert("containers".to_owned(), Value::Null);
+    }
+    fill(spec, "dnsPolicy", "ClusterFirst");
+    fill(spec, "restartPolicy", "Always");
+    fill(spec, "securityContext", json!({}));
+    fill(spec, "terminationGracePeriodSeconds", 30);
+    fill(spec, "schedulerName", "default-scheduler");
+    // The older name of the account follows the newer one, or stands in for it.
+    if let Some(name) = spec.get("serviceAccountName").or(spec.get("serviceAccount")).cloned() {
+        spec.insert("serviceAccountName".to_owned(), name.clone());
+        spec.insert("serviceAccount".to_owned(), name);
+    }
+    each(spec, "volumes").for_each(volume);
+    for list in ["containers", "initContainers"] {
+        each(spec, list).for_each(container);
+    }
+    each(spec, "ephemeralContainers").for_each(container);
+}
+
+fn container(container: &mut Object) {
+    drop_empty(container, CONTAINER_OMITTED);
+    container.entry("name").or_insert("".into());
+    container.entry("resources").or_insert_with(|| json!({}));
+    let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
+    let pull = if pulls_latest(image) { "Always" } else { "IfNotPresent" };
+    fill(container, "imagePullPolicy", pull);
+    fill(container, "terminationMessagePath", "/dev/termination-log");
+    fill(container, "terminationMessagePolicy", "File");
+    for port in each(container, "ports") {
+        drop_empty(port, &["name", "hostPort", "hostIP"]);
+        fill(port, "protocol", "TCP");
+    }
+    for variable in each(container, "env") {
+        drop_empty(variable, &["value"]);
+        if let Some(source) = object_if_there(variable, "valueFrom") {
+            field_refs(source);
+        }
+    }
+    for mount in each(container, "volumeMounts") {
+        drop_empty(mount, &["readOnly", "subPath", "subPathExpr"]);
+    }
+    for key in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        if let Some(found) = object_if_there(container, key) {
+            probe(found);
+        }
+    }
+    if let Some(lifecycle) = object_if_there(container, "lifecycle") {
+        for key in ["postStart", "preStop"] {
+            if let Some(get) =
+                object_if_there(lifecycle, key).and_then(|hook| object_if_there(hook, "httpGet"))
+            {
+                http_get(get);
+            }
+        }
+    }
+}
+
+fn probe(probe: &mut Object) {
+    drop_empty(probe, &["initialDelaySeconds"]);
+    for (key, value) in
+        [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
+    {
+        fill_zero(probe, key, value);
+    }
+    if let Some(get) = object_if_there(probe, "httpGet") {
+        http_get(get);
+    }
+    if let Some(grpc) = object_if_there(probe, "grpc") {
+        fill(grpc, "service", "");
+    }
+}
+
+fn http_get(get: &mut Object) {
+    fill(get, "path", "/");
+    fill(get, "scheme", "HTTP");
+}
+
+fn field_refs(source: &mut Object) {
+    if let Some(field) = object_if_there(source, "fieldRef") {
+        fill(field, "apiVersion", "v1");
+    }
+    if let Some(resource) = object_if_there(source, "resourceFieldRef") {
+        fill(resource, "divisor", "0");
+    }
+}
+
+fn volume(volume: &mut Object) {
+    if !volume.iter().any(|(key, value)| key != "name" && !value.is_null()) {
+        volume.insert("emptyDir".to_owned(), json!({}));
+    }
+    source(volume);
+    if let Some(image) = object_if_there(volume, "image") {
+        let reference = image.get("reference").and_then(Value::as_str).unwrap_or_default();
+        let pull = if pulls_latest(reference) { "Always" } else { "IfNotPresent" };
+        fill(image, "pullPolicy", pull);
+    }
+    if let Some(downward) = object_if_there(volume, "downwardAPI") {
+        each(downward, "items").for_each(field_refs);
+    }
+    if let Some(projected) = object_if_there(volume, "projected") {
+        for source in each(projected, "sources") {
+            if let Some(token) = object_if_there(source, "serviceAccountToken") {
+                fill(token, "expirationSeconds", 3600);
+            }
+            if let Some(downward) = object_if_there(source, "downwardAPI") {
+                each(downward, "items").for_each(field_refs);
+            }
+        }
+    }
+    if let Some(claim) =
+        object_if_there(volume, "ephemeral").and_then(|it| object_if_there(it, "volumeClaimTemplate"))
+    {
+        object(claim, "metadata");
+        super::core::claim_spec(object(claim, "spec"));
+    }
+}
+
+/// The source of a volume, in pods and in persistent volumes.
+pub(super) fn source(volume: &mut Object) {
+    for (kind, fields) in VOLUME_DEFAULTS {
+        if let Some(found) = object_if_there(volume, kind) {
+            fields.iter().for_each(|(key, value)| fill(found, key, *value));
+        }
+    }
+    if let Some(path) = object_if_there(volume, "hostPath") {
+        path.entry("type").or_insert("".into());
+    }
+}
+
+/// Whether an image is the latest of its name: tagged so, or neither tagged nor digested.
+fn pulls_latest(image: &str) -> bool {
+    let (name, digest) = image.split_once('@').map_or((image, false), |(name, _)| (name, true));
+    let last = name.rsplit('/').next().unwrap_or_default();
+    match last.split_once(':') {
+        Some((_, tag)) => tag == "latest",
+        None => !digest && !image.is_empty(),
+    }
+}
+
+fn requests_from_limits(container: &mut Object) {
+    let resources = object(container, "resources");
+    let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
+    if limits.is_empty() {
+        return;
+    }
+    let requests = object(resources, "requests");
+    for (name, limit) in limits {
+        requests.entry(name).or_insert(limit);
+    }
+}
+
+/// Requests of the whole pod, where it has limits and none of its containers asks for the resource.
+fn pod_level_requests(spec: &mut Object) {
+    let asked: Vec<String> = ["containers", "initContainers"]
+        .iter()
+        .filter_map(|list| spec.get(*list).and_then(Value::as_array))
+        .flatten()
+        .filter_map(|container| container.pointer("/resources/requests").and_then(Value::as_object))
+        .flat_map(|requests| requests.keys().cloned())
+        .collect();
+    let Some(resources) = object_if_there(spec, "resources") else { return };
+    let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
+    for (name, limit) in limits.into_iter().filter(|(name, _)| !asked.contains(name)) {
+        object(resources, "requests").entry(name).or_insert(limit);
+    }
+}
+
+fn host_ports(container: &mut Object) {
+    for port in each(container, "ports") {
+        if let Some(number) = port.get("containerPort").and_then(Value::as_i64) {
+            fill_zero(port, "hostPort", number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_latest_image_is_always_pulled() {
+        for (image, latest) in [
+            ("img", true),
+            ("img:latest", true),
+            ("img:1", false),
+            ("host:5000/img", true),
+            ("host:5000/a/img:2", false),
+            ("img@sha256:aa", false),
+            ("img:latest@sha256:aa", true),
+        ] {
+            assert_eq!(pulls_latest(image), latest, "{image}");
+        }
+    }
+
+    #[test]
+    fn defaults_do_not_change_their_own_result() {
+        let mut once = json!({"spec": {"containers": [{"name": "c", "image": "i", "livenessProbe": {"grpc": {"port": 1}}}],
+            "volumes": [{"name": "v"}], "serviceAccount": "s"}});
+        pod(once.as_object_mut().expect("an object"));
+        let mut twice = once.clone();
+        pod(twice.as_object_mut().expect("an object"));
+        assert_eq!(once, twice);
+    }
+}

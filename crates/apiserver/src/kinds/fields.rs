@@ -1,0 +1,194 @@
+//! By which fields objects of a kind can be selected, how they are called, and what their values are.
+//!
+//! Lists and watches ask here; values of built-in kinds are read from the stored object. Custom kinds bring fields of
+//! their own, which are known elsewhere.
+
+use serde_json::Value;
+
+use crate::Refusal;
+use crate::kinds::look::{flag, items, number, text};
+
+/// A field that can be selected, by the name it has in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FieldName(&'static str);
+
+const NAME: FieldName = FieldName("metadata.name");
+const NAMESPACE: FieldName = FieldName("metadata.namespace");
+
+/// The names a group of events gives to fields: its own name, and the stored one.
+const EVENT_FIELDS: &[(&str, &str, &str)] = &[
+    ("involvedObject.kind", "regarding.kind", "involvedObject.kind"),
+    ("involvedObject.namespace", "regarding.namespace", "involvedObject.namespace"),
+    ("involvedObject.name", "regarding.name", "involvedObject.name"),
+    ("involvedObject.uid", "regarding.uid", "involvedObject.uid"),
+    ("involvedObject.apiVersion", "regarding.apiVersion", "involvedObject.apiVersion"),
+    ("involvedObject.resourceVersion", "regarding.resourceVersion", "involvedObject.resourceVersion"),
+    ("involvedObject.fieldPath", "regarding.fieldPath", "involvedObject.fieldPath"),
+    ("reason", "reason", "reason"),
+    ("reportingComponent", "reportingController", "reportingComponent"),
+    ("source", "", "source"),
+    ("type", "type", "type"),
+];
+
+/// The fields of a kind beyond name and namespace; none where only these can be selected.
+fn own_fields(group: &str, kind: &str) -> Option<&'static [&'static str]> {
+    Some(match (group, kind) {
+        ("", "Pod") => &[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.podIPs",
+            "status.nominatedNodeName",
+        ],
+        ("", "Node") => &["spec.unschedulable"],
+        ("", "ReplicationController") => &["status.replicas"],
+        ("", "Namespace") => &["status.phase"],
+        ("", "Secret") => &["type"],
+        ("", "Service") => &["spec.clusterIP", "spec.type"],
+        ("batch", "Job") => &["status.successful"],
+        ("certificates.k8s.io", "CertificateSigningRequest") => &["spec.signerName"],
+        ("resource.k8s.io", "ResourceSlice") => &["spec.nodeName", "spec.driver"],
+        _ => return None,
+    })
+}
+
+/// The stored name of a field that a selector names, or a refusal in the words the kind has for it.
+pub fn resolve(group: &str, kind: &str, label: &str) -> Result<FieldName, Refusal> {
+    let scoped = !matches!((group, kind), ("", "Node" | "Namespace"));
+    match label {
+        "metadata.name" => return Ok(NAME),
+        "metadata.namespace" if scoped => return Ok(NAMESPACE),
+        "spec.host" if (group, kind) == ("", "Pod") => return Ok(FieldName("spec.nodeName")),
+        _ => {}
+    }
+    if kind == "Event" && matches!(group, "" | "events.k8s.io") {
+        let found =
+            EVENT_FIELDS.iter().find(|(core, new, _)| label == if group.is_empty() { *core } else { *new });
+        return found
+            .filter(|_| !label.is_empty())
+            .map(|(_, _, stored)| FieldName(stored))
+            .ok_or_else(|| Refusal::bad_request(format!("field label not supported: {label}")));
+    }
+    let Some(own) = own_fields(group, kind) else {
+        return Err(Refusal::bad_request(format!(
+            "{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+        )));
+    };
+    if let Some(name) = own.iter().find(|name| **name == label) {
+        return Ok(FieldName(name));
+    }
+    Err(Refusal::bad_request(match (group, kind) {
+        ("batch", "Job") => format!("field label {label:?} not supported for Job"),
+        ("resource.k8s.io", "ResourceSlice") => {
+            format!("field label not supported for ResourceSlice: {label}")
+        }
+        _ => format!("field label not supported: {label}"),
+    }))
+}
+
+impl FieldName {
+    /// The name of the field in the store.
+    pub fn as_str(self) -> &'static str {
+        self.0
+    }
+
+    /// The value of the field in a stored object, as selectors compare it: absent fields are empty, flags `false`,
+    /// numbers `0`.
+    pub fn value(self, object: &Value) -> String {
+        match self.0 {
+            "metadata.name" => text(object, "/metadata/name").to_owned(),
+            "metadata.namespace" => text(object, "/metadata/namespace").to_owned(),
+            "spec.hostNetwork" => flag(object, "/spec/hostNetwork").to_string(),
+            "spec.unschedulable" => flag(object, "/spec/unschedulable").to_string(),
+            "status.replicas" => number(object, "/status/replicas").unwrap_or(0).to_string(),
+            "status.successful" => number(object, "/status/succeeded").unwrap_or(0).to_string(),
+            "status.podIP" => pod_ips(object).into_iter().next().unwrap_or_default(),
+            "status.podIPs" => pod_ips(object).join(","),
+            "source" => match text(object, "/source/component") {
+                "" => text(object, "/reportingComponent").to_owned(),
+                component => component.to_owned(),
+            },
+            name => text(object, &format!("/{}", name.replace('.', "/"))).to_owned(),
+        }
+    }
+}
+
+fn pod_ips(pod: &Value) -> Vec<String> {
+    let listed: Vec<String> =
+        items(pod, "/status/podIPs").iter().map(|ip| text(ip, "/ip").to_owned()).collect();
+    match text(pod, "/status/podIP") {
+        one if listed.is_empty() && !one.is_empty() => vec![one.to_owned()],
+        _ => listed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_have_values_even_where_they_are_absent() {
+        let pod = json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"nodeName": "w"},
+            "status": {"phase": "Running", "podIPs": [{"ip": "1.2.3.4"}, {"ip": "::1"}]}});
+        for (label, value) in [
+            ("metadata.name", "p"),
+            ("metadata.namespace", "n"),
+            ("spec.host", "w"),
+            ("spec.hostNetwork", "false"),
+            ("spec.schedulerName", ""),
+            ("status.podIP", "1.2.3.4"),
+            ("status.podIPs", "1.2.3.4,::1"),
+        ] {
+            let field = resolve("", "Pod", label).expect("a field of pods");
+            assert_eq!(field.value(&pod), value, "{label}");
+        }
+        let job = json!({"status": {"succeeded": 2}});
+        assert_eq!(resolve("batch", "Job", "status.successful").expect("a field").value(&job), "2");
+    }
+
+    #[test]
+    fn refusals_have_the_words_of_the_kind() {
+        for (group, kind, label, words) in [
+            ("", "Pod", "spec.foo", "field label not supported: spec.foo"),
+            ("", "Node", "metadata.namespace", "field label not supported: metadata.namespace"),
+            ("batch", "Job", "spec.foo", "field label \"spec.foo\" not supported for Job"),
+            (
+                "",
+                "ConfigMap",
+                "data.k",
+                "\"data.k\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+            ),
+            (
+                "events.k8s.io",
+                "Event",
+                "involvedObject.kind",
+                "field label not supported: involvedObject.kind",
+            ),
+            ("events.k8s.io", "Event", "source", "field label not supported: source"),
+            ("", "Event", "regarding.kind", "field label not supported: regarding.kind"),
+        ] {
+            let refusal = resolve(group, kind, label).expect_err("refused");
+            assert_eq!((refusal.0.code, refusal.0.message.as_str()), (400, words));
+        }
+    }
+
+    #[test]
+    fn both_groups_of_events_select_from_one_store() {
+        let event = json!({"involvedObject": {"kind": "Pod"}, "reportingComponent": "c", "type": "Normal"});
+        for (group, label, value) in [
+            ("", "involvedObject.kind", "Pod"),
+            ("events.k8s.io", "regarding.kind", "Pod"),
+            ("events.k8s.io", "reportingController", "c"),
+            ("", "source", "c"),
+        ] {
+            let field = resolve(group, "Event", label).expect("a field of events");
+            assert_eq!(field.value(&event), value, "{group} {label}");
+        }
+    }
+}

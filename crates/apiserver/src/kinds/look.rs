@@ -1,0 +1,114 @@
+//! Reading and filling JSON objects by path. Absent and `null` are the same here, as they are for typed objects.
+
+use serde_json::{Map, Value};
+
+/// The value at a JSON pointer, unless it is null.
+pub(crate) fn at<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
+    value.pointer(pointer).filter(|found| !found.is_null())
+}
+
+/// The text at a JSON pointer, or nothing.
+pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The whole number at a JSON pointer.
+pub(crate) fn number(value: &Value, pointer: &str) -> Option<i64> {
+    value.pointer(pointer).and_then(Value::as_i64)
+}
+
+/// Whether the value at a JSON pointer is `true`.
+pub(crate) fn flag(value: &Value, pointer: &str) -> bool {
+    value.pointer(pointer).and_then(Value::as_bool).unwrap_or(false)
+}
+
+/// The items of the list at a JSON pointer.
+pub(crate) fn items<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
+    value.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The entries of the object at a JSON pointer.
+pub(crate) fn entries<'a>(
+    value: &'a Value,
+    pointer: &str,
+) -> impl Iterator<Item = (&'a str, &'a Value)> + use<'a> {
+    value
+        .pointer(pointer)
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| (key.as_str(), value))
+}
+
+/// The object under a key, made where there is none.
+pub(crate) fn object<'a>(parent: &'a mut Map<String, Value>, key: &str) -> &'a mut Map<String, Value> {
+    let slot = parent.entry(key).or_insert_with(|| Value::Object(Map::new()));
+    if !slot.is_object() {
+        *slot = Value::Object(Map::new());
+    }
+    slot.as_object_mut().expect("it was made an object just above")
+}
+
+/// The object under a key, where there is one.
+pub(crate) fn object_if_there<'a>(
+    parent: &'a mut Map<String, Value>,
+    key: &str,
+) -> Option<&'a mut Map<String, Value>> {
+    parent.get_mut(key).and_then(Value::as_object_mut)
+}
+
+/// The objects in the list under a key.
+pub(crate) fn each<'a>(
+    parent: &'a mut Map<String, Value>,
+    key: &str,
+) -> impl Iterator<Item = &'a mut Map<String, Value>> {
+    parent.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+/// Sets a field that is absent, null or empty text.
+pub(crate) fn fill(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
+    let empty = match map.get(key) {
+        None | Some(Value::Null) => true,
+        Some(Value::String(text)) => text.is_empty(),
+        Some(_) => false,
+    };
+    if empty {
+        map.insert(key.to_owned(), value.into());
+    }
+}
+
+/// Sets a number that is absent, null or zero.
+pub(crate) fn fill_zero(map: &mut Map<String, Value>, key: &str, value: i64) {
+    if map.get(key).and_then(Value::as_i64).unwrap_or(0) == 0 {
+        map.insert(key.to_owned(), value.into());
+    }
+}
+
+/// Removes a field whose value is what an absent field would be: null, false, zero, or empty.
+pub(crate) fn drop_empty(map: &mut Map<String, Value>, keys: &[&str]) {
+    for key in keys {
+        let empty = match map.get(*key) {
+            Some(Value::Null | Value::Bool(false)) => true,
+            Some(Value::Number(number)) => number.as_i64() == Some(0),
+            Some(Value::String(text)) => text.is_empty(),
+            Some(Value::Array(list)) => list.is_empty(),
+            Some(Value::Object(object)) => object.is_empty(),
+            _ => false,
+        };
+        if empty {
+            map.remove(*key);
+        }
+    }
+}
+
+/// Removes every null inside objects, at any depth.
+pub(crate) fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, value| !value.is_null());
+            map.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(list) => list.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}

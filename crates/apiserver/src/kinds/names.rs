@@ -1,0 +1,198 @@
+//! Which texts are names: of objects, labels, ports and keys, with the original's words where they are not.
+//!
+//! Every function gives the reasons why a text is no such name, in the original's order; none means it is one.
+
+/// The words for a name of dot-separated labels.
+pub(crate) const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const QUALIFIED: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+const WILDCARD: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', regex used for validation is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+
+/// The words for a number of a port that is none.
+pub(crate) const PORT: &str = "must be between 1 and 65535, inclusive";
+
+fn lower(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit()
+}
+
+fn is_label(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.first().is_some_and(|first| lower(*first))
+        && bytes.last().is_some_and(|last| lower(*last))
+        && bytes.iter().all(|byte| lower(*byte) || *byte == b'-')
+}
+
+fn is_qualified(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.first().is_some_and(u8::is_ascii_alphanumeric)
+        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+}
+
+fn too_long(text: &str, limit: usize, unit: &str) -> Option<String> {
+    (text.len() > limit).then(|| format!("must be no more than {limit} {unit}"))
+}
+
+/// A DNS subdomain: what most objects are called.
+pub fn subdomain(text: &str) -> Vec<String> {
+    let shape = (!text.split('.').all(is_label)).then(|| SUBDOMAIN.to_owned());
+    too_long(text, 253, "characters").into_iter().chain(shape).collect()
+}
+
+/// A DNS label: what namespaces and containers are called. A name with dots gets words of its own only where the
+/// rest is right.
+pub fn label(text: &str) -> Vec<String> {
+    let shape = (!is_label(text)).then(|| {
+        let only_dots = text.contains('.') && text.split('.').all(is_label);
+        if only_dots { "must not contain dots".to_owned() } else { LABEL.to_owned() }
+    });
+    too_long(text, 63, "characters").into_iter().chain(shape).collect()
+}
+
+/// A DNS label that begins with a letter.
+pub fn label_1035(text: &str) -> Vec<String> {
+    let shape = (!is_label(text) || !text.starts_with(|c: char| c.is_ascii_lowercase()))
+        .then(|| LABEL_1035.to_owned());
+    too_long(text, 63, "characters").into_iter().chain(shape).collect()
+}
+
+/// A DNS subdomain below a star.
+pub fn wildcard_subdomain(text: &str) -> Vec<String> {
+    let right = text.strip_prefix("*.").is_some_and(|rest| rest.split('.').all(is_label));
+    let shape = (!right).then(|| WILDCARD.to_owned());
+    too_long(text, 253, "characters").into_iter().chain(shape).collect()
+}
+
+/// A segment of a path: what roles and bindings are called.
+pub fn path_segment(text: &str) -> Vec<String> {
+    if text == "." || text == ".." {
+        return vec![format!("may not be '{text}'")];
+    }
+    ['/', '%'].iter().filter(|c| text.contains(**c)).map(|c| format!("may not contain '{c}'")).collect()
+}
+
+/// A key of a label or annotation: a name with an optional subdomain before a slash.
+pub fn qualified(text: &str) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let parts: Vec<&str> = text.split('/').collect();
+    let name = match parts.as_slice() {
+        [name] => *name,
+        [prefix, name] => {
+            if prefix.is_empty() {
+                reasons.push("prefix part must be non-empty".to_owned());
+            } else {
+                reasons.extend(subdomain(prefix).into_iter().map(|why| format!("prefix part {why}")));
+            }
+            *name
+        }
+        _ => {
+            let with_prefix = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
+            return vec![format!("a valid label key {QUALIFIED} {with_prefix}")];
+        }
+    };
+    if name.is_empty() {
+        reasons.push("name part must be non-empty".to_owned());
+    } else if let Some(long) = too_long(name, 63, "bytes") {
+        reasons.push(format!("name part {long}"));
+    }
+    if !is_qualified(name) {
+        reasons.push(format!("name part {QUALIFIED}"));
+    }
+    reasons
+}
+
+/// The value of a label.
+pub fn label_value(text: &str) -> Vec<String> {
+    let shape = (!text.is_empty() && !is_qualified(text)).then(|| LABEL_VALUE.to_owned());
+    too_long(text, 63, "bytes").into_iter().chain(shape).collect()
+}
+
+/// A key of the data of a ConfigMap or Secret.
+pub fn config_key(text: &str) -> Vec<String> {
+    let mut reasons: Vec<String> = too_long(text, 253, "characters").into_iter().collect();
+    let shape = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if text.is_empty() || !text.bytes().all(shape) {
+        reasons.push(CONFIG_KEY.to_owned());
+    }
+    match text {
+        "." => reasons.push("must not be '.'".to_owned()),
+        ".." => reasons.push("must not be '..'".to_owned()),
+        _ if text.starts_with("..") => reasons.push("must not start with '..'".to_owned()),
+        _ => {}
+    }
+    reasons
+}
+
+/// The name of a port.
+pub fn port_name(text: &str) -> Vec<String> {
+    let mut reasons: Vec<String> = too_long(text, 15, "characters").into_iter().collect();
+    if text.is_empty() || !text.bytes().all(|byte| lower(byte) || byte == b'-') {
+        reasons.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
+    }
+    if !text.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        reasons.push("must contain at least one letter (a-z)".to_owned());
+    }
+    if text.contains("--") {
+        reasons.push("must not contain consecutive hyphens".to_owned());
+    }
+    if text.starts_with('-') || text.ends_with('-') {
+        reasons.push("must not begin or end with a hyphen".to_owned());
+    }
+    reasons
+}
+
+/// The name of an environment variable.
+pub fn environment(text: &str) -> Vec<String> {
+    let printable =
+        !text.is_empty() && text.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=');
+    let words =
+        "a valid environment variable name must consist only of printable ASCII characters other than '='";
+    (!printable).then(|| words.to_owned()).into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_from_what_is_none() {
+        type Rule = fn(&str) -> Vec<String>;
+        let cases: &[(Rule, &str, bool)] = &[
+            (subdomain, "a.b-c", true),
+            (subdomain, "a..b", false),
+            (subdomain, "", false),
+            (label, "a-1", true),
+            (label, "-a", false),
+            (label_1035, "1a", false),
+            (label_1035, "a1", true),
+            (wildcard_subdomain, "*.a.b", true),
+            (wildcard_subdomain, "a.b", false),
+            (path_segment, "system:node", true),
+            (path_segment, "a/b", false),
+            (qualified, "ex.io/Name_1", true),
+            (qualified, "ex.io/", false),
+            (label_value, "", true),
+            (label_value, "-", false),
+            (config_key, ".dockercfg", true),
+            (config_key, "..", false),
+            (port_name, "http-1", true),
+            (port_name, "80", false),
+            (port_name, "a--b", false),
+            (environment, "A B", true),
+            (environment, "A=B", false),
+        ];
+        for (rule, text, right) in cases {
+            assert_eq!(rule(text).is_empty(), *right, "{text:?}: {:?}", rule(text));
+        }
+    }
+
+    #[test]
+    fn limits_are_inclusive() {
+        assert!(subdomain(&"a".repeat(253)).is_empty());
+        assert_eq!(label(&"a".repeat(64)), ["must be no more than 63 characters"]);
+        assert_eq!(label_value(&"a".repeat(64)), ["must be no more than 63 bytes"]);
+    }
+}

@@ -1,0 +1,408 @@
+//! What the server itself writes into an object before it is stored: status, generation, and what it decides alone.
+//!
+//! Runs after [`defaults`](super::defaults), before validation. What needs more than the object (addresses, ports,
+//! priorities) is asked of [`Surroundings`].
+
+use serde_json::{Map, Value, json};
+
+use crate::Refusal;
+use crate::kinds::defaults;
+use crate::kinds::look::{at, each, entries, fill, flag, items, number, object, text};
+use crate::kinds::quantity::Quantity;
+use crate::kinds::traits::{KindTraits, StatusMetadata};
+
+/// What an object needs from the rest of the cluster when it is created.
+pub trait Surroundings {
+    /// An address for a service: the one it wants, or a free one.
+    fn cluster_ip(&mut self, service: &Value, wanted: Option<&str>) -> Result<String, Refusal>;
+
+    /// A port on every node for a port of a service: the one it wants, or a free one.
+    fn node_port(&mut self, service: &Value, protocol: &str, wanted: Option<i64>) -> Result<i64, Refusal>;
+
+    /// The value of a priority class and whether it preempts; `None` where there is no such class. An empty name asks
+    /// for the default class.
+    fn priority(&self, class: &str) -> Option<(i64, String)>;
+}
+
+/// The kind of an object, by all its names.
+#[derive(Clone, Copy, Debug)]
+pub struct KindNames<'a> {
+    /// The group; empty for the core group.
+    pub group: &'a str,
+    /// The version of the object.
+    pub version: &'a str,
+    /// The kind.
+    pub kind: &'a str,
+    /// The plural.
+    pub plural: &'a str,
+}
+
+/// Prepares a new object. Its uid must be set, since jobs select by it; `now` is the time of creation.
+pub fn for_create(
+    names: KindNames<'_>,
+    value: &mut Value,
+    now: &str,
+    around: &mut dyn Surroundings,
+) -> Result<(), Refusal> {
+    let traits = KindTraits::of(names.group, names.plural);
+    if let Some(map) = value.as_object_mut() {
+        if traits.has_status && (names.group, names.kind) != ("", "Node") {
+            map.remove("status");
+        }
+        let meta = object(map, "metadata");
+        meta.remove("generation");
+        if traits.has_generation {
+            meta.insert("generation".to_owned(), 1.into());
+        }
+    }
+    defaults::apply(names.group, names.version, names.kind, value);
+    match (names.group, names.kind) {
+        ("", "Pod") => new_pod(value, now, around)?,
+        ("", "Service") => new_service(value, around)?,
+        ("", "Namespace") => new_namespace(value),
+        ("", "Node") => new_node(value),
+        ("", "PersistentVolume") => {
+            add_finalizer(value, "kubernetes.io/pv-protection");
+            value["status"]["lastPhaseTransitionTime"] = now.into();
+        }
+        ("", "PersistentVolumeClaim") => add_finalizer(value, "kubernetes.io/pvc-protection"),
+        ("batch", "Job") => generate_job_selector(value),
+        ("apps", "DaemonSet") => set_template_generation(value, 1),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Prepares the new state of an object for a write to the object itself.
+pub fn for_update(names: KindNames<'_>, new: &mut Value, old: &Value) {
+    let traits = KindTraits::of(names.group, names.plural);
+    if traits.has_status {
+        copy(new, old, "status");
+    }
+    match (names.group, names.kind) {
+        ("", "Namespace") => {
+            copy(new, old, "spec");
+            defaults::apply(names.group, names.version, names.kind, new);
+        }
+        ("", "Service") => keep_allocated(new, old),
+        ("apps", "DaemonSet") => {
+            let generation = template_generation(old);
+            let changed = at(new, "/spec/template") != at(old, "/spec/template");
+            set_template_generation(new, if changed { generation + 1 } else { generation });
+        }
+        _ => {}
+    }
+    keep_generation(names, traits, new, old);
+}
+
+/// Prepares the new state of an object for a write to its `/status`.
+pub fn for_status_update(names: KindNames<'_>, new: &mut Value, old: &Value) {
+    let traits = KindTraits::of(names.group, names.plural);
+    let status = new.get("status").cloned();
+    let mut meta = new.get("metadata").cloned().unwrap_or_default();
+    let keep: &[&str] = match traits.status_metadata {
+        StatusMetadata::All => &["generation"],
+        StatusMetadata::AllButLabels => &["generation", "labels"],
+        StatusMetadata::AllButOwners => &["generation", "ownerReferences", "deletionTimestamp"],
+        StatusMetadata::Nothing => {
+            &["generation", "ownerReferences", "deletionTimestamp", "labels", "annotations", "finalizers"]
+        }
+    };
+    let old_meta = old.get("metadata").cloned().unwrap_or_default();
+    for key in keep {
+        copy(&mut meta, &old_meta, key);
+    }
+    let mut stored = old.clone();
+    if let Some(map) = stored.as_object_mut() {
+        map.insert("metadata".to_owned(), meta);
+        match status {
+            Some(status) => map.insert("status".to_owned(), status),
+            None => map.remove("status"),
+        };
+    }
+    if (names.group, names.kind) == ("", "Pod") && text(&stored, "/status/qosClass").is_empty() {
+        let class = at(old, "/status/qosClass").cloned();
+        if let (Some(class), Some(map)) = (class, stored.as_object_mut()) {
+            object(map, "status").insert("qosClass".to_owned(), class);
+        }
+    }
+    defaults::apply(names.group, names.version, names.kind, &mut stored);
+    *new = stored;
+}
+
+/// How a pod is treated when a node runs short: by what its containers ask for and are held to.
+pub fn qos_class(pod: &Value) -> &'static str {
+    let containers = || items(pod, "/spec/containers").iter().chain(items(pod, "/spec/initContainers"));
+    let amount = |container: &Value, list: &str, name: &str| {
+        let pointer = format!("/resources/{list}/{name}");
+        at(container, &pointer).and_then(Quantity::read).filter(|amount| !amount.is_zero())
+    };
+    let mut any = false;
+    let mut all = true;
+    for container in containers() {
+        for name in ["cpu", "memory"] {
+            let limit = amount(container, "limits", name);
+            let request = amount(container, "requests", name);
+            any |= limit.is_some() || request.is_some();
+            let held = limit.is_some_and(|limit| request.is_none_or(|request| request.equals(limit)));
+            all &= held;
+        }
+    }
+    match (any, all) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
+fn copy(new: &mut Value, old: &Value, key: &str) {
+    let Some(map) = new.as_object_mut() else { return };
+    match old.get(key) {
+        Some(value) => map.insert(key.to_owned(), value.clone()),
+        None => map.remove(key),
+    };
+}
+
+fn keep_generation(names: KindNames<'_>, traits: KindTraits, new: &mut Value, old: &Value) {
+    if !traits.has_generation {
+        if let Some(meta) = new.get_mut("metadata") {
+            copy(meta, old.get("metadata").unwrap_or(&Value::Null), "generation");
+        }
+        return;
+    }
+    let counts_metadata: &[&str] = match names.kind {
+        "Deployment" => &["/metadata/annotations"],
+        "EndpointSlice" => &["/metadata/labels"],
+        _ => &[],
+    };
+    let wanted = |value: &Value| -> Vec<(String, Value)> {
+        entries(value, "")
+            .filter(|(key, _)| !matches!(*key, "metadata" | "status" | "kind" | "apiVersion"))
+            .map(|(key, value)| (key.to_owned(), value.clone()))
+            .collect()
+    };
+    let changed =
+        wanted(new) != wanted(old) || counts_metadata.iter().any(|field| at(new, field) != at(old, field));
+    let generation = number(old, "/metadata/generation").unwrap_or(0) + i64::from(changed);
+    if let Some(map) = new.as_object_mut().filter(|_| generation > 0) {
+        object(map, "metadata").insert("generation".to_owned(), generation.into());
+    }
+}
+
+fn new_pod(pod: &mut Value, now: &str, around: &mut dyn Surroundings) -> Result<(), Refusal> {
+    let class = text(pod, "/spec/priorityClassName").to_owned();
+    let (priority, preemption) = match around.priority(&class) {
+        Some(found) => found,
+        None if class.is_empty() => (0, "PreemptLowerPriority".to_owned()),
+        None => {
+            let why = format!("no PriorityClass with name {class} was found");
+            return Err(Refusal::forbidden("", "pods", text(pod, "/metadata/name"), &why));
+        }
+    };
+    let qos = qos_class(pod);
+    let Some(map) = pod.as_object_mut() else { return Ok(()) };
+    let spec = object(map, "spec");
+    fill(spec, "priority", priority);
+    fill(spec, "preemptionPolicy", preemption);
+    tolerate_for_a_while(spec);
+    let gated = spec.get("schedulingGates").and_then(Value::as_array).is_some_and(|gates| !gates.is_empty());
+    let status = object(map, "status");
+    status.insert("phase".to_owned(), "Pending".into());
+    status.insert("qosClass".to_owned(), qos.into());
+    if gated {
+        let condition = json!({"type": "PodScheduled", "status": "False",
+            "lastProbeTime": null, "lastTransitionTime": now, "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates"});
+        status.insert("conditions".to_owned(), json!([condition]));
+    }
+    Ok(())
+}
+
+/// Pods stay for five minutes on nodes that are not ready or not reachable, unless they say otherwise.
+fn tolerate_for_a_while(spec: &mut Map<String, Value>) {
+    let mut tolerations = spec.get("tolerations").and_then(Value::as_array).cloned().unwrap_or_default();
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let known = tolerations.iter().any(|toleration| {
+            let of = text(toleration, "/key");
+            let effect = text(toleration, "/effect");
+            (of == key || of.is_empty()) && (effect == "NoExecute" || effect.is_empty())
+        });
+        if !known {
+            tolerations.push(
+                json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}),
+            );
+        }
+    }
+    spec.insert("tolerations".to_owned(), tolerations.into());
+}
+
+fn new_service(service: &mut Value, around: &mut dyn Surroundings) -> Result<(), Refusal> {
+    let service_type = text(service, "/spec/type").to_owned();
+    if service_type == "ExternalName" {
+        return Ok(());
+    }
+    let wanted = text(service, "/spec/clusterIP").to_owned();
+    let headless = wanted == "None";
+    let address = match wanted.as_str() {
+        "None" => wanted.clone(),
+        "" => around.cluster_ip(service, None)?,
+        some => around.cluster_ip(service, Some(some))?,
+    };
+    let unselected = headless && entries(service, "/spec/selector").next().is_none();
+    let mut ports = items(service, "/spec/ports").to_vec();
+    let balanced = service_type == "LoadBalancer" && flag(service, "/spec/allocateLoadBalancerNodePorts");
+    if service_type == "NodePort" || balanced {
+        for port in &mut ports {
+            let wanted = number(port, "/nodePort").filter(|number| *number != 0);
+            let number = around.node_port(service, text(port, "/protocol"), wanted)?;
+            port["nodePort"] = number.into();
+        }
+    }
+    let Some(map) = service.as_object_mut() else { return Ok(()) };
+    let spec = object(map, "spec");
+    if !ports.is_empty() {
+        spec.insert("ports".to_owned(), ports.into());
+    }
+    let family = if address.contains(':') { "IPv6" } else { "IPv4" };
+    spec.insert("clusterIPs".to_owned(), json!([address]));
+    spec.insert("clusterIP".to_owned(), address.into());
+    let (policy, families) = if unselected {
+        ("RequireDualStack", json!(["IPv4", "IPv6"]))
+    } else {
+        ("SingleStack", json!([family]))
+    };
+    fill(spec, "ipFamilyPolicy", policy);
+    fill(spec, "ipFamilies", families);
+    Ok(())
+}
+
+/// What was allocated stays where the update does not name it; a service by name gives it back.
+fn keep_allocated(new: &mut Value, old: &Value) {
+    let (now, before) = (text(new, "/spec/type").to_owned(), text(old, "/spec/type"));
+    let Some(map) = new.as_object_mut() else { return };
+    let spec = object(map, "spec");
+    if now == "ExternalName" {
+        if before != "ExternalName" {
+            for key in [
+                "clusterIP",
+                "clusterIPs",
+                "ipFamilies",
+                "ipFamilyPolicy",
+                "internalTrafficPolicy",
+                "externalTrafficPolicy",
+                "allocateLoadBalancerNodePorts",
+                "healthCheckNodePort",
+            ] {
+                spec.remove(key);
+            }
+            each(spec, "ports").for_each(|port| {
+                port.remove("nodePort");
+            });
+        }
+        return;
+    }
+    if before == "ExternalName" {
+        return;
+    }
+    for key in ["clusterIP", "ipFamilyPolicy", "ipFamilies"] {
+        if let Some(value) = old["spec"].get(key) {
+            fill(spec, key, value.clone());
+        }
+    }
+    // The list follows the single address where only one of them was changed.
+    let single = spec.get("clusterIP").cloned().unwrap_or_default();
+    let listed = spec.get("clusterIPs").and_then(|list| list.get(0)).cloned();
+    let was = old["spec"].get("clusterIP").cloned().unwrap_or_default();
+    if listed.is_none() || (single != was && listed.as_ref() == Some(&was)) {
+        spec.insert("clusterIPs".to_owned(), json!([single]));
+    }
+    if matches!(now.as_str(), "NodePort" | "LoadBalancer") {
+        for port in each(spec, "ports").filter(|port| !port.contains_key("nodePort")) {
+            let same = items(old, "/spec/ports").iter().find(|known| {
+                known.get("port") == port.get("port") && known.get("protocol") == port.get("protocol")
+            });
+            if let Some(number) = same.and_then(|known| known.get("nodePort")) {
+                port.insert("nodePort".to_owned(), number.clone());
+            }
+        }
+    } else if matches!(before, "NodePort" | "LoadBalancer") {
+        each(spec, "ports").for_each(|port| {
+            port.remove("nodePort");
+        });
+        spec.remove("externalTrafficPolicy");
+        spec.remove("allocateLoadBalancerNodePorts");
+    }
+}
+
+fn new_namespace(namespace: &mut Value) {
+    let Some(map) = namespace.as_object_mut() else { return };
+    let spec = object(map, "spec");
+    let mut finalizers = spec.get("finalizers").and_then(Value::as_array).cloned().unwrap_or_default();
+    if !finalizers.contains(&"kubernetes".into()) {
+        finalizers.push("kubernetes".into());
+    }
+    spec.insert("finalizers".to_owned(), finalizers.into());
+}
+
+/// A node has to show that it is ready before pods come to it.
+fn new_node(node: &mut Value) {
+    let Some(map) = node.as_object_mut() else { return };
+    let spec = object(map, "spec");
+    let mut taints = spec.get("taints").and_then(Value::as_array).cloned().unwrap_or_default();
+    let key = "node.kubernetes.io/not-ready";
+    if !taints.iter().any(|taint| text(taint, "/key") == key && text(taint, "/effect") == "NoSchedule") {
+        taints.push(json!({"key": key, "effect": "NoSchedule"}));
+    }
+    spec.insert("taints".to_owned(), taints.into());
+}
+
+fn add_finalizer(value: &mut Value, finalizer: &str) {
+    let Some(map) = value.as_object_mut() else { return };
+    let meta = object(map, "metadata");
+    let mut finalizers = meta.get("finalizers").and_then(Value::as_array).cloned().unwrap_or_default();
+    if !finalizers.contains(&finalizer.into()) {
+        finalizers.push(finalizer.into());
+    }
+    meta.insert("finalizers".to_owned(), finalizers.into());
+}
+
+/// A job selects its pods by its uid, unless it says that it selects them by itself.
+fn generate_job_selector(job: &mut Value) {
+    if flag(job, "/spec/manualSelector") {
+        return;
+    }
+    let name = text(job, "/metadata/name").to_owned();
+    let uid = text(job, "/metadata/uid").to_owned();
+    // Labels that were taken over from the template share it; those of the user's own stay as they are.
+    let shared = at(job, "/metadata/labels") == at(job, "/spec/template/metadata/labels");
+    let Some(map) = job.as_object_mut() else { return };
+    let spec = object(map, "spec");
+    let labels = object(object(object(spec, "template"), "metadata"), "labels");
+    for (key, value) in [
+        ("job-name", &name),
+        ("batch.kubernetes.io/job-name", &name),
+        ("controller-uid", &uid),
+        ("batch.kubernetes.io/controller-uid", &uid),
+    ] {
+        labels.entry(key).or_insert(value.as_str().into());
+    }
+    let labels = labels.clone();
+    let selector = object(object(spec, "selector"), "matchLabels");
+    selector.entry("batch.kubernetes.io/controller-uid").or_insert(uid.into());
+    if shared {
+        object(map, "metadata").insert("labels".to_owned(), labels.into());
+    }
+}
+
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+fn template_generation(daemon_set: &Value) -> i64 {
+    let pointer = format!("/metadata/annotations/{TEMPLATE_GENERATION}");
+    text(daemon_set, &pointer).parse().unwrap_or(0)
+}
+
+fn set_template_generation(daemon_set: &mut Value, generation: i64) {
+    let Some(map) = daemon_set.as_object_mut() else { return };
+    let annotations = object(object(map, "metadata"), "annotations");
+    annotations.insert(TEMPLATE_GENERATION.to_owned(), generation.to_string().into());
+}

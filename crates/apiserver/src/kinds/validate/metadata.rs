@@ -1,0 +1,236 @@
+//! What is wrong with the metadata of an object of any kind.
+
+use serde_json::Value;
+
+use super::check::{Problems, forbidden, immutable, invalid, required, wrong_text};
+use crate::kinds::look::{at, entries, flag, items, text};
+use crate::kinds::names;
+use crate::kinds::traits::{KindTraits, NameRule};
+use crate::{Problem, ProblemKind};
+
+/// How much all annotations may hold together.
+const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+
+/// Finalizers without a domain that are known to the server.
+const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
+
+/// What is wrong with the metadata of a new object of a built-in kind.
+pub fn create(group: &str, plural: &str, namespaced: bool, object: &Value) -> Vec<Problem> {
+    common(KindTraits::of(group, plural).name, namespaced, object)
+}
+
+/// What is wrong with the metadata of any object whose names follow a rule.
+pub fn common(rule: NameRule, namespaced: bool, object: &Value) -> Vec<Problem> {
+    let mut out = Problems::new();
+    let name = text(object, "/metadata/name");
+    let prefix = text(object, "/metadata/generateName");
+    if !prefix.is_empty() {
+        wrong_text(&mut out, "metadata.generateName", prefix, rule.problems(prefix, true));
+    }
+    if name.is_empty() {
+        required(&mut out, "metadata.name", "name or generateName is required");
+    } else {
+        wrong_text(&mut out, "metadata.name", name, rule.problems(name, false));
+    }
+    let namespace = text(object, "/metadata/namespace");
+    if !namespaced {
+        if !namespace.is_empty() {
+            forbidden(&mut out, "metadata.namespace", "not allowed on this type");
+        }
+    } else if namespace.is_empty() {
+        required(&mut out, "metadata.namespace", "");
+    } else {
+        wrong_text(&mut out, "metadata.namespace", namespace, names::label(namespace));
+    }
+    labels(&mut out, object, "/metadata/labels", "metadata.labels");
+    annotations(&mut out, object, "/metadata/annotations", "metadata.annotations");
+    owners(&mut out, object);
+    finalizers(&mut out, object);
+    out
+}
+
+/// What is wrong with the metadata of the new state of an object.
+pub fn update(group: &str, plural: &str, namespaced: bool, new: &Value, old: &Value) -> Vec<Problem> {
+    update_common(KindTraits::of(group, plural).name, namespaced, new, old)
+}
+
+/// What is wrong with the metadata of the new state of any object whose names follow a rule.
+pub fn update_common(rule: NameRule, namespaced: bool, new: &Value, old: &Value) -> Vec<Problem> {
+    let mut out = Problems::new();
+    // The name was checked when the object was created, so only the rest is checked again.
+    out.extend(common(rule, namespaced, new).into_iter().filter(|problem| {
+        !matches!(problem.field.as_str(), "metadata.name" | "metadata.generateName" | "metadata.namespace")
+    }));
+    for field in ["name", "namespace", "uid"] {
+        immutable(&mut out, new, old, &format!("/metadata/{field}"), &format!("metadata.{field}"));
+    }
+    if at(old, "/metadata/deletionTimestamp").is_some() {
+        let before = items(old, "/metadata/finalizers");
+        let added: Vec<&Value> =
+            items(new, "/metadata/finalizers").iter().filter(|it| !before.contains(it)).collect();
+        if !added.is_empty() {
+            let listed: Vec<String> = added.iter().map(ToString::to_string).collect();
+            let detail = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                listed.join(", ")
+            );
+            out.push(Problem::new("metadata.finalizers", ProblemKind::Forbidden, &detail));
+        }
+    }
+    out
+}
+
+/// Labels, wherever they are.
+pub(super) fn labels(out: &mut Problems, object: &Value, pointer: &str, field: &str) {
+    for (key, value) in entries(object, pointer) {
+        wrong_text(out, field, key, names::qualified(key));
+        let value = value.as_str().unwrap_or_default();
+        wrong_text(out, field, value, names::label_value(value));
+    }
+}
+
+/// Annotations, wherever they are: their keys are checked in lower case.
+pub(super) fn annotations(out: &mut Problems, object: &Value, pointer: &str, field: &str) {
+    let mut size = 0;
+    for (key, value) in entries(object, pointer) {
+        size += key.len() + value.as_str().unwrap_or_default().len();
+        wrong_text(out, field, key, names::qualified(&key.to_lowercase()));
+    }
+    if size > ANNOTATIONS_LIMIT {
+        let detail = format!("may not be more than {ANNOTATIONS_LIMIT} bytes");
+        out.push(Problem::new(field, ProblemKind::TooLong, &detail));
+    }
+}
+
+fn owners(out: &mut Problems, object: &Value) {
+    let field = "metadata.ownerReferences";
+    let mut controller: Option<&Value> = None;
+    for owner in items(object, "/metadata/ownerReferences") {
+        let version = text(owner, "/apiVersion");
+        let parts: Vec<&str> = version.split('/').collect();
+        let known = match parts.as_slice() {
+            [version] | [_, version] => !version.is_empty(),
+            _ => false,
+        };
+        if !known {
+            invalid(out, &format!("{field}.apiVersion"), &version.into(), "version must not be empty");
+        }
+        for part in ["kind", "name", "uid"] {
+            if text(owner, &format!("/{part}")).is_empty() {
+                invalid(out, &format!("{field}.{part}"), &"".into(), "must not be empty");
+            }
+        }
+        if version == "v1" && text(owner, "/kind") == "Event" {
+            let shown = Shown(&owner_fields(owner)).to_string();
+            let detail = "/v1, Kind=Event is disallowed from being an owner";
+            out.push(Problem::with_value(field, ProblemKind::Invalid, shown, detail));
+        }
+        if flag(owner, "/controller") {
+            if let Some(first) = controller {
+                let all: Vec<String> = items(object, "/metadata/ownerReferences")
+                    .iter()
+                    .map(|owner| Shown(&owner_fields(owner)).to_string())
+                    .collect();
+                let named = |owner: &Value| format!("{}/{}", text(owner, "/kind"), text(owner, "/name"));
+                let detail = format!(
+                    "Only one reference can have Controller set to true. Found \"true\" in references for {} and {}",
+                    named(first),
+                    named(owner)
+                );
+                let shown = format!("[{}]", all.join(","));
+                out.push(Problem::with_value(field, ProblemKind::Invalid, shown, &detail));
+            } else {
+                controller = Some(owner);
+            }
+        }
+    }
+}
+
+/// The fields of an owner in the order in which they are shown.
+fn owner_fields(owner: &Value) -> Vec<(&'static str, Value)> {
+    ["apiVersion", "kind", "name", "uid"]
+        .into_iter()
+        .map(|key| (key, owner.get(key).cloned().unwrap_or("".into())))
+        .chain(
+            ["controller", "blockOwnerDeletion"]
+                .into_iter()
+                .filter_map(|key| Some((key, owner.get(key)?.clone()))),
+        )
+        .collect()
+}
+
+struct Shown<'a>(&'a [(&'static str, Value)]);
+
+impl std::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let fields: Vec<String> = self.0.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
+        write!(f, "{{{}}}", fields.join(","))
+    }
+}
+
+fn finalizers(out: &mut Problems, object: &Value) {
+    let all = items(object, "/metadata/finalizers");
+    for (index, value) in all.iter().enumerate() {
+        finalizer(
+            out,
+            value.as_str().unwrap_or_default(),
+            "metadata.finalizers",
+            &format!("metadata.finalizers[{index}]"),
+        );
+    }
+    let has = |name: &str| all.iter().any(|it| it == name);
+    if has("orphan") && has("foregroundDeletion") {
+        let shown = Value::from(all.to_vec());
+        invalid(
+            out,
+            "metadata.finalizers",
+            &shown,
+            "finalizer orphan and foregroundDeletion cannot be both set",
+        );
+    }
+}
+
+/// A finalizer: a qualified name, with a domain unless it is a standard one.
+pub(super) fn finalizer(out: &mut Problems, name: &str, field: &str, indexed: &str) {
+    let reasons = names::qualified(name);
+    if !reasons.is_empty() {
+        return wrong_text(out, field, name, reasons);
+    }
+    if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
+        invalid(
+            out,
+            indexed,
+            &name.into(),
+            "name is neither a standard finalizer name nor is it fully qualified",
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn annotations_may_hold_so_much_and_no_more() {
+        let with = |size: usize| json!({"metadata": {"name": "a", "annotations": {"k": "v".repeat(size)}}});
+        let problems = |size| common(NameRule::Subdomain, false, &with(size));
+        assert!(problems(ANNOTATIONS_LIMIT - 1).is_empty());
+        let found = problems(ANNOTATIONS_LIMIT);
+        assert_eq!(found[0].to_string(), "metadata.annotations: Too long: may not be more than 262144 bytes");
+    }
+
+    #[test]
+    fn no_finalizer_is_added_to_what_is_being_deleted() {
+        let meta = |finalizers: &[&str]| json!({"metadata": {"name": "a", "deletionTimestamp": "t", "finalizers": finalizers}});
+        let problems =
+            update_common(NameRule::Subdomain, false, &meta(&["a.b/c", "d.e/f"]), &meta(&["a.b/c"]));
+        assert_eq!(
+            problems[0].to_string(),
+            "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, \
+             found new finalizers []string{\"d.e/f\"}"
+        );
+        assert!(update_common(NameRule::Subdomain, false, &meta(&[]), &meta(&["a.b/c"])).is_empty());
+    }
+}

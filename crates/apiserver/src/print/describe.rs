@@ -1,0 +1,105 @@
+//! Parts of cells that several kinds share: names, lists with an end, selectors, containers.
+
+use serde_json::Value;
+
+use crate::kinds::look::{at, entries, items, text};
+
+/// The name of an object.
+pub(super) fn name(object: &Value) -> Value {
+    text(object, "/metadata/name").into()
+}
+
+/// A text, or what stands for none.
+pub(super) fn or<'a>(text: &'a str, none: &'a str) -> &'a str {
+    if text.is_empty() { none } else { text }
+}
+
+/// A list with commas, and what stands for an empty one.
+pub(super) fn joined(list: &[String], none: &str) -> String {
+    if list.is_empty() { none.to_owned() } else { list.join(",") }
+}
+
+/// The first three of a list, and how many more there are.
+pub(super) fn first_three(list: &[String], none: &str) -> String {
+    match list {
+        [] => none.to_owned(),
+        [a, b, c, rest @ ..] if !rest.is_empty() => format!("{a},{b},{c} + {} more...", rest.len()),
+        all => all.join(","),
+    }
+}
+
+/// Labels as they are selected by: `a=b,c=d`.
+pub(super) fn labels(object: &Value, pointer: &str) -> String {
+    let list: Vec<String> = entries(object, pointer)
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    joined(&list, "<none>")
+}
+
+/// A selector of labels as text.
+pub(super) fn selector(object: &Value, pointer: &str) -> String {
+    let Some(selector) = at(object, pointer) else { return "<none>".to_owned() };
+    let mut list: Vec<String> = entries(selector, "/matchLabels")
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    for expression in items(selector, "/matchExpressions") {
+        let key = text(expression, "/key");
+        let mut values: Vec<&str> = items(expression, "/values").iter().filter_map(Value::as_str).collect();
+        values.sort_unstable();
+        let values = values.join(",");
+        list.push(match text(expression, "/operator") {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "Exists" => key.to_owned(),
+            _ => format!("!{key}"),
+        });
+    }
+    joined(&list, "<none>")
+}
+
+/// Names and images of the containers of a pod spec.
+pub(super) fn containers(object: &Value, pod_spec: &str) -> [Value; 2] {
+    let list = |field: &str| {
+        let texts: Vec<&str> = items(object, &format!("{pod_spec}/containers"))
+            .iter()
+            .map(|container| text(container, field))
+            .collect();
+        Value::from(texts.join(","))
+    };
+    [list("/name"), list("/image")]
+}
+
+/// Addresses of a load balancer, each once, sorted.
+pub(super) fn load_balancer(object: &Value) -> String {
+    let mut list: Vec<&str> = items(object, "/status/loadBalancer/ingress")
+        .iter()
+        .map(|point| or(text(point, "/ip"), text(point, "/hostname")))
+        .filter(|address| !address.is_empty())
+        .collect();
+    list.sort_unstable();
+    list.dedup();
+    list.join(",")
+}
+
+/// The short names of access modes, each once.
+pub(super) fn access_modes(object: &Value, pointer: &str) -> String {
+    let has = |mode: &str| items(object, pointer).iter().any(|known| known == mode);
+    let short: Vec<&str> = [
+        ("ReadWriteOnce", "RWO"),
+        ("ReadOnlyMany", "ROX"),
+        ("ReadWriteMany", "RWX"),
+        ("ReadWriteOncePod", "RWOP"),
+    ]
+    .iter()
+    .filter(|(mode, _)| has(mode))
+    .map(|(_, short)| *short)
+    .collect();
+    short.join(",")
+}
+
+/// Whether a condition of that type is true.
+pub(super) fn condition(object: &Value, kind: &str) -> bool {
+    items(object, "/status/conditions")
+        .iter()
+        .any(|condition| text(condition, "/type") == kind && text(condition, "/status") == "True")
+}

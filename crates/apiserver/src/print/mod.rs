@@ -1,0 +1,151 @@
+//! Tables and bare metadata: how objects look to those who did not ask for all of them.
+//!
+//! The columns of built-in kinds are data, the cells are code, one printer per kind; kinds without a printer show name
+//! and age. Custom kinds bring their columns with them. Nothing here knows the clock: `now` is passed in.
+//!
+//! The `mod` lines below are in layer order.
+
+pub mod age;
+mod describe;
+mod core;
+mod pod;
+mod workloads;
+mod others;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::Refusal;
+
+/// What a row holds besides its cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IncludeObject {
+    /// Nothing.
+    None,
+    /// The metadata of the object.
+    #[default]
+    Metadata,
+    /// The whole object.
+    Object,
+}
+
+impl IncludeObject {
+    /// Reads the query parameter `includeObject`; absent and empty mean metadata.
+    pub fn parse(text: &str) -> Result<Self, Refusal> {
+        match text {
+            "" | "Metadata" => Ok(Self::Metadata),
+            "None" => Ok(Self::None),
+            "Object" => Ok(Self::Object),
+            other => Err(Refusal::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: \
+                 must be 'Metadata', 'Object', 'None', or empty"
+            ))),
+        }
+    }
+}
+
+static COLUMNS: LazyLock<HashMap<String, Value>> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("../../data/table-columns.json"))
+        .expect("the table in the repo is valid")
+});
+
+/// The columns of a built-in kind, as they are sent. Kinds that are not known have name and age.
+pub fn columns(group: &str, version: &str, plural: &str) -> Value {
+    let key = format!("{group}/{version}/{plural}");
+    COLUMNS.get(&key).cloned().unwrap_or_else(|| {
+        json!([
+            {"name": "Name", "type": "string", "format": "name", "priority": 0, "description": ""},
+            {"name": "Age", "type": "string", "format": "", "priority": 0, "description": ""},
+        ])
+    })
+}
+
+/// The cells of an object of a built-in kind, in the order of its [`columns`].
+pub fn cells(group: &str, plural: &str, object: &Value, now: Timestamp) -> Vec<Value> {
+    let found = match (group, plural) {
+        ("", "pods") => Some(pod::pod(object, now)),
+        ("", _) | ("events.k8s.io", "events") => core::cells(plural, object, now),
+        ("apps" | "batch", _) => workloads::cells(plural, object, now),
+        _ => others::cells(group, plural, object, now),
+    };
+    found.unwrap_or_else(|| vec![describe::name(object), age::since_creation(object, now)])
+}
+
+/// One row of a table: cells, the object as far as it is wanted, and for pods that ended, how.
+pub fn row(cells: Vec<Value>, object: &Value, include: IncludeObject) -> Value {
+    let shown = match include {
+        IncludeObject::None => Value::Null,
+        IncludeObject::Metadata => partial_metadata(object),
+        IncludeObject::Object => object.clone(),
+    };
+    let mut row = json!({"cells": cells, "object": shown});
+    if let Some(conditions) = pod::row_conditions(object) {
+        row["conditions"] = conditions;
+    }
+    row
+}
+
+/// A table. `columns` is `None` where they were sent before, as in all but the first event of a watch; `list_metadata` is
+/// that of the list, or of the one object.
+pub fn table(columns: Option<Value>, list_metadata: Value, rows: Vec<Value>) -> Value {
+    json!({
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": list_metadata,
+        "columnDefinitions": columns,
+        "rows": rows,
+    })
+}
+
+/// An object without anything but its metadata.
+pub fn partial_metadata(object: &Value) -> Value {
+    let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+}
+
+/// A list of objects without anything but their metadata.
+pub fn partial_metadata_list<'a>(list_metadata: Value, items: impl IntoIterator<Item = &'a Value>) -> Value {
+    let items: Vec<Value> = items.into_iter().map(partial_metadata).collect();
+    json!({
+        "kind": "PartialObjectMetadataList",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": list_metadata,
+        "items": items,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_holds_as_much_of_the_object_as_is_wanted() {
+        let object = json!({"kind": "ConfigMap", "metadata": {"name": "a"}, "data": {}});
+        let shown = |include| row(vec![], &object, include)["object"].clone();
+        assert_eq!(shown(IncludeObject::None), Value::Null);
+        assert_eq!(shown(IncludeObject::Object), object);
+        assert_eq!(shown(IncludeObject::Metadata)["kind"], "PartialObjectMetadata");
+        assert_eq!(shown(IncludeObject::Metadata)["metadata"]["name"], "a");
+    }
+
+    #[test]
+    fn an_unknown_wish_is_refused_in_the_words_of_the_original() {
+        let refusal = IncludeObject::parse("Foo").expect_err("refused");
+        assert_eq!(
+            refusal.0.message,
+            "Unable to convert to Table as requested: includeObject: Invalid value: \"Foo\": \
+             must be 'Metadata', 'Object', 'None', or empty"
+        );
+    }
+
+    #[test]
+    fn a_bookmark_has_one_row_of_empty_cells() {
+        let bookmark = json!({"metadata": {"resourceVersion": "5"}});
+        let cells = cells("", "configmaps", &bookmark, Timestamp::UNIX_EPOCH);
+        assert_eq!(cells, [json!(""), json!(0), json!("<unknown>")]);
+    }
+}

@@ -1,0 +1,247 @@
+//! Rows of the kinds outside the core group that run no pods.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::age;
+use super::describe::{first_three, joined, load_balancer, name, or, selector};
+use crate::kinds::look::{at, flag, items, number, text};
+
+/// The cells of an object, where its kind has a printer here.
+pub(super) fn cells(group: &str, plural: &str, object: &Value, now: Timestamp) -> Option<Vec<Value>> {
+    let age = age::since_creation(object, now);
+    let first = name(object);
+    let plain = |pointer: &str| Value::from(text(object, pointer));
+    Some(match (group, plural) {
+        ("networking.k8s.io", "ingresses") => vec![
+            first,
+            at(object, "/spec/ingressClassName").and_then(Value::as_str).unwrap_or("<none>").into(),
+            hosts(object).into(),
+            load_balancer(object).into(),
+            if items(object, "/spec/tls").is_empty() { "80" } else { "80, 443" }.into(),
+            age,
+        ],
+        ("networking.k8s.io", "ingressclasses") => {
+            vec![first, plain("/spec/controller"), parameters(object).into(), age]
+        }
+        ("networking.k8s.io", "networkpolicies") => {
+            vec![first, selector(object, "/spec/podSelector").into(), age]
+        }
+        ("discovery.k8s.io", "endpointslices") => {
+            vec![
+                first,
+                plain("/addressType"),
+                slice_ports(object).into(),
+                slice_addresses(object).into(),
+                age,
+            ]
+        }
+        ("coordination.k8s.io", "leases") => vec![first, plain("/spec/holderIdentity"), age],
+        ("policy", "poddisruptionbudgets") => {
+            let allowed = number(object, "/status/disruptionsAllowed").unwrap_or(0).into();
+            let bound = |field: &str| Value::from(int_or_text(object, field));
+            vec![first, bound("/spec/minAvailable"), bound("/spec/maxUnavailable"), allowed, age]
+        }
+        ("autoscaling", "horizontalpodautoscalers") => autoscaler(object, age),
+        ("rbac.authorization.k8s.io", "roles" | "clusterroles") => {
+            vec![first, plain("/metadata/creationTimestamp")]
+        }
+        ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => binding(object, age),
+        ("storage.k8s.io", _) => return storage(plural, object, age),
+        ("scheduling.k8s.io", "priorityclasses") => vec![
+            first,
+            number(object, "/value").unwrap_or(0).into(),
+            flag(object, "/globalDefault").into(),
+            age,
+            plain("/preemptionPolicy"),
+        ],
+        ("node.k8s.io", "runtimeclasses") => vec![first, plain("/handler"), age],
+        _ => return None,
+    })
+}
+
+fn hosts(ingress: &Value) -> String {
+    let rules = items(ingress, "/spec/rules");
+    let named: Vec<&str> =
+        rules.iter().map(|rule| text(rule, "/host")).filter(|host| !host.is_empty()).collect();
+    let shown: Vec<&str> = named.iter().take(3).copied().collect();
+    // Rules are counted, with or without a host, once three hosts are shown.
+    let third = rules.iter().enumerate().filter(|(_, rule)| !text(rule, "/host").is_empty()).nth(2);
+    match third {
+        _ if shown.is_empty() => "*".to_owned(),
+        Some((index, _)) if index + 1 < rules.len() => {
+            format!("{} + {} more...", shown.join(","), rules.len() - 3)
+        }
+        _ => shown.join(","),
+    }
+}
+
+fn parameters(class: &Value) -> String {
+    let Some(parameters) = at(class, "/spec/parameters") else { return "<none>".to_owned() };
+    let kind = text(parameters, "/kind");
+    let kind = match text(parameters, "/apiGroup") {
+        "" => kind.to_owned(),
+        group => format!("{kind}.{group}"),
+    };
+    format!("{kind}/{}", text(parameters, "/name"))
+}
+
+fn slice_ports(slice: &Value) -> String {
+    let ports: Vec<String> = items(slice, "/ports")
+        .iter()
+        .map(|port| match number(port, "/port") {
+            Some(number) => number.to_string(),
+            None => at(port, "/name").and_then(Value::as_str).unwrap_or("*").to_owned(),
+        })
+        .collect();
+    first_three(&ports, "<unset>")
+}
+
+fn slice_addresses(slice: &Value) -> String {
+    let addresses: Vec<String> = items(slice, "/endpoints")
+        .iter()
+        .flat_map(|endpoint| items(endpoint, "/addresses"))
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect();
+    first_three(&addresses, "<unset>")
+}
+
+fn int_or_text(object: &Value, pointer: &str) -> String {
+    match at(object, pointer) {
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+        None => "N/A".to_owned(),
+    }
+}
+
+fn autoscaler(object: &Value, age: Value) -> Vec<Value> {
+    let target = text(object, "/spec/scaleTargetRef/kind");
+    let target = format!("{target}/{}", text(object, "/spec/scaleTargetRef/name"));
+    let least = number(object, "/spec/minReplicas").map_or("<unset>".to_owned(), |it| it.to_string());
+    vec![
+        name(object),
+        target.into(),
+        metrics(object).into(),
+        least.into(),
+        number(object, "/spec/maxReplicas").unwrap_or(0).into(),
+        number(object, "/status/currentReplicas").unwrap_or(0).into(),
+        age,
+    ]
+}
+
+fn metrics(object: &Value) -> String {
+    let specs = items(object, "/spec/metrics");
+    if specs.is_empty() {
+        return "<none>".to_owned();
+    }
+    let now = items(object, "/status/currentMetrics");
+    let list: Vec<String> =
+        specs.iter().enumerate().map(|(index, spec)| metric(spec, now.get(index))).collect();
+    match list.as_slice() {
+        [a, b, rest @ ..] if !rest.is_empty() => format!("{a}, {b} + {} more...", rest.len()),
+        all => all.join(", "),
+    }
+}
+
+/// One measure: what it is, and what it should be.
+fn metric(spec: &Value, status: Option<&Value>) -> String {
+    let (field, named) = match text(spec, "/type") {
+        "External" => ("external", false),
+        "Pods" => ("pods", false),
+        "Object" => ("object", false),
+        "Resource" => ("resource", true),
+        "ContainerResource" => ("containerResource", true),
+        _ => return "<unknown type>".to_owned(),
+    };
+    let wanted = |value: &str| text(spec, &format!("/{field}/target/{value}"));
+    let current = |value: &str| {
+        let found = status.map_or("", |status| text(status, &format!("/{field}/current/{value}")));
+        or(found, "<unknown>").to_owned()
+    };
+    let average = wanted("averageValue");
+    if named {
+        let name = text(spec, &format!("/{field}/name"));
+        if !average.is_empty() {
+            return format!("{name}: {}/{average}", current("averageValue"));
+        }
+        let percent = |value: Option<i64>, none: &str| value.map_or(none.to_owned(), |it| format!("{it}%"));
+        let used = status.and_then(|it| number(it, &format!("/{field}/current/averageUtilization")));
+        let target = number(spec, &format!("/{field}/target/averageUtilization"));
+        return format!("{name}: {}/{}", percent(used, "<unknown>"), percent(target, "<auto>"));
+    }
+    match (field, average.is_empty()) {
+        ("pods", _) => format!("{}/{average}", current("averageValue")),
+        (_, false) => format!("{}/{average} (avg)", current("averageValue")),
+        (_, true) => format!("{}/{}", current("value"), wanted("value")),
+    }
+}
+
+fn binding(object: &Value, age: Value) -> Vec<Value> {
+    let role = format!("{}/{}", text(object, "/roleRef/kind"), text(object, "/roleRef/name"));
+    let subjects = |kind: &str| {
+        let list: Vec<String> = items(object, "/subjects")
+            .iter()
+            .filter(|subject| text(subject, "/kind") == kind)
+            .map(|subject| match kind {
+                "ServiceAccount" => format!("{}/{}", text(subject, "/namespace"), text(subject, "/name")),
+                _ => text(subject, "/name").to_owned(),
+            })
+            .collect();
+        Value::from(list.join(", "))
+    };
+    vec![name(object), role.into(), age, subjects("User"), subjects("Group"), subjects("ServiceAccount")]
+}
+
+fn storage(plural: &str, object: &Value, age: Value) -> Option<Vec<Value>> {
+    let plain = |pointer: &str| Value::from(text(object, pointer));
+    let on = |pointer: &str| Value::from(flag(object, pointer));
+    Some(match plural {
+        "storageclasses" => {
+            let mut first = text(object, "/metadata/name").to_owned();
+            let annotation = |version: &str| {
+                let key = format!("/metadata/annotations/{version}~1is-default-class");
+                text(object, &key) == "true"
+            };
+            if annotation("storageclass.kubernetes.io") || annotation("storageclass.beta.kubernetes.io") {
+                first.push_str(" (default)");
+            }
+            let expands = on("/allowVolumeExpansion");
+            vec![
+                first.into(),
+                plain("/provisioner"),
+                plain("/reclaimPolicy"),
+                plain("/volumeBindingMode"),
+                expands,
+                age,
+            ]
+        }
+        "csidrivers" => {
+            let list = |pointer: &str, field: &str| -> Vec<String> {
+                items(object, pointer).iter().map(|it| text(it, field).to_owned()).collect()
+            };
+            let modes = joined(&list("/spec/volumeLifecycleModes", ""), "<none>");
+            let attach = at(object, "/spec/attachRequired").and_then(Value::as_bool).unwrap_or(true);
+            vec![
+                name(object),
+                attach.into(),
+                on("/spec/podInfoOnMount"),
+                on("/spec/storageCapacity"),
+                joined(&list("/spec/tokenRequests", "/audience"), "<unset>").into(),
+                on("/spec/requiresRepublish"),
+                modes.into(),
+                age,
+            ]
+        }
+        "csinodes" => vec![name(object), items(object, "/spec/drivers").len().into(), age],
+        "volumeattachments" => vec![
+            name(object),
+            plain("/spec/attacher"),
+            plain("/spec/source/persistentVolumeName"),
+            plain("/spec/nodeName"),
+            on("/status/attached"),
+            age,
+        ],
+        _ => return None,
+    })
+}

@@ -1,0 +1,249 @@
+//! Defaults, refusals and table rows of built-in kinds, against what a real server made of the same objects.
+//!
+//! The recordings are under `tests/data`; `record.py` there makes them.
+
+use dogwatch_apiserver::kinds::{defaults, prepare, validate};
+use dogwatch_apiserver::{Refusal, print};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+fn recorded(path: &str) -> Vec<Value> {
+    let path = format!("{}/tests/data/{path}.json", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).expect("recordings are in the repo");
+    serde_json::from_str(&text).expect("recordings are valid")
+}
+
+/// Grants what services ask for, and knows the two priority classes of every cluster.
+struct Cluster;
+
+impl prepare::Surroundings for Cluster {
+    fn cluster_ip(&mut self, _: &Value, wanted: Option<&str>) -> Result<String, Refusal> {
+        Ok(wanted.unwrap_or("10.0.0.0").to_owned())
+    }
+
+    fn node_port(&mut self, _: &Value, _: &str, wanted: Option<i64>) -> Result<i64, Refusal> {
+        Ok(wanted.unwrap_or(32769))
+    }
+
+    fn priority(&self, class: &str) -> Option<(i64, String)> {
+        let value = match class {
+            "system-node-critical" => 2_000_001_000,
+            "system-cluster-critical" => 2_000_000_000,
+            _ => return None,
+        };
+        Some((value, "PreemptLowerPriority".to_owned()))
+    }
+}
+
+const UID: &str = "00000000-0000-4000-8000-000000000000";
+const NOW: &str = "2026-01-01T00:00:00Z";
+
+/// Times and uids that a real server chose, made the same everywhere.
+fn calm(value: &mut Value) {
+    match value {
+        Value::Object(map) => map.values_mut().for_each(calm),
+        Value::Array(list) => list.iter_mut().for_each(calm),
+        Value::String(text) => {
+            let dashes = text.bytes().filter(|byte| *byte == b'-').count();
+            if text.len() == 36 && dashes == 4 {
+                *text = UID.to_owned();
+            } else if text.starts_with("2026-") && text.ends_with('Z') {
+                *text = NOW.to_owned();
+            }
+        }
+        _ => {}
+    }
+}
+
+fn names(row: &Value) -> prepare::KindNames<'_> {
+    let api = row["apiVersion"].as_str().expect("a version");
+    let (group, version) = api.split_once('/').unwrap_or(("", api));
+    let kind = row["kind"].as_str().expect("a kind");
+    prepare::KindNames { group, version, kind, plural: plural(kind) }
+}
+
+fn plural(kind: &str) -> &'static str {
+    let lower = kind.to_lowercase();
+    let made = match lower.as_str() {
+        "endpoints" => lower,
+        "networkpolicy" => "networkpolicies".to_owned(),
+        it if it.ends_with('s') => format!("{it}es"),
+        it => format!("{it}s"),
+    };
+    made.leak()
+}
+
+fn scoped(row: &Value) -> bool {
+    !matches!(
+        names(row).kind,
+        "Namespace"
+            | "Node"
+            | "PersistentVolume"
+            | "IngressClass"
+            | "ClusterRole"
+            | "ClusterRoleBinding"
+            | "StorageClass"
+            | "CSIDriver"
+            | "CSINode"
+            | "VolumeAttachment"
+            | "PriorityClass"
+            | "RuntimeClass"
+    )
+}
+
+/// The object of a row as it is after it was decoded and defaulted.
+fn sent(row: &Value) -> Value {
+    let mut object = row["sent"].clone();
+    object["kind"] = row["kind"].clone();
+    object["apiVersion"] = row["apiVersion"].clone();
+    if scoped(row) {
+        object["metadata"]["namespace"] = "recorded".into();
+    }
+    let names = names(row);
+    defaults::apply(names.group, names.version, names.kind, &mut object);
+    object["metadata"]["uid"] = UID.into();
+    object
+}
+
+#[test]
+fn new_objects_look_as_the_original_makes_them() {
+    let mut wrong = Vec::new();
+    for file in ["core", "pod", "workloads", "jobs", "services", "others"] {
+        for row in recorded(&format!("defaults/{file}")) {
+            let mut object = sent(&row);
+            prepare::for_create(names(&row), &mut object, NOW, &mut Cluster).expect("granted");
+            object["metadata"].as_object_mut().expect("metadata").remove("uid");
+            let mut stored = row["stored"].clone();
+            calm(&mut stored);
+            if object != stored {
+                wrong.push(format!("{}\n  ours   {object}\n  theirs {stored}", row["sent"]));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn defaults_do_not_change_their_own_result_for_any_kind() {
+    for file in ["core", "pod", "workloads", "jobs", "services", "others"] {
+        for row in recorded(&format!("defaults/{file}")) {
+            let names = names(&row);
+            let mut again = row["stored"].clone();
+            defaults::apply(names.group, names.version, names.kind, &mut again);
+            assert_eq!(again, row["stored"]);
+        }
+    }
+}
+
+#[test]
+fn wrong_objects_are_refused_in_the_words_of_the_original() {
+    let (mut wrong, mut all) = (Vec::new(), 0);
+    for file in ["metadata", "pod", "workloads", "others"] {
+        for row in recorded(&format!("refusals/{file}")) {
+            if row["sent"]["metadata"].get("generateName").is_some() {
+                continue; // the generated part of the name is another each time
+            }
+            all += 1;
+            let mut object = sent(&row);
+            prepare::for_create(names(&row), &mut object, NOW, &mut Cluster).expect("granted");
+            check(&row, &validate::create(names(&row), scoped(&row), &object), &mut wrong);
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {all} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+fn check(row: &Value, problems: &[dogwatch_apiserver::Problem], wrong: &mut Vec<String>) {
+    let mut ours: Vec<Value> = problems
+        .iter()
+        .map(|it| json!({"reason": it.kind.reason(), "message": it.message, "field": it.field}))
+        .collect();
+    let mut theirs = row["causes"].as_array().cloned().unwrap_or_default();
+    theirs.iter_mut().for_each(calm);
+    let key = |value: &Value| value.to_string();
+    ours.sort_by_key(key);
+    theirs.sort_by_key(key);
+    if ours != theirs {
+        let lines =
+            |list: &[Value]| list.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n         ");
+        let what = row.get("sent").or(row.get("patch")).expect("what was sent");
+        wrong.push(format!("{} {what}\n  ours   {}\n  theirs {}", row["kind"], lines(&ours), lines(&theirs)));
+    }
+}
+
+#[test]
+fn changes_are_stored_or_refused_as_by_the_original() {
+    let (mut wrong, mut all) = (Vec::new(), 0);
+    for mut row in recorded("refusals/updates") {
+        let shown = row["message"].as_str().unwrap_or_default();
+        if shown.contains("\n@@")
+            || shown.contains("\"Spec\":{")
+            || row["patch"]["metadata"].get("uid").is_some()
+        {
+            continue; // shows the Go form of the object, or is refused before it comes here
+        }
+        all += 1;
+        calm(&mut row);
+        let old = row["old"].clone();
+        let mut new = merged(&old, &row["patch"]);
+        let names = names(&row);
+        defaults::apply(names.group, names.version, names.kind, &mut new);
+        prepare::for_update(names, &mut new, &old);
+        let problems = validate::update(names, scoped(&row), &new, &old);
+        if row.get("stored").is_none() {
+            check(&row, &problems, &mut wrong);
+            continue;
+        }
+        new["metadata"].as_object_mut().expect("metadata").remove("creationTimestamp");
+        if !problems.is_empty() || new != row["stored"] {
+            wrong.push(format!(
+                "{}\n  {problems:?}\n  ours   {new}\n  theirs {}",
+                row["patch"], row["stored"]
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {all} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+fn merged(old: &Value, patch: &Value) -> Value {
+    let (Value::Object(patch), Some(old)) = (patch, old.as_object()) else { return patch.clone() };
+    let mut new = old.clone();
+    for (key, value) in patch {
+        if value.is_null() {
+            new.remove(key);
+        } else {
+            let before = new.get(key).cloned().unwrap_or(json!({}));
+            new.insert(key.clone(), merged(&before, value));
+        }
+    }
+    new.into()
+}
+
+#[test]
+fn rows_have_the_cells_of_the_original() {
+    let mut wrong = Vec::new();
+    for file in ["pods", "core", "services", "workloads", "others"] {
+        for row in recorded(&format!("tables/{file}")) {
+            let resource = row["resource"].as_str().expect("a resource");
+            let parts: Vec<&str> = resource.split('/').collect();
+            let [group, version, plural] = parts[..] else { panic!("{resource}") };
+            let object = &row["object"];
+            let created = object["metadata"]["creationTimestamp"].as_str().expect("a time");
+            let now: Timestamp = created.parse().expect("a time");
+            let mut cells = Value::from(print::cells(group, plural, object, now));
+            let mut theirs = row["cells"].clone();
+            for value in [&mut cells, &mut theirs] {
+                for cell in value.as_array_mut().expect("cells") {
+                    if *cell == "1s" {
+                        *cell = "0s".into();
+                    }
+                }
+            }
+            let columns = print::columns(group, version, plural);
+            assert_eq!(columns.as_array().map(Vec::len), theirs.as_array().map(Vec::len), "{resource}");
+            if cells != theirs {
+                wrong.push(format!("{resource} {object}\n  ours   {cells}\n  theirs {theirs}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
