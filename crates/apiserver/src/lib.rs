@@ -15,5 +15,6 @@ pub mod discovery;
 pub mod openapi;
 pub mod kinds;
 pub mod print;
+pub mod patch;
 
 pub use refusal::{Problem, ProblemKind, Refusal};

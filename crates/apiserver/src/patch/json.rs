@@ -1,0 +1,328 @@
+//! JSON patch (RFC 6902), as lenient as the library the original uses.
+//!
+//! Where it departs from the RFC: `replace` puts a key that is not there, a missing `value` is null, a missing key equals
+//! null for `test` and `copy`, list indices may be negative (from the end), signed, or have leading zeroes, and whatever
+//! stands before the first slash of a path is ignored. Every operation that does not apply is the same refusal.
+
+use dogwatch_core::Reason;
+use serde_json::{Map, Value};
+
+use super::words::rejected;
+use crate::Refusal;
+
+/// The original accepts no more than this.
+const MOST_OPERATIONS: usize = 10_000;
+
+/// What all `copy` operations of one patch may add, in bytes of JSON.
+const MOST_COPIED: usize = 3 * 1024 * 1024;
+
+/// Refuses patches with more operations than the original takes.
+pub(super) fn check_length(operations: &[Value]) -> Result<(), Refusal> {
+    if operations.len() <= MOST_OPERATIONS {
+        return Ok(());
+    }
+    let message = format!(
+        "Request entity too large: The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {}",
+        operations.len()
+    );
+    let mut refusal = Refusal::new(Reason::RequestEntityTooLarge, message);
+    refusal.0.details = None;
+    Err(refusal)
+}
+
+/// How deep a document may become: as deep as the parser reads it again, so that moves cannot build a tower.
+const DEEPEST: usize = 127;
+
+/// Applies the operations in order. All or nothing: the result counts only if every one applied.
+pub(super) fn apply(original: &Value, operations: &[Value]) -> Result<Value, Refusal> {
+    let mut document = original.clone();
+    let mut copied = 0;
+    // Never less than the true depth, which is measured again only when this goes over the limit.
+    let mut depth = depth_of(original);
+    for operation in operations {
+        let operation = Operation(operation.as_object().ok_or_else(rejected)?);
+        operation.run(&mut document, &mut copied).ok_or_else(rejected)?;
+        depth = depth.max(operation.depth_after(depth));
+        if depth > DEEPEST {
+            depth = depth_of(&document);
+        }
+        if depth > DEEPEST {
+            return Err(rejected());
+        }
+    }
+    Ok(document)
+}
+
+fn depth_of(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth_of).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(depth_of).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// One operation. Its methods return `None` where it does not apply.
+struct Operation<'a>(&'a Map<String, Value>);
+
+impl Operation<'_> {
+    fn run(&self, document: &mut Value, copied: &mut usize) -> Option<()> {
+        match self.text("op")? {
+            "add" => add(document, self.text("path")?, self.value()),
+            "remove" => remove(document, self.text("path")?).map(drop),
+            "replace" => replace(document, self.text("path")?, self.value()),
+            "move" => {
+                let value = remove(document, self.text("from")?)?;
+                add(document, self.text("path")?, value)
+            }
+            "copy" => {
+                let value = get(document, self.text("from")?)?.clone();
+                *copied += value.to_string().len();
+                if *copied > MOST_COPIED {
+                    return None;
+                }
+                add(document, self.text("path")?, value)
+            }
+            "test" => self.test(document),
+            _ => None,
+        }
+    }
+
+    fn test(&self, document: &mut Value) -> Option<()> {
+        let path = self.text("path")?;
+        let equal = if path.is_empty() {
+            Some(&*document) == self.0.get("value")
+        } else {
+            *get(document, path)? == self.value()
+        };
+        equal.then_some(())
+    }
+
+    /// How deep a document of this depth may be at the place this operation wrote to.
+    fn depth_after(&self, depth: usize) -> usize {
+        let parts = |field| self.text(field).map_or(0, |path| path.matches('/').count());
+        match self.text("op") {
+            Some("add" | "replace") => parts("path") + self.0.get("value").map_or(0, depth_of),
+            Some("move" | "copy") => (depth + parts("path")).saturating_sub(parts("from")),
+            _ => 0,
+        }
+    }
+
+    fn text(&self, field: &str) -> Option<&str> {
+        self.0.get(field)?.as_str()
+    }
+
+    fn value(&self) -> Value {
+        self.0.get("value").cloned().unwrap_or_default()
+    }
+}
+
+fn add(document: &mut Value, path: &str, value: Value) -> Option<()> {
+    let (container, key) = parent(document, path)?;
+    match container {
+        Value::Object(fields) => {
+            fields.insert(key, value);
+        }
+        Value::Array(items) if key == "-" => items.push(value),
+        Value::Array(items) => {
+            let at = index(&key, items.len() + 1)?;
+            items.insert(at, value);
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn remove(document: &mut Value, path: &str) -> Option<Value> {
+    let (container, key) = parent(document, path)?;
+    match container {
+        Value::Object(fields) => fields.remove(&key),
+        Value::Array(items) => index(&key, items.len()).map(|at| items.remove(at)),
+        _ => None,
+    }
+}
+
+fn replace(document: &mut Value, path: &str, value: Value) -> Option<()> {
+    if path.is_empty() {
+        if !value.is_object() && !value.is_array() {
+            return None;
+        }
+        *document = value;
+        return Some(());
+    }
+    let (container, key) = parent(document, path)?;
+    match container {
+        Value::Object(fields) => {
+            fields.insert(key, value);
+        }
+        Value::Array(items) => {
+            let at = index(&key, items.len())?;
+            items[at] = value;
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// The value at a path; null for a key that is not there.
+fn get<'a>(document: &'a mut Value, path: &str) -> Option<&'a Value> {
+    let (container, key) = parent(document, path)?;
+    match container {
+        Value::Object(fields) => Some(fields.get(&key).unwrap_or(&Value::Null)),
+        Value::Array(items) => index(&key, items.len()).map(|at| &items[at]),
+        _ => None,
+    }
+}
+
+/// The list or object that holds what a path points to, and the last part of the path.
+fn parent<'a>(document: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)> {
+    let mut parts = path.split('/').skip(1).map(|part| part.replace("~1", "/").replace("~0", "~"));
+    let mut key = parts.next()?;
+    let mut container = document;
+    for next in parts {
+        container = match container {
+            Value::Object(fields) => fields.get_mut(&key)?,
+            Value::Array(items) => {
+                let at = index(&key, items.len())?;
+                &mut items[at]
+            }
+            _ => return None,
+        };
+        key = next;
+    }
+    Some((container, key))
+}
+
+/// The index below `length` that a part of a path means; negative ones count from the end.
+fn index(part: &str, length: usize) -> Option<usize> {
+    let wanted: i64 = part.parse().ok()?;
+    let length = i64::try_from(length).ok()?;
+    let at = if wanted < 0 { wanted + length } else { wanted };
+    (0..length).contains(&at).then(|| usize::try_from(at).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn document() -> Value {
+        json!({"data": {"k": "v", "l": "m"}, "list": ["a", "b"], "n": null})
+    }
+
+    /// All of these were asked of kube-apiserver 1.36, on a ConfigMap with finalizers for the list.
+    #[test]
+    fn operations_apply_as_leniently_as_in_the_original() {
+        for (operation, pointer, expected) in [
+            (json!({"op": "replace", "path": "/data/missing", "value": "x"}), "/data/missing", json!("x")),
+            (json!({"op": "add", "path": "/data/new"}), "/data/new", json!(null)),
+            (json!({"op": "replace", "path": "/data"}), "/data", json!(null)),
+            (json!({"op": "test", "path": "/data/none"}), "/data/k", json!("v")),
+            (json!({"op": "test", "path": "/data/none", "value": null}), "/data/k", json!("v")),
+            (json!({"op": "replace", "path": "data/k", "value": "q"}), "/k", json!("q")),
+            (json!({"op": "add", "path": "/list/-1", "value": "z"}), "/list", json!(["a", "b", "z"])),
+            (json!({"op": "add", "path": "/list/-", "value": "z"}), "/list", json!(["a", "b", "z"])),
+            (json!({"op": "add", "path": "/list/+1", "value": "z"}), "/list", json!(["a", "z", "b"])),
+            (json!({"op": "add", "path": "/list/2", "value": "z"}), "/list", json!(["a", "b", "z"])),
+            (json!({"op": "replace", "path": "/list/01", "value": "z"}), "/list", json!(["a", "z"])),
+            (json!({"op": "remove", "path": "/list/-1"}), "/list", json!(["a"])),
+            (json!({"op": "remove", "path": "/n"}), "/data/k", json!("v")),
+            (json!({"op": "copy", "from": "/data/none", "path": "/data/c"}), "/data/c", json!(null)),
+            (json!({"op": "copy", "from": "/data/k", "path": "/data/c"}), "/data/c", json!("v")),
+            (
+                json!({"op": "move", "from": "/data/k", "path": "/data/c"}),
+                "/data",
+                json!({"c": "v", "l": "m"}),
+            ),
+            (json!({"op": "replace", "path": "", "value": []}), "", json!([])),
+            (json!({"op": "add", "path": "/data/k", "value": "x", "extra": 1}), "/data/k", json!("x")),
+            (json!({"op": "test", "path": "/data", "value": {"l": "m", "k": "v"}}), "/data/k", json!("v")),
+        ] {
+            let result = apply(&document(), std::slice::from_ref(&operation)).expect("the operation applies");
+            assert_eq!(result.pointer(pointer), Some(&expected), "{operation}");
+        }
+    }
+
+    #[test]
+    fn whatever_does_not_apply_is_one_and_the_same_refusal() {
+        for operation in [
+            json!({"op": "test", "path": "/data/k", "value": "no"}),
+            json!({"op": "test", "path": "/data/k"}),
+            json!({"op": "test", "path": "", "value": {}}),
+            json!({"op": "test", "path": ""}),
+            json!({"op": "remove", "path": "/data/missing"}),
+            json!({"op": "remove"}),
+            json!({"op": "add", "path": "/none/x", "value": "x"}),
+            json!({"op": "add", "path": "/n/x", "value": "x"}),
+            json!({"op": "add", "path": "", "value": {}}),
+            json!({"op": "add", "path": "/list/3", "value": "x"}),
+            json!({"op": "add", "path": "/list/-4", "value": "x"}),
+            json!({"op": "replace", "path": "/list/-", "value": "x"}),
+            json!({"op": "replace", "path": "/list/2", "value": "x"}),
+            json!({"op": "replace", "path": "", "value": 5}),
+            json!({"op": "replace", "path": ""}),
+            json!({"op": "move", "from": "/data/none", "path": "/data/c"}),
+            json!({"op": "move", "from": "/data", "path": "/data/c"}),
+            json!({"op": "copy", "path": "/data/c"}),
+            json!({"op": "bogus", "path": "/data/k"}),
+            json!({"OP": "add", "path": "/data/k", "value": "x"}),
+            json!({"op": "add", "path": 5}),
+            json!(null),
+        ] {
+            let refusal = apply(&document(), std::slice::from_ref(&operation))
+                .expect_err("the operation does not apply");
+            assert_eq!(refusal, rejected(), "{operation}");
+        }
+        assert_eq!((rejected().0.code, rejected().0.details.is_some()), (422, true));
+    }
+
+    #[test]
+    fn operations_see_what_the_ones_before_them_did_and_escapes_are_undone() {
+        let operations = [
+            json!({"op": "test", "path": "/data/k", "value": "v"}),
+            json!({"op": "add", "path": "/annotations", "value": {"example.com/a~b": "1"}}),
+            json!({"op": "replace", "path": "/annotations/example.com~1a~0b", "value": "2"}),
+            json!({"op": "add", "path": "/annotations/~01", "value": "3"}),
+        ];
+        let result = apply(&document(), &operations).expect("all apply");
+        assert_eq!(result["annotations"], json!({"example.com/a~b": "2", "~1": "3"}));
+    }
+
+    #[test]
+    fn ten_thousand_operations_are_taken_and_one_more_is_too_large() {
+        let operation = json!({"op": "test", "path": "/data/k", "value": "v"});
+        assert!(check_length(&vec![operation.clone(); 10_000]).is_ok());
+        let refusal = check_length(&vec![operation; 10_001]).expect_err("too many");
+        assert_eq!(
+            (refusal.0.code, refusal.0.message.as_str()),
+            (
+                413,
+                "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001"
+            )
+        );
+    }
+
+    #[test]
+    fn copies_that_double_the_document_again_and_again_are_cut_short() {
+        let operations: Vec<Value> =
+            (0..40).map(|i| json!({"op": "copy", "from": "/data", "path": format!("/data/{i}")})).collect();
+        assert_eq!(apply(&document(), &operations), Err(rejected()));
+    }
+
+    #[test]
+    fn moves_cannot_build_a_tower_but_may_go_up_and_down() {
+        let deeper = [
+            json!({"op": "add", "path": "/new", "value": {}}),
+            json!({"op": "move", "from": "/data", "path": "/new/data"}),
+            json!({"op": "move", "from": "/new", "path": "/data"}),
+        ];
+        let tower: Vec<Value> = deeper.iter().cycle().take(600).cloned().collect();
+        assert_eq!(apply(&document(), &tower), Err(rejected()));
+
+        let back_and_forth = [
+            json!({"op": "move", "from": "/list", "path": "/data/list"}),
+            json!({"op": "move", "from": "/data/list", "path": "/list"}),
+        ];
+        let many: Vec<Value> = back_and_forth.iter().cycle().take(600).cloned().collect();
+        assert_eq!(apply(&document(), &many), Ok(document()));
+    }
+}

@@ -1,0 +1,271 @@
+//! How a strategic merge treats the items of one list: which go together, and in which order they end up.
+//!
+//! The order is that of the patch where the patch speaks of an item, that of the live list otherwise; live items keep
+//! their place before the first item they stood before, so new ones come first.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use super::words::{LIST, MAP, Shown, ShownAsText, rejected, shown_lists, type_name};
+use crate::Refusal;
+
+/// The directive of an object: `replace`, `delete`, or `merge`.
+pub(super) const DIRECTIVE: &str = "$patch";
+
+/// Merges an item of the patch into the live one with the same key.
+pub(super) type MergeItem<'a> =
+    dyn Fn(Map<String, Value>, Map<String, Value>) -> Result<Map<String, Value>, Refusal> + 'a;
+
+/// Merges a list of scalars: both, each once.
+pub(super) fn merge_scalars(
+    live: &[Value],
+    patch: &[Value],
+    key: Option<&str>,
+) -> Result<Vec<Value>, Refusal> {
+    let mut seen = HashMap::new();
+    let both = live.iter().chain(patch);
+    let merged = both.filter(|item| seen.insert(item.to_string(), ()).is_none()).cloned().collect();
+    arrange(merged, patch, live, key, false)
+}
+
+/// The list without the scalars to delete.
+pub(super) fn delete_scalars(live: &[Value], delete: &[Value]) -> Vec<Value> {
+    let gone = Positions::new(delete, None);
+    live.iter().filter(|item| gone.of(item).is_none()).cloned().collect()
+}
+
+/// Merges a list of objects by their key, after the directives among the items of the patch were followed.
+pub(super) fn merge_objects(
+    live: Vec<Value>,
+    patch: Vec<Value>,
+    key: &str,
+    merge_item: &MergeItem<'_>,
+) -> Result<Vec<Value>, Refusal> {
+    let (live, patch) = follow_directives(live, patch, key)?;
+    let mut merged = live.clone();
+    let mut places = Positions::new(&merged, Some(key));
+    for item in &patch {
+        let Value::Object(item) = item else { return Err(wrong_type(MAP, item)) };
+        let value = item.get(key).ok_or_else(|| no_key(item, key))?;
+        match places.of_key(value) {
+            Some(at) => {
+                let Value::Object(current) = merged[at].take() else {
+                    return Err(Refusal::unexplained(format!("value for key {at} is not a map")));
+                };
+                merged[at] = Value::Object(merge_item(current, item.clone())?);
+            }
+            None => {
+                places.add(value, merged.len());
+                merged.push(Value::Object(item.clone()));
+            }
+        }
+    }
+    arrange(merged, &patch, &live, Some(key), true)
+}
+
+/// Deletes what the patch says to delete; gives what is left of the live list and the plain items of the patch. Where
+/// the patch says to replace, its plain items are the live list.
+fn follow_directives(
+    mut live: Vec<Value>,
+    patch: Vec<Value>,
+    key: &str,
+) -> Result<(Vec<Value>, Vec<Value>), Refusal> {
+    let (special, plain): (Vec<_>, Vec<_>) = patch.into_iter().partition(has_directive);
+    let mut replace = false;
+    let mut delete = Vec::new();
+    for item in &special {
+        let Value::Object(item) = item else { continue };
+        match &item[DIRECTIVE] {
+            Value::String(word) if word == "delete" => {
+                delete.push(item.get(key).ok_or_else(|| no_key(item, key))?.clone());
+            }
+            Value::String(word) if word == "replace" => replace = true,
+            Value::String(word) if word == "merge" => {
+                return Err(Refusal::unexplained("merging lists cannot yet be specified in the patch"));
+            }
+            _ => return Err(unknown_directive(item)),
+        }
+    }
+    if replace {
+        return Ok((plain, Vec::new()));
+    }
+    if !delete.is_empty() {
+        let gone = Positions::new(&delete, None);
+        live.retain(|item| item.get(key).is_none_or(|value| gone.of_key(value).is_none()));
+    }
+    Ok((live, plain))
+}
+
+/// Puts merged items in order: those in `first` as they stand there, the others as in `live`, interleaved by `live`.
+pub(super) fn arrange(
+    merged: Vec<Value>,
+    first: &[Value],
+    live: &[Value],
+    key: Option<&str>,
+    objects: bool,
+) -> Result<Vec<Value>, Refusal> {
+    if let Some(key) = key {
+        check_keys(&merged, key)?;
+        if let Some(at) = first.iter().position(|item| !item.is_object()).filter(|_| !merged.is_empty()) {
+            return Err(Refusal::unexplained(format!("value for key {at} is not a map")));
+        }
+    }
+    if let Some(key) = key.filter(|_| objects) {
+        check_keys(first, key)?;
+        check_keys(live, key)?;
+    }
+    let (first, live) = (Positions::new(first, key), Positions::new(live, key));
+    let (named, others): (Vec<_>, Vec<_>) = merged.into_iter().partition(|item| first.of(item).is_some());
+    let mut named = sort(named, &first).into_iter().peekable();
+    let mut others = sort(others, &live).into_iter().peekable();
+    let mut arranged = Vec::new();
+    loop {
+        let other_first = match (others.peek(), named.peek()) {
+            (Some(other), Some(named)) => {
+                live.of(other).zip(live.of(named)).is_some_and(|(other, named)| other < named)
+            }
+            (other, _) => other.is_some(),
+        };
+        match if other_first { others.next() } else { named.next() } {
+            Some(item) => arranged.push(item),
+            None => return Ok(arranged),
+        }
+    }
+}
+
+/// Sorts by position. Items without one only occur when a patch adds items its own order does not name: then those
+/// before all others go to the end and those after them to the front, backwards both.
+fn sort(items: Vec<Value>, order: &Positions<'_>) -> Vec<Value> {
+    let mut placed = Vec::with_capacity(items.len());
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    for item in items {
+        match order.of(&item) {
+            Some(at) => placed.push((at, item)),
+            None if placed.is_empty() => before.push(item),
+            None => after.push(item),
+        }
+    }
+    placed.sort_by_key(|(at, _)| *at);
+    let placed = placed.into_iter().map(|(_, item)| item);
+    after.into_iter().rev().chain(placed).chain(before.into_iter().rev()).collect()
+}
+
+/// Checks that the items of the patch are all in the order it gives, and in that order.
+pub(super) fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<(), Refusal> {
+    if order.is_empty() || patch.is_empty() {
+        return Ok(());
+    }
+    if let Some(item) = patch.iter().find(|item| key.is_some() && !item.is_object()) {
+        return Err(wrong_type(MAP, item));
+    }
+    let deletes = |item: &Value| key.is_some() && item[DIRECTIVE] == "delete";
+    let mut rest = patch.iter().filter(|item| !deletes(item)).peekable();
+    for named in order {
+        while rest.next_if(|item| has_directive(item)).is_some() {}
+        let Some(item) = rest.peek() else { break };
+        if same(item, named, key)? {
+            rest.next();
+        }
+    }
+    if rest.peek().is_none() {
+        return Ok(());
+    }
+    let (patch, order) = (Value::Array(patch.to_vec()), Value::Array(order.to_vec()));
+    Err(Refusal::unexplained(format!(
+        "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
+        Shown(&patch),
+        Shown(&order)
+    )))
+}
+
+fn same(left: &Value, right: &Value, key: Option<&str>) -> Result<bool, Refusal> {
+    let Some(key) = key else { return Ok(left == right) };
+    let value = |item: &Value| match item {
+        Value::Object(fields) => fields.get(key).cloned().ok_or_else(|| no_key(fields, key)),
+        other => Err(wrong_type(MAP, other)),
+    };
+    Ok(value(left)? == value(right)?)
+}
+
+/// Whether the items of the lists are objects. All must be of one type, and not lists.
+pub(super) fn holds_objects(lists: &[&[Value]]) -> Result<bool, Refusal> {
+    let mut items = lists.iter().copied().flatten();
+    let Some(first) = items.next() else {
+        return Err(Refusal::unexplained("no elements in any of the given slices"));
+    };
+    if first.is_array() {
+        return Err(rejected());
+    }
+    if first.is_null() || items.any(|item| type_name(item) != type_name(first)) {
+        return Err(Refusal::unexplained(format!(
+            "list element types are not identical: {}",
+            shown_lists(lists)
+        )));
+    }
+    Ok(first.is_object())
+}
+
+/// Whether this is an object with a directive.
+pub(super) fn has_directive(item: &Value) -> bool {
+    item.as_object().is_some_and(|fields| fields.contains_key(DIRECTIVE))
+}
+
+/// 500: a directive that means nothing here.
+pub(super) fn unknown_directive(fields: &Map<String, Value>) -> Refusal {
+    let directive = fields.get(DIRECTIVE).unwrap_or(&Value::Null);
+    let whole = Value::Object(fields.clone());
+    Refusal::unexplained(format!("unknown patch type: {} in map: {}", ShownAsText(directive), Shown(&whole)))
+}
+
+/// 500: a list was expected.
+pub(super) fn not_a_list(value: &Value) -> Refusal {
+    wrong_type(LIST, value)
+}
+
+fn wrong_type(expected: &str, value: &Value) -> Refusal {
+    Refusal::unexplained(format!("expected a {expected}, but received a {}", type_name(value)))
+}
+
+fn no_key(item: &Map<String, Value>, key: &str) -> Refusal {
+    let shown = Value::Object(item.clone());
+    Refusal::unexplained(format!("map: {} does not contain declared merge key: {key}", Shown(&shown)))
+}
+
+fn check_keys(items: &[Value], key: &str) -> Result<(), Refusal> {
+    items.iter().try_for_each(|item| match item {
+        Value::Object(fields) if fields.contains_key(key) => Ok(()),
+        Value::Object(fields) => Err(no_key(fields, key)),
+        other => Err(wrong_type(MAP, other)),
+    })
+}
+
+/// Where the items of a list stand, by key; of several with one key, the first.
+struct Positions<'a> {
+    key: Option<&'a str>,
+    places: HashMap<String, usize>,
+}
+
+impl<'a> Positions<'a> {
+    fn new(items: &[Value], key: Option<&'a str>) -> Self {
+        let mut positions = Self { key, places: HashMap::with_capacity(items.len()) };
+        for (at, item) in items.iter().enumerate() {
+            if let Some(value) = key.map_or(Some(item), |key| item.get(key)) {
+                positions.add(value, at);
+            }
+        }
+        positions
+    }
+
+    fn add(&mut self, value: &Value, at: usize) {
+        self.places.entry(value.to_string()).or_insert(at);
+    }
+
+    fn of(&self, item: &Value) -> Option<usize> {
+        self.of_key(self.key.map_or(Some(item), |key| item.get(key))?)
+    }
+
+    fn of_key(&self, value: &Value) -> Option<usize> {
+        self.places.get(&value.to_string()).copied()
+    }
+}

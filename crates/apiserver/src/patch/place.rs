@@ -1,0 +1,83 @@
+//! Where a strategic merge is in the schema: which field means what, and how its lists merge.
+
+use serde_json::Value;
+
+use crate::Refusal;
+use crate::schema::{Definitions, PatchStrategy, Scalar, Schema};
+
+/// A part of a schema with all names followed, and what messages call it.
+#[derive(Clone)]
+pub(super) struct Place<'a> {
+    definitions: &'a dyn Definitions,
+    schema: Schema,
+    /// The last part of the definition's name, such as `PodSpec`.
+    name: String,
+}
+
+impl<'a> Place<'a> {
+    /// The place a schema describes.
+    pub(super) fn new(schema: &Schema, definitions: &'a dyn Definitions) -> Self {
+        let mut schema = schema.clone();
+        let mut name = String::new();
+        while let Schema::Named(full) = &schema {
+            name = full.rsplit('.').next().unwrap_or_default().to_owned();
+            schema = definitions.get(full).unwrap_or(Schema::Any);
+        }
+        if name.is_empty() && matches!(schema, Schema::Any) {
+            "RawExtension".clone_into(&mut name);
+        }
+        Self { definitions, schema, name }
+    }
+
+    /// The place of a field, and how a patch treats it. Only structs have fields: the original merges objects no deeper
+    /// than it knows them.
+    pub(super) fn field(&self, key: &str) -> Result<(Self, PatchStrategy), Refusal> {
+        let unknown = || {
+            let name = &self.name;
+            Refusal::unexplained(format!(
+                "unable to find api field in struct {name} for the json field {}",
+                Value::from(key)
+            ))
+        };
+        match &self.schema {
+            Schema::Struct(fields) => match (fields.fields.get(key), &fields.additional) {
+                (Some(field), _) => Ok((Self::new(&field.schema, self.definitions), field.patch.clone())),
+                (None, Some(value)) => Ok((Self::new(value, self.definitions), PatchStrategy::default())),
+                (None, None) => Err(unknown()),
+            },
+            _ if self.kind() == "struct" => Err(unknown()),
+            _ => Err(Refusal::unexplained(format!(
+                "merging an object in json but data type is not struct, instead is: {}",
+                self.kind()
+            ))),
+        }
+    }
+
+    /// The place of the items of a list field, and how a patch treats the list.
+    pub(super) fn items(&self, key: &str) -> Result<(Self, PatchStrategy), Refusal> {
+        let (field, strategy) = self.field(key)?;
+        match &field.schema {
+            Schema::List(list) => {
+                let item = Self::new(&list.item, self.definitions);
+                if matches!(item.schema, Schema::List(_)) {
+                    return Err(Refusal::unexplained("unexpected slice of slice"));
+                }
+                Ok((item, strategy))
+            }
+            _ => Err(Refusal::unexplained("expected slice or array type, but got: struct")),
+        }
+    }
+
+    /// What the original would call the type of the value here.
+    pub(super) fn kind(&self) -> &'static str {
+        match &self.schema {
+            Schema::Map(_) => "map",
+            Schema::List(_) | Schema::Scalar(Scalar::Bytes) => "slice",
+            Schema::Scalar(Scalar::String) => "string",
+            Schema::Scalar(Scalar::Integer) => "int32",
+            Schema::Scalar(Scalar::Number) => "float64",
+            Schema::Scalar(Scalar::Boolean) => "bool",
+            Schema::Struct(_) | Schema::Scalar(_) | Schema::Named(_) | Schema::Any => "struct",
+        }
+    }
+}

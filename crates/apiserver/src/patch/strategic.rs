@@ -1,0 +1,188 @@
+//! Strategic merge patch: a merge that knows from the schema which lists merge, and by which key.
+//!
+//! Directives in a patch: `$patch` in an object replaces or deletes it (in a list item: replaces the list, deletes the
+//! item); `$retainKeys` drops all keys of an object but these; `$setElementOrder/<list>` gives the order of a list;
+//! `$deleteFromPrimitiveList/<list>` takes scalars out of a list. What is new is taken as it is, as in the original:
+//! directives inside an item that was not there stay, and go when unknown fields do.
+
+use serde_json::{Map, Value};
+
+use super::list::{self, DIRECTIVE};
+use super::merge::without_nulls;
+use super::place::Place;
+use super::words::type_name;
+use crate::Refusal;
+use crate::schema::PatchStrategy;
+
+type Fields = Map<String, Value>;
+
+const RETAIN_KEYS: &str = "$retainKeys";
+const DELETE_SCALARS: &str = "$deleteFromPrimitiveList";
+const SET_ORDER: &str = "$setElementOrder";
+
+/// Merges `patch` into the `live` object found at `place`.
+pub(super) fn merge(mut live: Fields, mut patch: Fields, place: &Place<'_>) -> Result<Fields, Refusal> {
+    if let Some(directive) = patch.get(DIRECTIVE) {
+        return match directive.as_str() {
+            Some("replace") => {
+                patch.remove(DIRECTIVE);
+                Ok(patch)
+            }
+            Some("delete") => Ok(Fields::new()),
+            _ => Err(list::unknown_directive(&patch)),
+        };
+    }
+    retain_keys(&mut live, &mut patch)?;
+    merge_ordered_lists(&mut live, &mut patch, place)?;
+    for (key, value) in patch {
+        merge_field(&mut live, &key, value, place)?;
+    }
+    Ok(live)
+}
+
+/// Follows `$retainKeys`: it must name every key the patch sets, and all others go.
+fn retain_keys(live: &mut Fields, patch: &mut Fields) -> Result<(), Refusal> {
+    let Some(retained) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
+    let bad = || Refusal::bad_request("invalid patch format of retainKeys");
+    let retained = retained.as_array().ok_or_else(bad)?;
+    let names = |key: &str| retained.iter().any(|name| name == key);
+    let sets = |key: &str, value: &Value| {
+        !value.is_null() && !key.starts_with(DELETE_SCALARS) && !key.starts_with(SET_ORDER)
+    };
+    if patch.iter().any(|(key, value)| sets(key, value) && !names(key)) {
+        return Err(bad());
+    }
+    live.retain(|key, _| names(key));
+    Ok(())
+}
+
+/// Merges the lists whose order the patch gives, and takes them out of the patch.
+fn merge_ordered_lists(live: &mut Fields, patch: &mut Fields, place: &Place<'_>) -> Result<(), Refusal> {
+    let directives: Vec<String> = patch.keys().filter(|key| key.starts_with(SET_ORDER)).cloned().collect();
+    for directive in directives {
+        let order = patch.remove(&directive).unwrap_or_default();
+        let order = order.as_array().ok_or_else(|| list::not_a_list(&order))?;
+        let bad = || Refusal::bad_request("invalid patch format of setElementOrder list");
+        let key = listed(&directive, SET_ORDER).ok_or_else(bad)?;
+        let current = list_at(live, key)?;
+        let change = list_at(patch, key)?;
+        let (item, strategy) = place.items(key)?;
+        let merge_key = strategy.merge_key.as_deref();
+        list::check_order(change.unwrap_or_default(), order, merge_key)?;
+        let merged = match (current, change) {
+            (None, None) => continue,
+            (Some(current), None) => current.to_vec(),
+            (None, Some(change)) => change.iter().cloned().filter_map(without_directives).collect(),
+            (Some(current), Some(change)) => {
+                merge_list(current.to_vec(), change.to_vec(), &item, &strategy, false)?
+            }
+        };
+        let (current, change) = (current.unwrap_or_default(), change.unwrap_or_default());
+        let objects = list::holds_objects(&[current, change])?;
+        let arranged = list::arrange(merged, order, current, merge_key, objects)?;
+        live.insert(key.to_owned(), Value::Array(arranged));
+        patch.remove(key);
+    }
+    Ok(())
+}
+
+/// The list under a key, where there is anything.
+fn list_at<'a>(fields: &'a Fields, key: &str) -> Result<Option<&'a [Value]>, Refusal> {
+    match fields.get(key) {
+        None => Ok(None),
+        Some(Value::Array(items)) => Ok(Some(items)),
+        Some(other) => Err(list::not_a_list(other)),
+    }
+}
+
+fn merge_field(live: &mut Fields, key: &str, value: Value, place: &Place<'_>) -> Result<(), Refusal> {
+    let deletes = key.starts_with(DELETE_SCALARS);
+    let key = if deletes {
+        let bad = || Refusal::bad_request("invalid patch format of primitive list");
+        listed(key, DELETE_SCALARS).ok_or_else(bad)?
+    } else {
+        key
+    };
+    if value.is_null() {
+        live.remove(key);
+        return Ok(());
+    }
+    match live.get_mut(key) {
+        Some(current) if type_name(current) == type_name(&value) => {
+            *current = merge_value(current.take(), value, key, deletes, place)?;
+        }
+        _ if deletes => {}
+        _ => match without_directives(without_nulls(&value)) {
+            Some(value) => {
+                live.insert(key.to_owned(), value);
+            }
+            None => {
+                live.remove(key);
+            }
+        },
+    }
+    Ok(())
+}
+
+/// Merges two values of one type.
+fn merge_value(
+    current: Value,
+    value: Value,
+    key: &str,
+    deletes: bool,
+    place: &Place<'_>,
+) -> Result<Value, Refusal> {
+    match (current, value) {
+        (Value::Object(current), Value::Object(value)) => {
+            let (field, _) = place.field(key)?;
+            merge(current, value, &field).map(Value::Object)
+        }
+        (Value::Array(current), Value::Array(value)) => {
+            let (item, strategy) = place.items(key)?;
+            merge_list(current, value, &item, &strategy, deletes).map(Value::Array)
+        }
+        (_, value) => Ok(value),
+    }
+}
+
+fn merge_list(
+    live: Vec<Value>,
+    patch: Vec<Value>,
+    item: &Place<'_>,
+    strategy: &PatchStrategy,
+    deletes: bool,
+) -> Result<Vec<Value>, Refusal> {
+    if !strategy.merge && !deletes {
+        return Ok(patch);
+    }
+    if live.is_empty() && patch.is_empty() {
+        return Ok(live);
+    }
+    let objects = list::holds_objects(&[&live, &patch])?;
+    match strategy.merge_key.as_deref() {
+        _ if !objects && deletes => Ok(list::delete_scalars(&live, &patch)),
+        key if !objects => list::merge_scalars(&live, &patch, key),
+        Some(key) => list::merge_objects(live, patch, key, &|live, patch| merge(live, patch, item)),
+        None => {
+            Err(Refusal::unexplained(format!("cannot merge lists without merge key for {}", item.kind())))
+        }
+    }
+}
+
+/// The list a directive such as `$setElementOrder/containers` is about.
+fn listed<'a>(key: &'a str, directive: &str) -> Option<&'a str> {
+    key.split_once('/').filter(|(head, _)| *head == directive).map(|(_, list)| list)
+}
+
+/// A value that is new without the parts that are nothing but a directive; none where it is one itself.
+fn without_directives(value: Value) -> Option<Value> {
+    match value {
+        Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
+        Value::Object(fields) => {
+            let kept = fields.into_iter().filter_map(|(key, value)| Some((key, without_directives(value)?)));
+            Some(Value::Object(kept.collect()))
+        }
+        Value::Array(items) => Some(Value::Array(items.into_iter().filter_map(without_directives).collect())),
+        scalar => Some(scalar),
+    }
+}

@@ -1,0 +1,150 @@
+//! The words of the original: the names of types, values the way its messages print them, and its plainest refusal.
+
+use std::fmt;
+
+use dogwatch_core::Reason;
+use serde_json::{Number, Value};
+
+use crate::Refusal;
+
+/// 422 as the original gives it for a patch that does not apply; its details say nothing more.
+pub(super) fn rejected() -> Refusal {
+    Refusal::new(Reason::Invalid, "the server rejected our request due to an error in our request")
+}
+
+/// What a value is called where a message tells two types apart.
+pub(super) fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "%!s(<nil>)",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_i64() => "int64",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => LIST,
+        Value::Object(_) => MAP,
+    }
+}
+
+/// What a value is called where it cannot be decoded.
+pub(super) fn json_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// The type of a list in messages.
+pub(super) const LIST: &str = "[]interface {}";
+
+/// The type of an object in messages.
+pub(super) const MAP: &str = "map[string]interface {}";
+
+/// A value as messages show it: `map[image:x ports:[80 81]]`.
+pub(super) struct Shown<'a>(pub(super) &'a Value);
+
+/// A value where the message expects text, so that all other scalars are marked: `%!s(int64=5)`.
+pub(super) struct ShownAsText<'a>(pub(super) &'a Value);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show(self.0, false, f)
+    }
+}
+
+impl fmt::Display for ShownAsText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show(self.0, true, f)
+    }
+}
+
+/// Several lists as messages show them, in one pair of brackets.
+pub(super) fn shown_lists(lists: &[&[Value]]) -> String {
+    let one = |list: &&[Value]| Shown(&Value::Array(list.to_vec())).to_string();
+    format!("[{}]", lists.iter().map(one).collect::<Vec<_>>().join(" "))
+}
+
+fn show(value: &Value, as_text: bool, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match value {
+        Value::String(text) => f.write_str(text),
+        Value::Array(items) => {
+            f.write_str("[")?;
+            for (i, item) in items.iter().enumerate() {
+                f.write_str(if i == 0 { "" } else { " " })?;
+                show(item, as_text, f)?;
+            }
+            f.write_str("]")
+        }
+        Value::Object(fields) => {
+            let mut sorted: Vec<_> = fields.iter().collect();
+            sorted.sort_by_key(|(key, _)| *key);
+            f.write_str("map[")?;
+            for (i, (key, item)) in sorted.into_iter().enumerate() {
+                write!(f, "{}{key}:", if i == 0 { "" } else { " " })?;
+                show(item, as_text, f)?;
+            }
+            f.write_str("]")
+        }
+        Value::Null if as_text => f.write_str("%!s(<nil>)"),
+        Value::Null => f.write_str("<nil>"),
+        Value::Bool(flag) if as_text => write!(f, "%!s(bool={flag})"),
+        Value::Bool(flag) => write!(f, "{flag}"),
+        Value::Number(number) if as_text => write!(f, "%!s({}={})", type_name(value), digits(number)),
+        Value::Number(number) => f.write_str(&digits(number)),
+    }
+}
+
+/// A number as the original prints it: whole numbers plainly, others shortest, with an exponent where they are far from 1.
+fn digits(number: &Number) -> String {
+    if number.is_i64() {
+        return number.to_string();
+    }
+    let float = number.as_f64().unwrap_or_default();
+    if float == 0.0 || (1e-4..1e21).contains(&float.abs()) {
+        return float.to_string();
+    }
+    let scientific = format!("{float:e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let (sign, exponent) = match exponent.strip_prefix('-') {
+        Some(exponent) => ('-', exponent),
+        None => ('+', exponent),
+    };
+    format!("{mantissa}e{sign}{exponent:0>2}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn values_are_shown_as_the_original_shows_them() {
+        for (value, shown) in [
+            (json!({"b": [1, "c", null], "a": {}}), "map[a:map[] b:[1 c <nil>]]"),
+            (json!([1.5, -3, true]), "[1.5 -3 true]"),
+            (json!(1e21), "1e+21"),
+            (json!(0.00001), "1e-05"),
+            (json!(2.0), "2"),
+            (json!(u64::MAX), "18446744073709552000"),
+        ] {
+            assert_eq!(Shown(&value).to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn values_that_are_not_text_are_marked_where_text_is_expected() {
+        for (value, shown) in [
+            (json!("bogus"), "bogus"),
+            (json!(5), "%!s(int64=5)"),
+            (json!(1.5), "%!s(float64=1.5)"),
+            (json!(true), "%!s(bool=true)"),
+            (json!(null), "%!s(<nil>)"),
+            (json!(["x", 1]), "[x %!s(int64=1)]"),
+        ] {
+            assert_eq!(ShownAsText(&value).to_string(), shown);
+        }
+    }
+}
