@@ -7,5 +7,6 @@
 
 mod refusal;
 pub mod schema;
+pub mod ownership;
 
 pub use refusal::{Problem, ProblemKind, Refusal};
