@@ -48,6 +48,8 @@ pub struct Target<'a> {
     pub schema: &'a Schema,
     /// What the schema refers to by name.
     pub definitions: &'a dyn Definitions,
+    /// An object of the kind in which nothing is said: [`blank`] for built-in kinds, `{}` for custom ones.
+    pub empty: &'a Value,
     /// The other versions of the kind.
     pub versions: &'a dyn Versions,
     /// What this endpoint does not write, and so does not own.
@@ -68,7 +70,8 @@ pub struct Writer<'a> {
 /// The versions of a kind beside the one that is written.
 pub trait Versions: Send + Sync {
     /// The object as that version shows it, with the schema of that version; `None` where there is no such version any
-    /// more, which drops the entries that were written in it.
+    /// more, which drops the entries that were written in it. The object may be of any of the versions, and each of
+    /// them may be asked for.
     fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, Schema)>;
 }
 

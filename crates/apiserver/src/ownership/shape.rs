@@ -39,7 +39,7 @@ impl Shape {
     /// counts as an object.
     pub(super) fn of(schema: &Schema, value: Option<&Value>, definitions: &dyn Definitions) -> Self {
         match schema.resolve(definitions) {
-            Schema::Scalar(scalar) => Self::Scalar(Some(scalar)),
+            Schema::Scalar(scalar) if scalar != Scalar::IntOrString => Self::Scalar(Some(scalar)),
             Schema::Struct(object) => {
                 let atomic = object.atomic;
                 Self::Object { members: Members::Named(object), atomic }
@@ -51,7 +51,8 @@ impl Shape {
                 let List { item, topology } = list.as_ref();
                 Self::List(Items { schema: item.clone(), topology: topology.clone() })
             }
-            Schema::Any | Schema::Named(_) => match value {
+            // The original knows no type for numbers that may be text, and so takes anything there.
+            Schema::Scalar(_) | Schema::Any | Schema::Named(_) => match value {
                 Some(Value::Array(_)) => {
                     Self::List(Items { schema: Schema::Any, topology: Topology::Atomic })
                 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::check::{Duplicates, Mistakes, check};
 use super::compare::{Comparison, compare};
-use super::extract::{blank, settled};
+use super::extract::settled;
 use super::field_set::FieldSet;
 use super::managed::{Managed, Manager, Operation, Owned, asks_for_reset, strip};
 use super::{Target, Writer};
@@ -40,14 +40,13 @@ const OWNED_BY_NOBODY: [&str; 12] = [
 /// forgets all owners, and an object without owners stays without them until it is applied. Through a subresource,
 /// `managedFields` of `new` do not count. An object that is not of its schema ends without `managedFields`.
 pub fn update(live: Option<&Value>, new: &mut Value, target: &Target<'_>, writer: &Writer<'_>) {
-    let blank = || Cow::Owned(blank(target.schema, target.definitions));
-    let was = live.map_or_else(blank, Cow::Borrowed);
-    let managed = owners(&was, new, !writer.subresource.is_empty());
+    let was = live.unwrap_or(target.empty);
+    let managed = owners(was, new, !writer.subresource.is_empty());
     strip(new);
     if managed.sets.is_empty() && was.pointer("/metadata/uid").is_some_and(|uid| uid != "") {
         return;
     }
-    if let Ok(mut managed) = track(&was, new, managed, target, writer) {
+    if let Ok(mut managed) = track(was, new, managed, target, writer) {
         managed.cap();
         managed.write(new);
     }
@@ -199,7 +198,10 @@ pub(super) fn stamp(now: Timestamp) -> String {
 
 /// An object of the target's kind in which nothing is said.
 pub(super) fn nothing(target: &Target<'_>) -> Value {
-    let mut object = blank(target.schema, target.definitions);
+    let mut object = target.empty.clone();
+    if !object.is_object() {
+        object = json!({});
+    }
     object["apiVersion"] = json!(target.api_version);
     object["kind"] = json!(target.kind);
     object

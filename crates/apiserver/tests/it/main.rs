@@ -1,0 +1,3 @@
+//! Tests of the API server's parts from outside, one module for each area.
+
+mod ownership;
