@@ -16,5 +16,6 @@ pub mod openapi;
 pub mod kinds;
 pub mod print;
 pub mod patch;
+pub mod ownership;
 
 pub use refusal::{Problem, ProblemKind, Refusal};

@@ -9,3 +9,6 @@ mod openapi;
 //! Tests of the server's parts against recorded answers of the original.
 
 mod kinds;
+//! Tests of the API server's parts from outside, one module for each area.
+
+mod ownership;

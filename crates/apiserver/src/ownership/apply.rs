@@ -1,0 +1,267 @@
+//! Server-side apply: what a manager states becomes so, what it stated before and no longer does goes.
+//!
+//! A field another manager owns is only given another value by force. Fields stated by several with one value are
+//! shared, and go when the last one drops them.
+
+use std::collections::BTreeMap;
+
+use dogwatch_core::Reason;
+use serde_json::Value;
+
+use super::check::{Duplicates, check};
+use super::compare::{Comparison, compare};
+use super::element::{escape_html, same};
+use super::extract::{fields_of, with_named_fields};
+use super::field_set::{FieldSet, Path};
+use super::managed::{Managed, Manager, Operation, Owned, strip};
+use super::merge::{merge, remove};
+use super::update::{Changes, manager_of, nothing, settle, stamp, track, without_nobodys};
+use super::{Target, Writer};
+use crate::refusal::Refusal;
+use crate::schema::Schema;
+
+/// Who owns the fields of objects that were written before anybody applied them.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// The manager for which the annotation of client-side apply is read and kept up to date.
+const KUBECTL: &str = "kubectl";
+
+/// Where client-side apply keeps what it last applied.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// How large all annotations of an object may be together, in bytes.
+const MOST_ANNOTATIONS: usize = 256 * 1024;
+
+/// Applies an object to a live one, or creates it. The result carries its `managedFields` and is not defaulted yet.
+///
+/// Refuses another kind or version, `managedFields` in the applied object, fields that are not of the schema, and,
+/// unless `force` is given, values for fields that others own with another value. Where nothing changes, the result is
+/// the live object; its `managedFields` may still differ, because sharing a field is no change of the object.
+pub fn apply(
+    live: Option<&Value>,
+    applied: &Value,
+    target: &Target<'_>,
+    writer: &Writer<'_>,
+    force: bool,
+) -> Result<Value, Refusal> {
+    refuse_strangers(applied, target)?;
+    let mut managed = live
+        .map_or_else(|| Ok(Managed::default()), Managed::of)
+        .map_err(|cause| Refusal::unexplained(format!("failed to decode managed fields: {cause}")))?;
+    let mut live = live.cloned().unwrap_or_else(|| nothing(target));
+    strip(&mut live);
+    if managed.sets.is_empty() {
+        let before = Writer { manager: BEFORE_FIRST_APPLY, ..*writer };
+        managed = track(&nothing(target), &live, managed, target, &before).map_err(|mistakes| {
+            Refusal::unexplained(format!("failed to create manager for existing fields: {mistakes}"))
+        })?;
+    }
+    if applied.pointer("/metadata/managedFields").is_some_and(Value::is_array) {
+        return Err(Refusal::bad_request("metadata.managedFields must be nil"));
+    }
+    check(applied, target.schema, target.definitions, Duplicates::Refused).map_err(|mistakes| {
+        let what = described(applied);
+        Refusal::unexplained(format!("failed to create typed patch object ({what}): {mistakes}"))
+    })?;
+    check(&live, target.schema, target.definitions, Duplicates::Allowed).map_err(|mistakes| {
+        let what = described(&live);
+        Refusal::unexplained(format!("failed to create typed live object ({what}): {mistakes}"))
+    })?;
+
+    let manager = manager_of(writer, Operation::Apply, target);
+    let attempt = |force| settle_apply(&live, applied, managed.clone(), target, &manager, force);
+    let outcome = match attempt(force) {
+        Err(conflicts) if writer.manager == KUBECTL => {
+            let allowed = last_applied_and_unchanged(&live, target).unwrap_or_default();
+            let left: Vec<_> = conflicts.into_iter().filter(|(_, path)| !allowed.contains(&path.0)).collect();
+            if left.is_empty() { attempt(true) } else { Err(left) }
+        }
+        outcome => outcome,
+    };
+    let (changed, mut managed) = outcome.map_err(|conflicts| refusal(&conflicts))?;
+    if changed.is_some() {
+        managed.times.insert(manager, stamp(writer.now));
+    }
+    let mut result = changed.unwrap_or(live);
+    if writer.manager == KUBECTL {
+        renew_last_applied(&mut result, applied);
+    }
+    managed.write(&mut result);
+    Ok(result)
+}
+
+fn refuse_strangers(applied: &Value, target: &Target<'_>) -> Result<(), Refusal> {
+    let stated = |name: &str| applied.get(name).and_then(Value::as_str).unwrap_or_default();
+    if (stated("apiVersion"), stated("kind")) == (target.api_version, target.kind) {
+        return Ok(());
+    }
+    Err(Refusal::bad_request(format!("invalid object type: {}", kind_of(applied))))
+}
+
+/// A conflict: who owns the field, and which it is.
+type Conflict = (Manager, Path);
+
+/// The object after applying, where it is another one, and its owners; or all conflicts.
+fn settle_apply(
+    live: &Value,
+    applied: &Value,
+    mut managed: Managed,
+    target: &Target<'_>,
+    manager: &Manager,
+    force: bool,
+) -> Result<(Option<Value>, Managed), Vec<Conflict>> {
+    settle(live, &mut managed, target);
+    let merged = merge(live, applied, target.schema, target.definitions);
+    let stated = target.reset.filter(&fields_of(applied, target.schema, target.definitions));
+    let now = Owned { fields: stated, api_version: target.api_version.to_owned() };
+    let last = managed.sets.insert(manager.clone(), now);
+    let new = match last {
+        Some(last) if !last.fields.is_empty() => prune(merged, &managed, &last, target),
+        _ => merged,
+    };
+
+    let mut changes = Changes::between(live, &new, target);
+    if !force {
+        let conflicts = changes.conflicts(&managed, manager);
+        if !conflicts.is_empty() {
+            return Err(listed(conflicts));
+        }
+    }
+    changes.take_from_others(&mut managed, Some(manager));
+    if let Some(owned) = managed.sets.get_mut(manager) {
+        owned.fields = without_nobodys(&owned.fields);
+        if owned.fields.is_empty() {
+            managed.sets.remove(manager);
+        }
+    }
+    Ok((Some(new).filter(|new| !same(live, new)), managed))
+}
+
+/// Takes out of the merged object what the manager owned and no longer states, unless somebody else owns it, or it
+/// holds something that is owned or was never owned by this manager.
+fn prune(merged: Value, managed: &Managed, last: &Owned, target: &Target<'_>) -> Value {
+    let Some((then, schema)) = at_version(&merged, &last.api_version, target) else { return merged };
+    let definitions = target.definitions;
+    let named = |set: &FieldSet, schema: &Schema| with_named_fields(set, schema, definitions);
+    let owned_before = named(&last.fields, &schema);
+    let mut pruned = remove(&then, &owned_before, &schema, definitions);
+
+    // The version of the last apply goes first, as the others may need its fields to be converted.
+    let mut by_version: BTreeMap<(bool, &str), FieldSet> = BTreeMap::new();
+    for owned in managed.sets.values() {
+        let all = by_version.entry((owned.api_version != last.api_version, &owned.api_version)).or_default();
+        *all = all.union(&owned.fields);
+    }
+    let mut pruned_version = last.api_version.clone();
+    for ((_, version), owned) in by_version {
+        let Some((all, schema)) = at_version(&merged, version, target) else { continue };
+        let Some((kept, _)) = convert(&pruned, &pruned_version, version, target) else { continue };
+        let keep = named(&fields_of(&kept, &schema, definitions), &schema).union(&named(&owned, &schema));
+        let gone = named(&fields_of(&all, &schema, definitions), &schema).difference(&keep);
+        pruned = remove(&all, &gone, &schema, definitions);
+        version.clone_into(&mut pruned_version);
+    }
+
+    let Some((pruned, _)) = convert(&pruned, &pruned_version, &last.api_version, target) else {
+        return merged;
+    };
+    let kept = named(&fields_of(&pruned, &schema, definitions), &schema);
+    let gone = named(&fields_of(&then, &schema, definitions), &schema).difference(&kept);
+    let result = remove(&then, &gone.intersection(&owned_before), &schema, definitions);
+    convert(&result, &last.api_version, target.api_version, target).map_or(merged, |(result, _)| result)
+}
+
+/// An object of the target's version as another version shows it.
+fn at_version(object: &Value, version: &str, target: &Target<'_>) -> Option<(Value, Schema)> {
+    convert(object, target.api_version, version, target)
+}
+
+fn convert(object: &Value, from: &str, to: &str, target: &Target<'_>) -> Option<(Value, Schema)> {
+    if to == target.api_version && from == to {
+        return Some((object.clone(), target.schema.clone()));
+    }
+    let (converted, schema) = target.versions.convert(object, to)?;
+    Some(if from == to { (object.clone(), schema) } else { (converted, schema) })
+}
+
+fn listed(conflicts: BTreeMap<Manager, FieldSet>) -> Vec<Conflict> {
+    let mut sorted: Vec<_> = conflicts.into_iter().collect();
+    sorted.sort_by_cached_key(|(manager, _)| manager.identifier());
+    let each = sorted
+        .into_iter()
+        .flat_map(|(manager, fields)| fields.paths().into_iter().map(move |path| (manager.clone(), path)));
+    each.collect()
+}
+
+/// 409, with a cause for each field. The conflicts are sorted by manager.
+fn refusal(conflicts: &[Conflict]) -> Refusal {
+    let message = match conflicts {
+        [(manager, path)] => format!("Apply failed with 1 conflict: conflict with {manager}: {path}"),
+        many => {
+            let mut lines = Vec::new();
+            let mut last = None;
+            for (manager, path) in many {
+                if last != Some(manager) {
+                    lines.push(format!("conflicts with {manager}:"));
+                    last = Some(manager);
+                }
+                lines.push(format!("- {path}"));
+            }
+            format!("Apply failed with {} conflicts: {}", many.len(), lines.join("\n"))
+        }
+    };
+    conflicts.iter().fold(Refusal::new(Reason::Conflict, message), |refusal, (manager, path)| {
+        refusal.cause("FieldManagerConflict", &format!("conflict with {manager}"), &path.to_string())
+    })
+}
+
+/// The fields that client-side apply last applied and that still are as it left them; these are kubectl's own.
+fn last_applied_and_unchanged(live: &Value, target: &Target<'_>) -> Option<FieldSet> {
+    let text = last_applied(live)?;
+    let before: Value = serde_json::from_str(text).ok()?;
+    if before.get("apiVersion").and_then(Value::as_str) != Some(target.api_version) {
+        return None;
+    }
+    check(&before, target.schema, target.definitions, Duplicates::Refused).ok()?;
+    let fields = fields_of(&before, target.schema, target.definitions);
+    let Comparison { added, modified, removed } = compare(&before, live, target.schema, target.definitions);
+    Some(fields.difference(&modified).difference(&added).difference(&removed))
+}
+
+fn last_applied(object: &Value) -> Option<&str> {
+    let annotation = object.get("metadata")?.get("annotations")?.get(LAST_APPLIED)?.as_str()?;
+    Some(annotation).filter(|annotation| !annotation.is_empty())
+}
+
+/// Writes what was applied into the annotation of client-side apply, where the object has one.
+fn renew_last_applied(object: &mut Value, applied: &Value) {
+    if last_applied(object).is_none() {
+        return;
+    }
+    let mut stated = applied.clone();
+    if let Some(annotations) = stated.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        annotations.remove(LAST_APPLIED);
+    }
+    let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) else {
+        return;
+    };
+    // Go's encoder, which clients compare with, ends with a line feed.
+    annotations.insert(LAST_APPLIED.to_owned(), format!("{}\n", escape_html(&stated.to_string())).into());
+    let size = |(name, value): (&String, &Value)| name.len() + value.as_str().map_or(0, str::len);
+    if annotations.iter().map(size).sum::<usize>() > MOST_ANNOTATIONS {
+        annotations.remove(LAST_APPLIED);
+    }
+}
+
+/// `namespace/name; group/version, Kind=kind`.
+fn described(object: &Value) -> String {
+    let meta = |name: &str| object.pointer(&format!("/metadata/{name}")).and_then(Value::as_str);
+    let (namespace, name) = (meta("namespace").unwrap_or_default(), meta("name").unwrap_or_default());
+    format!("{namespace}/{name}; {}", kind_of(object))
+}
+
+fn kind_of(object: &Value) -> String {
+    let stated = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (group, version) = stated("apiVersion").split_once('/').unwrap_or(("", stated("apiVersion")));
+    format!("{group}/{version}, Kind={}", stated("kind"))
+}

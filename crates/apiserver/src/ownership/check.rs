@@ -1,0 +1,199 @@
+//! Whether an object is of its schema at all: the check before anything is merged or compared.
+//!
+//! The words, odd as some are, are those clients see from the original.
+
+use std::fmt::{self, Write};
+
+use serde_json::Value;
+
+use super::element::Element;
+use super::field_set::Path;
+use super::shape::{Items, Members, Shape};
+use crate::schema::{Definitions, Scalar, Schema, Topology};
+
+/// What is wrong with an object, in the order it was found. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mistakes(Vec<String>);
+
+/// Whether a list may hold two items that cannot be told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Duplicates {
+    /// It may: stored objects hold them.
+    Allowed,
+    /// It may not: nobody may apply them.
+    Refused,
+}
+
+/// Checks an object against its schema.
+pub(super) fn check(
+    object: &Value,
+    schema: &Schema,
+    definitions: &dyn Definitions,
+    duplicates: Duplicates,
+) -> Result<(), Mistakes> {
+    let mut walk = Walk { definitions, duplicates, path: Path(Vec::new()), mistakes: Vec::new() };
+    walk.visit(object, schema);
+    if walk.mistakes.is_empty() { Ok(()) } else { Err(Mistakes(walk.mistakes)) }
+}
+
+struct Walk<'a> {
+    definitions: &'a dyn Definitions,
+    duplicates: Duplicates,
+    path: Path,
+    mistakes: Vec<String>,
+}
+
+impl Walk<'_> {
+    fn visit(&mut self, value: &Value, schema: &Schema) {
+        match (Shape::of(schema, Some(value), self.definitions), value) {
+            (_, Value::Null) => {}
+            (Shape::Scalar(scalar), value) => {
+                if let Some(mistake) = scalar_mistake(scalar, value) {
+                    self.report(&mistake);
+                }
+            }
+            (Shape::List(list), Value::Array(items)) => self.visit_items(&list, items),
+            (Shape::List(_), _) => self.report(&format!("expected list, got {}", plain_holder(value))),
+            (Shape::Object { members, .. }, Value::Object(fields)) => self.visit_fields(&members, fields),
+            (Shape::Object { .. }, _) => self.report(&format!("expected map, got {}", plain_holder(value))),
+        }
+    }
+
+    fn visit_fields(&mut self, members: &Members, fields: &serde_json::Map<String, Value>) {
+        for (name, value) in fields {
+            self.path.0.push(Element::field(name));
+            let schema = members.schema(name);
+            match &schema {
+                Some(schema) => self.visit(value, schema),
+                None => self.report("field not declared in schema"),
+            }
+            self.path.0.pop();
+            if schema.is_none() {
+                return;
+            }
+        }
+    }
+
+    fn visit_items(&mut self, list: &Items, items: &[Value]) {
+        let mut seen = std::collections::BTreeSet::new();
+        for (place, item) in items.iter().enumerate() {
+            let element = if list.topology == Topology::Atomic {
+                Element::Index(i64::try_from(place).unwrap_or(i64::MAX))
+            } else {
+                match list.element(item, self.definitions) {
+                    Ok(element) => element,
+                    Err(why) => return self.report(&format!("element {place}: {why}")),
+                }
+            };
+            if !seen.insert(element.clone()) && self.duplicates == Duplicates::Refused {
+                self.report(&format!("duplicate entries for key {element}"));
+            }
+            self.path.0.push(element);
+            self.visit(item, &list.schema);
+            self.path.0.pop();
+        }
+    }
+
+    fn report(&mut self, mistake: &str) {
+        let path = &self.path;
+        self.mistakes.push(if path.0.is_empty() { mistake.to_owned() } else { format!("{path}: {mistake}") });
+    }
+}
+
+impl fmt::Display for Mistakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_slice() {
+            [one] => f.write_str(one),
+            many => write!(f, "errors:\n  {}", many.join("\n  ")),
+        }
+    }
+}
+
+fn scalar_mistake(scalar: Option<Scalar>, value: &Value) -> Option<String> {
+    match scalar {
+        Some(Scalar::Integer | Scalar::Number) if !value.is_number() => {
+            Some(format!("expected numeric (int or float), got {}", type_name(value)))
+        }
+        Some(Scalar::String | Scalar::Bytes | Scalar::Duration) if !value.is_string() => {
+            let mut shown = String::new();
+            exact(value, &mut shown);
+            Some(format!("expected string, got &value.valueUnstructured{{Value:{shown}}}"))
+        }
+        Some(Scalar::Boolean) if !value.is_boolean() => {
+            Some(format!("expected boolean, got {}", plain_holder(value)))
+        }
+        _ if value.is_object() || value.is_array() => {
+            Some(format!("expected any scalar, got {}", plain_holder(value)))
+        }
+        _ => None,
+    }
+}
+
+/// The name of the type of a value in the original's language.
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+fn plain_holder(value: &Value) -> String {
+    let mut shown = "&{".to_owned();
+    plain(value, &mut shown);
+    shown.push('}');
+    shown
+}
+
+/// A value as the original's language prints it for people.
+fn plain(value: &Value, shown: &mut String) {
+    match value {
+        Value::Null => shown.push_str("<nil>"),
+        Value::String(text) => shown.push_str(text),
+        Value::Array(items) => {
+            shown.push('[');
+            for (place, item) in items.iter().enumerate() {
+                shown.push_str(if place == 0 { "" } else { " " });
+                plain(item, shown);
+            }
+            shown.push(']');
+        }
+        Value::Object(fields) => {
+            shown.push_str("map[");
+            for (place, (name, value)) in fields.iter().enumerate() {
+                let _ = write!(shown, "{}{name}:", if place == 0 { "" } else { " " });
+                plain(value, shown);
+            }
+            shown.push(']');
+        }
+        other => shown.push_str(&other.to_string()),
+    }
+}
+
+/// A value as the original's language writes it in source code.
+fn exact(value: &Value, shown: &mut String) {
+    match value {
+        Value::Null => shown.push_str("interface {}(nil)"),
+        Value::Array(items) => {
+            shown.push_str("[]interface {}{");
+            for (place, item) in items.iter().enumerate() {
+                shown.push_str(if place == 0 { "" } else { ", " });
+                exact(item, shown);
+            }
+            shown.push('}');
+        }
+        Value::Object(fields) => {
+            shown.push_str("map[string]interface {}{");
+            for (place, (name, value)) in fields.iter().enumerate() {
+                let _ = write!(shown, "{}{name:?}:", if place == 0 { "" } else { ", " });
+                exact(value, shown);
+            }
+            shown.push('}');
+        }
+        other => shown.push_str(&other.to_string()),
+    }
+}

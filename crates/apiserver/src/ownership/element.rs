@@ -1,0 +1,249 @@
+//! One step of a field path: a field, an item of a list by its keys, by its value, or by its place.
+//!
+//! Two forms: the one of `managedFields` (`f:name`, `k:{"name":"x"}`, `v:"x"`, `i:0`) and the one of messages
+//! (`.name`, `[name="x"]`, `[="x"]`, `[0]`). Knows nothing of schemas.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use serde_json::{Map, Number, Value};
+
+/// One step of a field path. Ordered as in `managedFields`: fields, keys, values, indexes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Element {
+    /// A field of an object.
+    Field(String),
+    /// The item of a list with these values in its key fields, which are sorted by name.
+    Key(Vec<(String, Datum)>),
+    /// The item of a set with this value.
+    Value(Datum),
+    /// The item at this place.
+    Index(i64),
+}
+
+/// A JSON value that can be ordered and compared as the original does: `1` and `1.0` are the same.
+#[derive(Clone, Debug)]
+pub struct Datum(pub Value);
+
+/// A key of `fieldsV1` that is no path element.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key:?} is not a path element")]
+pub struct BadElement {
+    /// The key as it was written.
+    pub key: String,
+}
+
+impl Element {
+    /// A field by its name.
+    pub fn field(name: impl Into<String>) -> Self {
+        Self::Field(name.into())
+    }
+
+    /// The item with these values in its key fields, in any order.
+    pub fn key(fields: impl IntoIterator<Item = (String, Value)>) -> Self {
+        let mut fields: Vec<_> = fields.into_iter().map(|(name, value)| (name, Datum(value))).collect();
+        fields.sort_by(|a, b| a.0.cmp(&b.0));
+        Self::Key(fields)
+    }
+
+    /// Reads a key of `fieldsV1`. `None` is an element of a kind that is not known, which readers pass over.
+    pub fn parse(key: &str) -> Result<Option<Self>, BadElement> {
+        let bad = || BadElement { key: key.to_owned() };
+        let Some((kind, rest)) = key.split_at_checked(1) else { return Err(bad()) };
+        let rest = rest.strip_prefix(':').ok_or_else(bad)?;
+        let element = match kind {
+            "f" => Self::field(rest),
+            "v" => Self::Value(Datum(serde_json::from_str(rest).map_err(|_| bad())?)),
+            "k" => {
+                let fields: Map<String, Value> = serde_json::from_str(rest).map_err(|_| bad())?;
+                Self::key(fields)
+            }
+            "i" => Self::Index(rest.parse().map_err(|_| bad())?),
+            _ => return Ok(None),
+        };
+        Ok(Some(element))
+    }
+
+    /// The form used as a key of `fieldsV1`.
+    pub fn to_key(&self) -> String {
+        match self {
+            Self::Field(name) => format!("f:{name}"),
+            Self::Value(datum) => format!("v:{}", datum.to_json()),
+            Self::Index(index) => format!("i:{index}"),
+            Self::Key(fields) => {
+                let fields: Vec<String> = fields
+                    .iter()
+                    .map(|(name, value)| format!("{}:{}", Value::from(name.as_str()), value.to_json()))
+                    .collect();
+                format!("k:{{{}}}", fields.join(","))
+            }
+        }
+    }
+}
+
+/// The form used in messages.
+impl fmt::Display for Element {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(name) => write!(f, ".{name}"),
+            Self::Value(datum) => write!(f, "[={}]", datum.0),
+            Self::Index(index) => write!(f, "[{index}]"),
+            Self::Key(fields) => {
+                f.write_str("[")?;
+                for (place, (name, value)) in fields.iter().enumerate() {
+                    let comma = if place == 0 { "" } else { "," };
+                    write!(f, "{comma}{name}={}", value.0)?;
+                }
+                f.write_str("]")
+            }
+        }
+    }
+}
+
+impl Datum {
+    fn to_json(&self) -> String {
+        escape_html(&self.0.to_string())
+    }
+}
+
+impl PartialEq for Datum {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Datum {}
+
+impl PartialOrd for Datum {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Datum {
+    fn cmp(&self, other: &Self) -> Ordering {
+        compare(&self.0, &other.0)
+    }
+}
+
+/// Whether two values are the same to the original, which takes `1` and `1.0` for one.
+pub(super) fn same(a: &Value, b: &Value) -> bool {
+    compare(a, b) == Ordering::Equal
+}
+
+/// JSON as Go writes it: the characters that mean something to HTML are escaped.
+pub(super) fn escape_html(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            // They stand inside of strings only, so that replacing them everywhere is right.
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                escaped.push_str(&format!("\\u{:04x}", u32::from(c)))
+            }
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+fn compare(a: &Value, b: &Value) -> Ordering {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => compare_numbers(a, b),
+        (Value::String(a), Value::String(b)) => a.cmp(b),
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        (Value::Array(a), Value::Array(b)) => {
+            let items = a.iter().zip(b).map(|(a, b)| compare(a, b));
+            items.fold(Ordering::Equal, Ordering::then).then(a.len().cmp(&b.len()))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            let sorted = |map: &Map<String, Value>| {
+                let mut fields: Vec<(String, Datum)> =
+                    map.iter().map(|(name, value)| (name.clone(), Datum(value.clone()))).collect();
+                fields.sort_by(|a, b| a.0.cmp(&b.0));
+                fields
+            };
+            sorted(a).cmp(&sorted(b))
+        }
+        _ => rank(a).cmp(&rank(b)),
+    }
+}
+
+fn rank(value: &Value) -> u8 {
+    match value {
+        Value::Number(_) => 0,
+        Value::String(_) => 1,
+        Value::Bool(_) => 2,
+        Value::Array(_) => 3,
+        Value::Object(_) => 4,
+        Value::Null => 5,
+    }
+}
+
+fn compare_numbers(a: &Number, b: &Number) -> Ordering {
+    let whole = |n: &Number| n.as_i64().map(i128::from).or_else(|| n.as_u64().map(i128::from));
+    let real = |n: &Number| n.as_f64().unwrap_or_default();
+    match (whole(a), whole(b)) {
+        (Some(a), Some(b)) => a.cmp(&b),
+        (Some(a), None) => compare_with_real(a, real(b)),
+        (None, Some(b)) => compare_with_real(b, real(a)).reverse(),
+        // JSON has no NaN, so that this is a total order, and `-0` is `0`.
+        (None, None) => real(a).partial_cmp(&real(b)).unwrap_or(Ordering::Equal),
+    }
+}
+
+/// Exact, so that the order stays transitive beyond the integers that a float can hold.
+fn compare_with_real(whole: i128, real: f64) -> Ordering {
+    // The conversion saturates, which is right for the order: no JSON integer is that large.
+    let below = real.floor();
+    whole.cmp(&(below as i128)).then(if below < real { Ordering::Less } else { Ordering::Equal })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn elements_print_as_keys_and_as_paths() {
+        for (key, path) in [
+            ("f:name", ".name"),
+            ("f:a.b/c", ".a.b/c"),
+            ("f:", "."),
+            (r#"k:{"name":"x"}"#, r#"[name="x"]"#),
+            (r#"k:{"containerPort":80,"protocol":"TCP"}"#, r#"[containerPort=80,protocol="TCP"]"#),
+            (r#"v:"a""#, r#"[="a"]"#),
+            ("v:true", "[=true]"),
+            ("i:3", "[3]"),
+        ] {
+            let element = Element::parse(key).unwrap().unwrap();
+            assert_eq!((element.to_key().as_str(), element.to_string().as_str()), (key, path));
+        }
+    }
+
+    #[test]
+    fn keys_are_sorted_and_html_is_escaped() {
+        let element = Element::parse(r#"k:{"b":1,"a":"<&>"}"#).unwrap().unwrap();
+        assert_eq!(element.to_key(), r#"k:{"a":"\u003c\u0026\u003e","b":1}"#);
+        assert_eq!(Element::parse(&element.to_key()).unwrap().unwrap(), element);
+    }
+
+    #[test]
+    fn what_is_no_element_is_an_error_and_what_is_of_another_kind_is_nothing() {
+        for key in ["", "f", "fx", "v:", "v:{", "k:[]", "i:x", "é:"] {
+            assert_eq!(Element::parse(key), Err(BadElement { key: key.to_owned() }), "{key}");
+        }
+        assert_eq!(Element::parse("x:whatever"), Ok(None));
+    }
+
+    #[test]
+    fn numbers_compare_by_value_and_kinds_by_rank() {
+        assert!(same(&json!(1), &json!(1.0)));
+        assert!(same(&json!({"a": [1, 2]}), &json!({"a": [1.0, 2]})));
+        assert!(!same(&json!(9_007_199_254_740_993_i64), &json!(9_007_199_254_740_992.0)));
+        let ordered =
+            [json!(-1), json!(1.5), json!(2), json!("a"), json!(false), json!([1]), json!({}), json!(null)];
+        assert!(ordered.windows(2).all(|pair| compare(&pair[0], &pair[1]) == Ordering::Less));
+    }
+}

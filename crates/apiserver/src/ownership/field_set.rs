@@ -1,0 +1,347 @@
+//! A set of field paths, held as a trie: what one manager owns.
+//!
+//! The JSON form is `fieldsV1`: an object for each step, with a `.` where a path ends that others go on from. Knows
+//! nothing of schemas or objects.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::element::{BadElement, Element};
+
+/// A set of field paths.
+///
+/// Invariant: every node is a member or has members below, so that a set without nodes is the only empty one and
+/// equal sets are equal trees.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSet {
+    nodes: BTreeMap<Element, Node>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Node {
+    /// Whether the path to this node is in the set, and not only paths below it.
+    member: bool,
+    below: FieldSet,
+}
+
+/// A path from the root of an object, as messages show it: `.spec.containers[name="a"].image`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path(pub Vec<Element>);
+
+/// Why something is not `fieldsV1`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadFields {
+    /// A key is no path element.
+    #[error("a key of fieldsV1 cannot be read")]
+    Element(#[from] BadElement),
+    /// A value is not an object.
+    #[error("a value of fieldsV1 is not an object")]
+    NotAnObject,
+}
+
+impl FieldSet {
+    /// The empty set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A set of paths of named fields, each written with dots: `metadata.name`.
+    pub fn of_fields<'a>(paths: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut set = Self::new();
+        for path in paths {
+            let path: Vec<Element> = path.split('.').map(Element::field).collect();
+            set.insert(&path);
+        }
+        set
+    }
+
+    /// Reads `fieldsV1`. Elements of kinds that are not known are passed over.
+    pub fn from_json(fields: &Value) -> Result<Self, BadFields> {
+        Ok(Self::read(fields)?.below)
+    }
+
+    fn read(fields: &Value) -> Result<Node, BadFields> {
+        let mut node = Node::default();
+        let fields = match fields {
+            Value::Object(fields) => fields,
+            Value::Null => return Ok(Node { member: true, ..node }),
+            _ => return Err(BadFields::NotAnObject),
+        };
+        for (key, value) in fields {
+            if key == "." {
+                node.member = true;
+            } else if let Some(element) = Element::parse(key)? {
+                let Node { member, below } = Self::read(value)?;
+                node.below.put(element, member, below);
+            }
+        }
+        node.member |= node.below.is_empty();
+        Ok(node)
+    }
+
+    /// The set as `fieldsV1`.
+    pub fn to_json(&self) -> Value {
+        self.write(false)
+    }
+
+    fn write(&self, with_self: bool) -> Value {
+        let mut fields = Map::new();
+        if with_self && !self.is_empty() {
+            fields.insert(".".to_owned(), Value::Object(Map::new()));
+        }
+        for (element, node) in &self.nodes {
+            fields.insert(element.to_key(), node.below.write(node.member));
+        }
+        Value::Object(fields)
+    }
+
+    /// Whether no path is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Adds a path. The path without elements is the object itself, which nobody owns: it is ignored.
+    pub fn insert(&mut self, path: &[Element]) {
+        let Some((last, way)) = path.split_last() else { return };
+        let mut set = self;
+        for element in way {
+            set = &mut set.nodes.entry(element.clone()).or_default().below;
+        }
+        set.nodes.entry(last.clone()).or_default().member = true;
+    }
+
+    /// Adds an element and all that is below it; nothing where it would be neither member nor way to one.
+    pub(super) fn put(&mut self, element: Element, member: bool, below: Self) {
+        if !member && below.is_empty() {
+            return;
+        }
+        let node = self.nodes.entry(element).or_default();
+        node.member |= member;
+        node.below = if node.below.is_empty() { below } else { node.below.union(&below) };
+    }
+
+    /// Whether the path is in the set.
+    pub fn contains(&self, path: &[Element]) -> bool {
+        let Some((last, way)) = path.split_last() else { return false };
+        let mut set = self;
+        for element in way {
+            match set.nodes.get(element) {
+                Some(node) => set = &node.below,
+                None => return false,
+            }
+        }
+        set.has(last)
+    }
+
+    /// Whether the path of this one element is in the set.
+    pub(super) fn has(&self, element: &Element) -> bool {
+        self.nodes.get(element).is_some_and(|node| node.member)
+    }
+
+    /// The paths that go on from this element, where there are any.
+    pub(super) fn below(&self, element: &Element) -> Option<&Self> {
+        self.nodes.get(element).map(|node| &node.below).filter(|below| !below.is_empty())
+    }
+
+    /// The first elements, each with whether it is a member and what is below it.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = (&Element, bool, &Self)> {
+        self.nodes.iter().map(|(element, node)| (element, node.member, &node.below))
+    }
+
+    /// The paths in either.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        let mut union = self.clone();
+        for (element, member, below) in other.nodes() {
+            let node = union.nodes.entry(element.clone()).or_default();
+            node.member |= member;
+            node.below = if node.below.is_empty() { below.clone() } else { node.below.union(below) };
+        }
+        union
+    }
+
+    /// The paths in both.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        let mut both = Self::new();
+        for (element, member, below) in self.nodes() {
+            if let Some(node) = other.nodes.get(element) {
+                both.put(element.clone(), member && node.member, below.intersection(&node.below));
+            }
+        }
+        both
+    }
+
+    /// The paths in this one and not in the other.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Self {
+        let mut rest = Self::new();
+        for (element, member, below) in self.nodes() {
+            match other.nodes.get(element) {
+                Some(node) => {
+                    rest.put(element.clone(), member && !node.member, below.difference(&node.below));
+                }
+                None => rest.put(element.clone(), member, below.clone()),
+            }
+        }
+        rest
+    }
+
+    /// The paths that are neither in the other nor below one of its paths.
+    #[must_use]
+    pub fn without_trees(&self, other: &Self) -> Self {
+        let mut rest = Self::new();
+        for (element, member, below) in self.nodes() {
+            match other.nodes.get(element) {
+                Some(node) if node.member => {}
+                Some(node) => rest.put(element.clone(), member, below.without_trees(&node.below)),
+                None => rest.put(element.clone(), member, below.clone()),
+            }
+        }
+        rest
+    }
+
+    /// The paths that are in the other, below one of its paths, or on the way to one.
+    #[must_use]
+    pub fn within_trees(&self, other: &Self) -> Self {
+        let mut kept = Self::new();
+        for (element, member, below) in self.nodes() {
+            match other.nodes.get(element) {
+                Some(node) if node.member => kept.put(element.clone(), member, below.clone()),
+                Some(node) => kept.put(element.clone(), member, below.within_trees(&node.below)),
+                None => {}
+            }
+        }
+        kept
+    }
+
+    /// The paths that no other path goes on from.
+    #[must_use]
+    pub fn leaves(&self) -> Self {
+        let mut leaves = Self::new();
+        for (element, member, below) in self.nodes() {
+            leaves.put(element.clone(), member && below.is_empty(), below.leaves());
+        }
+        leaves
+    }
+
+    /// All paths, in the order messages list them: those that end at a step before those that go on.
+    pub fn paths(&self) -> Vec<Path> {
+        let mut paths = Vec::new();
+        self.collect(&mut Vec::new(), &mut paths);
+        paths
+    }
+
+    fn collect(&self, way: &mut Vec<Element>, paths: &mut Vec<Path>) {
+        for (element, _, _) in self.nodes().filter(|(_, member, _)| *member) {
+            paths.push(Path(way.iter().chain([element]).cloned().collect()));
+        }
+        for (element, _, below) in self.nodes() {
+            way.push(element.clone());
+            below.collect(way, paths);
+            way.pop();
+        }
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|element| write!(f, "{element}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn set(fields: Value) -> FieldSet {
+        FieldSet::from_json(&fields).unwrap()
+    }
+
+    fn element() -> impl Strategy<Value = Element> {
+        prop_oneof![
+            "[a-c]{1,2}".prop_map(Element::field),
+            ("[a-c<]", 0..3_i64).prop_map(|(name, port)| {
+                Element::key([("port".to_owned(), json!(port)), ("name".to_owned(), json!(name))])
+            }),
+            prop_oneof![
+                Just(json!(true)),
+                (0..4_i64).prop_map(|n| json!(n)),
+                "[a-c\"]{0,2}".prop_map(Value::from)
+            ]
+            .prop_map(|value| Element::Value(super::super::element::Datum(value))),
+            (0..3_i64).prop_map(Element::Index),
+        ]
+    }
+
+    fn any_set() -> impl Strategy<Value = FieldSet> {
+        prop::collection::vec(prop::collection::vec(element(), 1..4), 0..8).prop_map(|paths| {
+            let mut set = FieldSet::new();
+            paths.iter().for_each(|path| set.insert(path));
+            set
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_is_read_back(a in any_set()) {
+            prop_assert_eq!(FieldSet::from_json(&a.to_json()), Ok(a));
+        }
+
+        #[test]
+        fn operations_agree_with_sets_of_paths(a in any_set(), b in any_set()) {
+            for path in a.union(&b).paths() {
+                let (in_a, in_b) = (a.contains(&path.0), b.contains(&path.0));
+                prop_assert!(in_a || in_b);
+                prop_assert_eq!(a.intersection(&b).contains(&path.0), in_a && in_b);
+                prop_assert_eq!(a.difference(&b).contains(&path.0), in_a && !in_b);
+            }
+            prop_assert_eq!(a.difference(&b).union(&a.intersection(&b)), a.clone());
+            prop_assert!(a.difference(&a).is_empty() && a.without_trees(&a).is_empty());
+            prop_assert_eq!(a.within_trees(&a), a);
+        }
+
+        #[test]
+        fn any_json_is_a_set_or_an_error(text in r#"\{("[fkvi.]:?[a-z{}"]{0,4}":(\{\}|null|1),?){0,3}\}"#) {
+            if let Ok(fields) = serde_json::from_str(&text) {
+                let _ = FieldSet::from_json(&fields);
+            }
+        }
+    }
+
+    #[test]
+    fn a_dot_marks_a_path_that_others_go_on_from() {
+        let both = set(json!({"f:a": {".": {}, "f:b": {}}}));
+        let paths: Vec<String> = both.paths().iter().map(ToString::to_string).collect();
+        assert_eq!(paths, [".a", ".a.b"]);
+        assert_eq!(set(json!({"f:a": {"f:b": {}}})).paths().len(), 1);
+        assert_eq!(both.leaves(), set(json!({"f:a": {"f:b": {}}})));
+    }
+
+    #[test]
+    fn unknown_elements_are_passed_over_and_null_is_a_member() {
+        assert_eq!(
+            set(json!({"x:y": {"f:b": {}}, "f:a": {"x:z": {}}, "f:c": null})),
+            set(json!({"f:a": {}, "f:c": {}}))
+        );
+        assert_eq!(FieldSet::from_json(&json!({"f:a": 1})), Err(BadFields::NotAnObject));
+    }
+
+    #[test]
+    fn trees_are_cut_and_kept_whole() {
+        let all = set(json!({"f:spec": {".": {}, "f:a": {}}, "f:status": {"f:b": {}}, "f:x": {}}));
+        let status = FieldSet::of_fields(["status"]);
+        assert_eq!(all.without_trees(&status), set(json!({"f:spec": {".": {}, "f:a": {}}, "f:x": {}})));
+        assert_eq!(all.within_trees(&status), set(json!({"f:status": {"f:b": {}}})));
+        assert_eq!(
+            all.within_trees(&FieldSet::of_fields(["spec.a"])),
+            set(json!({"f:spec": {".": {}, "f:a": {}}}))
+        );
+    }
+}

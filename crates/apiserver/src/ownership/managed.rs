@@ -1,0 +1,290 @@
+//! `metadata.managedFields`: who owns which fields, and since when.
+//!
+//! Read from an object, changed by [`update`](super::update()) and [`apply`](super::apply()), written back sorted.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::element::escape_html;
+use super::field_set::{BadFields, FieldSet};
+
+/// How many entries of updates an object has at most; the oldest ones beyond share an entry.
+const MOST_UPDATERS: usize = 10;
+
+/// The manager that the oldest updates are moved to.
+const OLD_UPDATES: &str = "ancient-changes";
+
+/// The owners of one object's fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Managed {
+    pub(super) sets: BTreeMap<Manager, Owned>,
+    /// When each last changed something. Outlives the entry, so that an owner that comes back keeps its time.
+    pub(super) times: BTreeMap<Manager, String>,
+}
+
+/// What tells one entry from another.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Manager {
+    pub(super) name: String,
+    pub(super) operation: Operation,
+    /// Empty for appliers, which are the same in all versions.
+    pub(super) api_version: String,
+    pub(super) subresource: String,
+}
+
+/// How a manager writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Operation {
+    Apply,
+    Update,
+}
+
+/// What a manager owns, in the version it wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Owned {
+    pub(super) fields: FieldSet,
+    pub(super) api_version: String,
+}
+
+/// Why `managedFields` cannot be read.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unreadable {
+    #[error("managedFields must be a list of objects")]
+    Shape,
+    #[error("operation must be `Apply` or `Update`")]
+    Operation,
+    #[error("apiVersion must not be empty")]
+    ApiVersion,
+    #[error("missing fieldsType in managed fields entry {0}")]
+    NoFieldsType(usize),
+    #[error("invalid fieldsType {1:?} in managed fields entry {0}")]
+    FieldsType(usize, String),
+    #[error("{0}")]
+    Fields(#[from] BadFields),
+}
+
+impl Managed {
+    /// Reads the entries of an object; none where it has none.
+    pub(super) fn of(object: &Value) -> Result<Self, Unreadable> {
+        let mut managed = Self::default();
+        let entries = match object.pointer("/metadata/managedFields") {
+            None | Some(Value::Null) => return Ok(managed),
+            Some(Value::Array(entries)) => entries,
+            Some(_) => return Err(Unreadable::Shape),
+        };
+        for (place, entry) in entries.iter().enumerate() {
+            managed.read(place, entry.as_object().ok_or(Unreadable::Shape)?)?;
+        }
+        Ok(managed)
+    }
+
+    fn read(&mut self, place: usize, entry: &Map<String, Value>) -> Result<(), Unreadable> {
+        let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let operation = match text("operation").as_str() {
+            "Apply" => Operation::Apply,
+            "Update" => Operation::Update,
+            _ => return Err(Unreadable::Operation),
+        };
+        let api_version = text("apiVersion");
+        if api_version.is_empty() {
+            return Err(Unreadable::ApiVersion);
+        }
+        match text("fieldsType").as_str() {
+            "FieldsV1" => {}
+            "" => return Err(Unreadable::NoFieldsType(place)),
+            other => return Err(Unreadable::FieldsType(place, other.to_owned())),
+        }
+        let fields = match entry.get("fieldsV1") {
+            None | Some(Value::Null) => FieldSet::new(),
+            Some(fields) => FieldSet::from_json(fields)?,
+        };
+        let manager = Manager::new(text("manager"), operation, &api_version, text("subresource"));
+        match entry.get("time").and_then(Value::as_str) {
+            Some(time) => self.times.insert(manager.clone(), time.to_owned()),
+            None => self.times.remove(&manager),
+        };
+        self.sets.insert(manager, Owned { fields, api_version });
+        Ok(())
+    }
+
+    /// Writes the entries into an object, or takes the field out where there are none.
+    pub(super) fn write(&self, object: &mut Value) {
+        let Some(object) = object.as_object_mut() else { return };
+        if self.sets.is_empty() {
+            if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.remove("managedFields");
+            }
+            return;
+        }
+        let mut sorted: Vec<_> = self.sets.iter().collect();
+        // The version of the set is compared, not the one of the manager, which is empty for appliers.
+        sorted.sort_by_cached_key(|(manager, owned)| {
+            let version = owned.api_version.clone();
+            (
+                manager.operation,
+                self.seconds(manager),
+                manager.name.clone(),
+                version,
+                manager.subresource.clone(),
+            )
+        });
+        let entries = sorted.into_iter().map(|(manager, owned)| self.entry(manager, owned)).collect();
+        let metadata = object.entry("metadata").or_insert_with(|| json!({}));
+        if let Some(metadata) = metadata.as_object_mut() {
+            metadata.insert("managedFields".to_owned(), Value::Array(entries));
+        }
+    }
+
+    fn entry(&self, manager: &Manager, owned: &Owned) -> Value {
+        let mut entry = json!({
+            "operation": manager.operation.as_str(),
+            "apiVersion": owned.api_version,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": owned.fields.to_json(),
+        });
+        let optional = [("manager", Some(&manager.name)), ("subresource", Some(&manager.subresource))];
+        for (name, value) in optional.into_iter().chain([("time", self.times.get(manager))]) {
+            if let Some(value) = value.filter(|value| !value.is_empty()) {
+                entry[name] = Value::from(value.as_str());
+            }
+        }
+        entry
+    }
+
+    fn seconds(&self, manager: &Manager) -> i64 {
+        let time = self.times.get(manager).and_then(|time| time.parse::<Timestamp>().ok());
+        time.map_or(0, Timestamp::as_second)
+    }
+
+    /// Moves the oldest updates into one entry for each version until there are not too many entries of updates.
+    pub(super) fn cap(&mut self) {
+        let mut updaters: Vec<Manager> =
+            self.sets.keys().filter(|manager| manager.operation == Operation::Update).cloned().collect();
+        let mut count = updaters.len();
+        updaters.sort_by_cached_key(|manager| (self.seconds(manager), manager.identifier()));
+        let mut first_of_version: BTreeMap<String, Manager> = BTreeMap::new();
+        for manager in updaters {
+            if count <= MOST_UPDATERS {
+                return;
+            }
+            let Some(version) = self.sets.get(&manager).map(|owned| owned.api_version.clone()) else {
+                continue;
+            };
+            let Some(first) = first_of_version.get(&version) else {
+                // Alone it stays what it is: an entry is only renamed when it takes in another.
+                first_of_version.insert(version, manager);
+                continue;
+            };
+            let bucket = Manager::new(OLD_UPDATES.to_owned(), Operation::Update, &version, String::new());
+            if !self.sets.contains_key(&bucket)
+                && let Some(owned) = self.sets.remove(first)
+            {
+                self.sets.insert(bucket.clone(), owned);
+            }
+            if manager == bucket {
+                continue;
+            }
+            if let (Some(moved), Some(into)) = (self.sets.remove(&manager), self.sets.get_mut(&bucket)) {
+                into.fields = into.fields.union(&moved.fields);
+                count -= 1;
+            }
+            match self.times.get(&manager).cloned() {
+                Some(time) => self.times.insert(bucket, time),
+                None => self.times.remove(&bucket),
+            };
+        }
+    }
+}
+
+impl Manager {
+    /// A manager by its name; the empty one is called `unknown` only when it writes, not when it is read.
+    pub(super) fn new(name: String, operation: Operation, api_version: &str, subresource: String) -> Self {
+        let api_version = match operation {
+            Operation::Apply => String::new(),
+            Operation::Update => api_version.to_owned(),
+        };
+        Self { name, operation, api_version, subresource }
+    }
+
+    /// The text managers are sorted by in messages.
+    pub(super) fn identifier(&self) -> String {
+        let mut fields = Vec::new();
+        let parts = [
+            ("manager", self.name.as_str()),
+            ("operation", self.operation.as_str()),
+            ("apiVersion", self.api_version.as_str()),
+            ("subresource", self.subresource.as_str()),
+        ];
+        for (name, value) in parts.into_iter().filter(|(_, value)| !value.is_empty()) {
+            fields.push(format!("\"{name}\":{}", escape_html(&Value::from(value).to_string())));
+        }
+        format!("{{{}}}", fields.join(","))
+    }
+}
+
+/// As messages of conflicts name it.
+impl fmt::Display for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.name)?;
+        if !self.subresource.is_empty() {
+            write!(f, " with subresource {:?}", self.subresource)?;
+        }
+        if self.operation == Operation::Update {
+            write!(f, " using {}", self.api_version)?;
+        }
+        Ok(())
+    }
+}
+
+impl Operation {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Apply => "Apply",
+            Self::Update => "Update",
+        }
+    }
+}
+
+/// Whether a client asks to forget all owners: an empty list, or one with nothing but an empty entry.
+pub(super) fn asks_for_reset(object: &Value) -> bool {
+    match object.pointer("/metadata/managedFields").and_then(Value::as_array).map(Vec::as_slice) {
+        Some([]) => true,
+        Some([Value::Object(entry)]) => {
+            entry.values().all(|value| value.is_null() || value.as_str().is_some_and(str::is_empty))
+        }
+        _ => false,
+    }
+}
+
+/// Takes the entries out of an object.
+pub(super) fn strip(object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+}
+
+/// Puts back the times of `old` where the two objects differ in nothing but those, so that writing `new` is a no-op.
+///
+/// Call it last, when `new` is as it would be stored.
+pub fn keep_times_if_unchanged(old: &Value, new: &mut Value) {
+    let entries = |object: &Value| object.pointer("/metadata/managedFields").cloned();
+    let (Some(Value::Array(was)), Some(Value::Array(is))) = (entries(old), entries(new)) else { return };
+    let timeless = |entries: &[Value]| -> Vec<Value> {
+        let mut entries = entries.to_vec();
+        for entry in entries.iter_mut().filter_map(Value::as_object_mut) {
+            entry.remove("time");
+        }
+        entries
+    };
+    if was == is || timeless(&was) != timeless(&is) {
+        return;
+    }
+    let mut restored = new.clone();
+    restored["metadata"]["managedFields"] = Value::Array(was);
+    if restored == *old {
+        *new = restored;
+    }
+}

@@ -1,0 +1,130 @@
+//! Who owns which field: `managedFields`, and server-side apply.
+//!
+//! Pure functions over JSON values. The verbs call [`update`] on every ordinary write and [`apply`] for apply patches,
+//! between defaulting and the kind's own rules, and [`keep_times_if_unchanged`] last. They know nothing of requests,
+//! storage or clocks: the time comes with the [`Writer`].
+//!
+//! ```text
+//! Schema + value --shape--> FieldSet (extract) --+
+//!                           Comparison (compare) +--> owners (managed) --> update, apply
+//!                           merged value (merge) +
+//! ```
+//!
+//! The `mod` lines below are in layer order.
+
+mod element;
+mod field_set;
+mod shape;
+mod check;
+mod extract;
+mod compare;
+mod merge;
+mod managed;
+mod update;
+mod apply;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::schema::{Definitions, Schema};
+
+pub use apply::apply;
+pub use compare::{Comparison, compare};
+pub use element::{BadElement, Datum, Element};
+pub use extract::{blank, fields_of};
+pub use field_set::{BadFields, FieldSet, Path};
+pub use managed::keep_times_if_unchanged;
+pub use merge::{merge, remove};
+pub use update::update;
+
+/// What is written: a kind in one of its versions, through one of its endpoints.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    /// The version of the endpoint, such as `apps/v1`.
+    pub api_version: &'a str,
+    /// The kind, such as `Deployment`.
+    pub kind: &'a str,
+    /// What is known about the fields in this version.
+    pub schema: &'a Schema,
+    /// What the schema refers to by name.
+    pub definitions: &'a dyn Definitions,
+    /// An object of the kind in which nothing is said: [`blank`] for built-in kinds, `{}` for custom ones.
+    pub empty: &'a Value,
+    /// The other versions of the kind.
+    pub versions: &'a dyn Versions,
+    /// What this endpoint does not write, and so does not own.
+    pub reset: &'a Reset,
+}
+
+/// Who writes, through which subresource, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer<'a> {
+    /// The field manager; the empty one is written as `unknown`.
+    pub manager: &'a str,
+    /// The subresource, or nothing for the object itself.
+    pub subresource: &'a str,
+    /// The time of the write; entries hold whole seconds.
+    pub now: Timestamp,
+}
+
+/// The versions of a kind beside the one that is written.
+pub trait Versions: Send + Sync {
+    /// The object as that version shows it, with the schema of that version; `None` where there is no such version any
+    /// more, which drops the entries that were written in it. The object may be of any of the versions, and each of
+    /// them may be asked for.
+    fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, Schema)>;
+}
+
+/// For kinds that have one version.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OneVersion;
+
+impl Versions for OneVersion {
+    fn convert(&self, _: &Value, _: &str) -> Option<(Value, Schema)> {
+        None
+    }
+}
+
+/// The fields that an endpoint resets to what they were, so that writing them there gains nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reset {
+    /// None: it writes everything.
+    #[default]
+    Nothing,
+    /// These, and all below them: `status` for a main endpoint, `spec` for `/status`.
+    Trees(FieldSet),
+    /// All but these and what is below them: `spec.replicas` for `/scale`.
+    AllBut(FieldSet),
+}
+
+impl Reset {
+    /// Resets these fields, each written with dots, and all below them.
+    pub fn trees<'a>(paths: impl IntoIterator<Item = &'a str>) -> Self {
+        Self::Trees(FieldSet::of_fields(paths))
+    }
+
+    /// Resets everything but these fields, each written with dots, and what is below them.
+    pub fn all_but<'a>(paths: impl IntoIterator<Item = &'a str>) -> Self {
+        Self::AllBut(FieldSet::of_fields(paths))
+    }
+
+    fn filter(&self, set: &FieldSet) -> FieldSet {
+        match self {
+            Self::Nothing => set.clone(),
+            Self::Trees(trees) => set.without_trees(trees),
+            Self::AllBut(trees) => set.within_trees(trees),
+        }
+    }
+}
+
+impl std::fmt::Debug for Target<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { api_version, kind, reset, .. } = self;
+        f.debug_struct("Target")
+            .field("api_version", api_version)
+            .field("kind", kind)
+            .field("reset", reset)
+            .finish_non_exhaustive()
+    }
+}

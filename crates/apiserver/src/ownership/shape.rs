@@ -1,0 +1,169 @@
+//! How a value of a schema is taken apart: as a leaf, as a list of told-apart items, or as an object.
+//!
+//! The one place that looks into [`Schema`] for ownership; extraction, comparison and merging walk by what it says.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::element::{Datum, Element};
+use crate::schema::{Definitions, List, Scalar, Schema, Struct, Topology};
+
+/// What a value is to its schema.
+#[derive(Clone, Debug)]
+pub(super) enum Shape {
+    /// Text, number or boolean; `None` is any of them.
+    Scalar(Option<Scalar>),
+    /// A list.
+    List(Items),
+    /// An object.
+    Object { members: Members, atomic: bool },
+}
+
+/// The items of a list.
+#[derive(Clone, Debug)]
+pub(super) struct Items {
+    pub(super) schema: Schema,
+    pub(super) topology: Topology,
+}
+
+/// The fields of an object.
+#[derive(Clone, Debug)]
+pub(super) enum Members {
+    Named(Arc<Struct>),
+    Every(Schema),
+}
+
+impl Shape {
+    /// The shape of a value of this schema. Where the schema allows anything, the value decides; what is null then
+    /// counts as an object.
+    pub(super) fn of(schema: &Schema, value: Option<&Value>, definitions: &dyn Definitions) -> Self {
+        match schema.resolve(definitions) {
+            Schema::Scalar(scalar) if scalar != Scalar::IntOrString => Self::Scalar(Some(scalar)),
+            Schema::Struct(object) => {
+                let atomic = object.atomic;
+                Self::Object { members: Members::Named(object), atomic }
+            }
+            Schema::Map(map) => {
+                Self::Object { members: Members::Every(map.value.clone()), atomic: map.atomic }
+            }
+            Schema::List(list) => {
+                let List { item, topology } = list.as_ref();
+                Self::List(Items { schema: item.clone(), topology: topology.clone() })
+            }
+            // The original knows no type for numbers that may be text, and so takes anything there.
+            Schema::Scalar(_) | Schema::Any | Schema::Named(_) => match value {
+                Some(Value::Array(_)) => {
+                    Self::List(Items { schema: Schema::Any, topology: Topology::Atomic })
+                }
+                Some(Value::Object(_) | Value::Null) | None => {
+                    Self::Object { members: Members::Every(Schema::Any), atomic: false }
+                }
+                Some(_) => Self::Scalar(None),
+            },
+        }
+    }
+
+    /// Whether both are taken apart in the same way. Of one schema, only values of [`Schema::Any`] are not.
+    pub(super) fn alike(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+
+    /// Whether the value is owned and replaced as a whole.
+    pub(super) fn is_atomic(&self) -> bool {
+        match self {
+            Self::Scalar(_) => true,
+            Self::List(items) => items.topology == Topology::Atomic,
+            Self::Object { atomic, .. } => *atomic,
+        }
+    }
+}
+
+impl Members {
+    /// What the field of this name holds; `None` where no such field may be.
+    pub(super) fn schema(&self, name: &str) -> Option<Schema> {
+        match self {
+            Self::Every(schema) => Some(schema.clone()),
+            Self::Named(object) => {
+                let free = object.preserve_unknown || object.fields.is_empty();
+                let field = object.fields.get(name).map(|field| &field.schema);
+                field.or(object.additional.as_ref()).cloned().or_else(|| free.then_some(Schema::Any))
+            }
+        }
+    }
+
+    /// Whether the schema names this field, as opposed to a key that a user chose.
+    pub(super) fn names(&self, name: &str) -> bool {
+        matches!(self, Self::Named(object) if object.fields.contains_key(name))
+    }
+}
+
+impl Items {
+    /// How an item of this list is told apart from the others, or why it cannot be.
+    pub(super) fn element(&self, item: &Value, definitions: &dyn Definitions) -> Result<Element, String> {
+        match &self.topology {
+            Topology::Atomic => Err("invalid indexing of non-associative list".to_owned()),
+            Topology::Set => match item {
+                Value::Object(_) => {
+                    Err("associative list without keys has an element that's a map type".to_owned())
+                }
+                Value::Array(_) => Err("not supported: associative list with lists as elements".to_owned()),
+                Value::Null => {
+                    Err("associative list without keys has an element that's an explicit null".to_owned())
+                }
+                scalar => Ok(Element::Value(Datum(scalar.clone()))),
+            },
+            Topology::Map(keys) => match item {
+                Value::Object(item) => self.keyed(keys, item, definitions),
+                Value::Null => Err("associative list with keys may not have a null element".to_owned()),
+                _ => Err("associative list with keys may not have non-map elements".to_owned()),
+            },
+        }
+    }
+
+    fn keyed(
+        &self,
+        keys: &[String],
+        item: &Map<String, Value>,
+        definitions: &dyn Definitions,
+    ) -> Result<Element, String> {
+        let Schema::Struct(fields) = self.schema.resolve(definitions) else {
+            // Only named fields have defaults.
+            return Self::from_fields(keys, |key| item.get(key).cloned());
+        };
+        Self::from_fields(keys, |key| {
+            let default = || fields.fields.get(key).and_then(|field| field.default.clone());
+            item.get(key).cloned().or_else(default)
+        })
+    }
+
+    fn from_fields(keys: &[String], value: impl Fn(&str) -> Option<Value>) -> Result<Element, String> {
+        // A key that is not there is left out: such an item differs from those that have it.
+        let found: Vec<_> = keys.iter().filter_map(|key| Some((key.clone(), value(key)?))).collect();
+        if found.is_empty() {
+            let keys: Vec<String> = keys.iter().map(|key| format!("{key:?}")).collect();
+            return Err(format!(
+                "associative list with keys has an element that omits all key fields [{}] (and doesn't have default \
+                 values for any key fields)",
+                keys.join(" ")
+            ));
+        }
+        Ok(Element::key(found))
+    }
+}
+
+/// The items of a value that is a list; none where it is absent, null or something else.
+pub(super) fn items(value: Option<&Value>) -> &[Value] {
+    value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The names of the fields of either value, sorted, each once.
+pub(super) fn names<'a>(a: Option<&'a Value>, b: Option<&'a Value>) -> std::collections::BTreeSet<&'a str> {
+    let fields = [a, b].into_iter().flatten().filter_map(Value::as_object);
+    fields.flat_map(|fields| fields.keys().map(String::as_str)).collect()
+}
+
+/// A field of a value that is an object; none where it is absent or the value something else.
+pub(super) fn field<'a>(value: Option<&'a Value>, name: &str) -> Option<&'a Value> {
+    value?.as_object()?.get(name)
+}

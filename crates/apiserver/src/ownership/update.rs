@@ -1,0 +1,208 @@
+//! Ownership after an ordinary write: create, replace, and every patch but apply.
+//!
+//! What a write changes it owns from then on, alone; what it does not change stays with its owners.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::{Value, json};
+
+use super::check::{Duplicates, Mistakes, check};
+use super::compare::{Comparison, compare};
+use super::extract::settled;
+use super::field_set::FieldSet;
+use super::managed::{Managed, Manager, Operation, Owned, asks_for_reset, strip};
+use super::{Target, Writer};
+use crate::schema::Schema;
+
+/// The fields nobody owns, because the server or the path of the request sets them.
+const OWNED_BY_NOBODY: [&str; 12] = [
+    "apiVersion",
+    "kind",
+    "metadata",
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.creationTimestamp",
+    "metadata.selfLink",
+    "metadata.uid",
+    "metadata.clusterName",
+    "metadata.generation",
+    "metadata.managedFields",
+    "metadata.resourceVersion",
+];
+
+/// Brings `managedFields` of `new` up to date with a write that turns `live` into it. Without `live` it is a creation.
+///
+/// Both are objects of the target's version, decoded and defaulted: the fields a built-in kind always shows, such as
+/// `resources: {}`, are there. `managedFields` in `new` replace those of `live` where they can be read, an empty list
+/// forgets all owners, and an object without owners stays without them until it is applied. Through a subresource,
+/// `managedFields` of `new` do not count. An object that is not of its schema ends without `managedFields`.
+pub fn update(live: Option<&Value>, new: &mut Value, target: &Target<'_>, writer: &Writer<'_>) {
+    let was = live.unwrap_or(target.empty);
+    let managed = owners(was, new, !writer.subresource.is_empty());
+    strip(new);
+    if managed.sets.is_empty() && was.pointer("/metadata/uid").is_some_and(|uid| uid != "") {
+        return;
+    }
+    if let Ok(mut managed) = track(was, new, managed, target, writer) {
+        managed.cap();
+        managed.write(new);
+    }
+}
+
+fn owners(live: &Value, new: &Value, by_subresource: bool) -> Managed {
+    if !by_subresource {
+        if asks_for_reset(new) {
+            return Managed::default();
+        }
+        if let Ok(managed) = Managed::of(new)
+            && !managed.sets.is_empty()
+        {
+            return managed;
+        }
+    }
+    Managed::of(live).unwrap_or_default()
+}
+
+/// The owners after a write by an updater.
+pub(super) fn track(
+    live: &Value,
+    new: &Value,
+    mut managed: Managed,
+    target: &Target<'_>,
+    writer: &Writer<'_>,
+) -> Result<Managed, Mistakes> {
+    let mut live = Cow::Borrowed(live);
+    if live.pointer("/metadata/managedFields").is_some() {
+        strip(live.to_mut());
+    }
+    for object in [new, &live] {
+        check(object, target.schema, target.definitions, Duplicates::Allowed)?;
+    }
+    settle(&live, &mut managed, target);
+    let mut changes = Changes::between(&live, new, target);
+    changes.take_from_others(&mut managed, None);
+    let Comparison { added, modified, .. } = changes.here();
+    let gained = without_nobodys(&target.reset.filter(&modified.union(added)));
+    if gained.is_empty() {
+        return Ok(managed);
+    }
+    let manager = manager_of(writer, Operation::Update, target);
+    let api_version = target.api_version.to_owned();
+    let before = managed.sets.get(&manager).map(|owned| owned.fields.clone()).unwrap_or_default();
+    managed.sets.insert(manager.clone(), Owned { fields: before.union(&gained), api_version });
+    managed.times.insert(manager, stamp(writer.now));
+    Ok(managed)
+}
+
+/// The difference of two objects, in each version somebody wrote.
+pub(super) struct Changes<'a> {
+    old: &'a Value,
+    new: &'a Value,
+    target: &'a Target<'a>,
+    /// By version; `None` where the version is gone.
+    found: BTreeMap<String, Option<Comparison>>,
+    here: Comparison,
+}
+
+impl<'a> Changes<'a> {
+    pub(super) fn between(old: &'a Value, new: &'a Value, target: &'a Target<'a>) -> Self {
+        let here = filtered(&compare(old, new, target.schema, target.definitions), target);
+        Self { old, new, target, found: BTreeMap::new(), here }
+    }
+
+    /// The difference in the version that is written.
+    pub(super) fn here(&self) -> &Comparison {
+        &self.here
+    }
+
+    /// The difference as that version shows it.
+    fn at(&mut self, api_version: &str) -> Option<&Comparison> {
+        if api_version == self.target.api_version {
+            return Some(&self.here);
+        }
+        let Self { old, new, target, found, .. } = self;
+        let compared = found.entry(api_version.to_owned()).or_insert_with(|| {
+            let (old, schema) = target.versions.convert(old, api_version)?;
+            let (new, _) = target.versions.convert(new, api_version)?;
+            Some(filtered(&compare(&old, &new, &schema, target.definitions), target))
+        });
+        compared.as_ref()
+    }
+
+    /// The fields each manager but `me` owns that were given another value.
+    pub(super) fn conflicts(&mut self, managed: &Managed, me: &Manager) -> BTreeMap<Manager, FieldSet> {
+        let mut conflicts = BTreeMap::new();
+        for (manager, owned) in managed.sets.iter().filter(|(manager, _)| *manager != me) {
+            let Some(Comparison { added, modified, .. }) = self.at(&owned.api_version) else { continue };
+            let lost = owned.fields.intersection(&modified.union(added));
+            if !lost.is_empty() {
+                conflicts.insert(manager.clone(), lost);
+            }
+        }
+        conflicts
+    }
+
+    /// Takes what was changed or removed from all managers but `me`; those left with nothing go.
+    pub(super) fn take_from_others(&mut self, managed: &mut Managed, me: Option<&Manager>) {
+        managed.sets.retain(|manager, owned| {
+            if Some(manager) != me {
+                let Some(Comparison { added, modified, removed }) = self.at(&owned.api_version) else {
+                    return false;
+                };
+                owned.fields = owned.fields.difference(&modified.union(added)).difference(removed);
+            }
+            !owned.fields.is_empty()
+        });
+    }
+}
+
+fn filtered(comparison: &Comparison, target: &Target<'_>) -> Comparison {
+    Comparison {
+        added: target.reset.filter(&comparison.added),
+        modified: target.reset.filter(&comparison.modified),
+        removed: target.reset.filter(&comparison.removed),
+    }
+}
+
+/// Reads all sets by the schemas of today; entries of versions that are gone go too.
+pub(super) fn settle(live: &Value, managed: &mut Managed, target: &Target<'_>) {
+    let mut schemas: BTreeMap<String, Option<Schema>> = BTreeMap::new();
+    schemas.insert(target.api_version.to_owned(), Some(target.schema.clone()));
+    managed.sets.retain(|_, owned| {
+        let schema = schemas
+            .entry(owned.api_version.clone())
+            .or_insert_with(|| Some(target.versions.convert(live, &owned.api_version)?.1));
+        let Some(schema) = schema else { return false };
+        owned.fields = settled(&owned.fields, schema, target.definitions);
+        true
+    });
+}
+
+/// The set without the fields nobody owns.
+pub(super) fn without_nobodys(set: &FieldSet) -> FieldSet {
+    set.difference(&FieldSet::of_fields(OWNED_BY_NOBODY))
+}
+
+pub(super) fn manager_of(writer: &Writer<'_>, operation: Operation, target: &Target<'_>) -> Manager {
+    let name = if writer.manager.is_empty() { "unknown" } else { writer.manager };
+    Manager::new(name.to_owned(), operation, target.api_version, writer.subresource.to_owned())
+}
+
+/// The time as entries hold it.
+pub(super) fn stamp(now: Timestamp) -> String {
+    now.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// An object of the target's kind in which nothing is said.
+pub(super) fn nothing(target: &Target<'_>) -> Value {
+    let mut object = target.empty.clone();
+    if !object.is_object() {
+        object = json!({});
+    }
+    object["apiVersion"] = json!(target.api_version);
+    object["kind"] = json!(target.kind);
+    object
+}

@@ -1,0 +1,399 @@
+//! Field ownership against what a real server did: each recorded write is repeated with our functions.
+//!
+//! `tests/data/ownership/README.md` describes the recordings.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dogwatch_apiserver::ownership::{
+    FieldSet, OneVersion, Reset, Target, Writer, apply, blank, fields_of, keep_times_if_unchanged, update,
+};
+use dogwatch_apiserver::schema::{Definitions, Field, List, Map, Scalar, Schema, Struct, Topology};
+use jiff::Timestamp;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// Fields a server adds that nobody wrote.
+const ADDED_BY_THE_SERVER: [&str; 33] = [
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "namespace",
+    "status",
+    "strategy",
+    "type",
+    "rollingUpdate",
+    "revisionHistoryLimit",
+    "progressDeadlineSeconds",
+    "replicas",
+    "resources",
+    "terminationMessagePath",
+    "terminationMessagePolicy",
+    "imagePullPolicy",
+    "restartPolicy",
+    "terminationGracePeriodSeconds",
+    "dnsPolicy",
+    "securityContext",
+    "schedulerName",
+    "protocol",
+    "targetPort",
+    "clusterIP",
+    "clusterIPs",
+    "ipFamilies",
+    "ipFamilyPolicy",
+    "internalTrafficPolicy",
+    "sessionAffinity",
+    "loadBalancer",
+    "failureThreshold",
+    "periodSeconds",
+    "successThreshold",
+];
+
+struct Recorded(HashMap<String, Schema>);
+
+impl Definitions for Recorded {
+    fn get(&self, name: &str) -> Option<Schema> {
+        self.0.get(name).cloned()
+    }
+}
+
+fn data(name: &str) -> Value {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/ownership").join(name);
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+fn definitions() -> Recorded {
+    let schemas = data("schemas.json");
+    Recorded(schemas.as_object().unwrap().iter().map(|(name, form)| (name.clone(), schema(form))).collect())
+}
+
+/// Reads the compact form of a schema.
+fn schema(form: &Value) -> Schema {
+    if let Some(name) = form.as_str() {
+        return match name {
+            "string" => Schema::Scalar(Scalar::String),
+            "integer" => Schema::Scalar(Scalar::Integer),
+            "boolean" => Schema::Scalar(Scalar::Boolean),
+            "time" => Schema::Scalar(Scalar::Time),
+            "int-or-string" => Schema::Scalar(Scalar::IntOrString),
+            "any" => Schema::Any,
+            other => panic!("no such schema: {other}"),
+        };
+    }
+    let atomic = form.get("atomic").is_some();
+    let list = |item: &Value, topology| Schema::List(Arc::new(List { item: schema(item), topology }));
+    if let Some(name) = form.get("ref") {
+        Schema::Named(name.as_str().unwrap().into())
+    } else if let Some(value) = form.get("map") {
+        Schema::Map(Arc::new(Map { value: schema(value), atomic }))
+    } else if let Some(item) = form.get("atomic-list") {
+        list(item, Topology::Atomic)
+    } else if let Some(item) = form.get("set") {
+        list(item, Topology::Set)
+    } else if let Some(item) = form.get("list") {
+        list(item, Topology::Map(serde_json::from_value(form["keys"].clone()).unwrap()))
+    } else {
+        let defaults = form.get("defaults").cloned().unwrap_or_default();
+        let required = form.get("required").cloned().unwrap_or_else(|| json!([]));
+        let required: Vec<String> = serde_json::from_value(required).unwrap();
+        let fields = form["fields"].as_object().unwrap().iter().map(|(name, inner)| {
+            let default = defaults.get(name).cloned();
+            let required = required.contains(name);
+            (name.clone(), Field { default, required, ..Field::new(schema(inner)) })
+        });
+        Schema::Struct(Arc::new(Struct { fields: fields.collect(), atomic, ..Struct::default() }))
+    }
+}
+
+/// Drops nulls, as decoding into a built-in kind does.
+fn without_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(without_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_nulls),
+        _ => {}
+    }
+}
+
+/// What of `ours` is not so in `theirs`, and the other way round, where a server does not add it.
+fn differences(path: &str, ours: &Value, theirs: &Value, found: &mut Vec<String>) {
+    match (ours, theirs) {
+        (Value::Object(ours), Value::Object(theirs)) => {
+            for (name, value) in ours {
+                match theirs.get(name) {
+                    Some(other) => differences(&format!("{path}.{name}"), value, other, found),
+                    // Empty objects and lists are not shown by built-in kinds.
+                    None if *value == json!({}) || *value == json!([]) => {}
+                    None => found.push(format!("{path}.{name} is only in ours: {value}")),
+                }
+            }
+            for (name, value) in theirs {
+                if !ours.contains_key(name) && !ADDED_BY_THE_SERVER.contains(&name.as_str()) {
+                    found.push(format!("{path}.{name} is only in theirs: {value}"));
+                }
+            }
+        }
+        (Value::Array(ours), Value::Array(theirs))
+            if ours.len() == theirs.len() && !path.ends_with("managedFields") =>
+        {
+            for (place, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
+                differences(&format!("{path}[{place}]"), ours, theirs, found);
+            }
+        }
+        _ if ours == theirs => {}
+        _ if ["generation", "resourceVersion"].iter().any(|name| path.ends_with(name)) => {}
+        _ => found.push(format!("{path}:\n   ours {ours}\n theirs {theirs}")),
+    }
+}
+
+/// The latest time in the entries of an object.
+fn latest(object: &Value) -> Option<Timestamp> {
+    let entries = object.pointer("/metadata/managedFields")?.as_array()?;
+    entries.iter().filter_map(|entry| entry.get("time")?.as_str()?.parse().ok()).max()
+}
+
+/// Causes come in no order when several managers are in the way.
+fn sorted(mut causes: Value) -> Value {
+    causes.as_array_mut().unwrap().sort_by_key(ToString::to_string);
+    causes
+}
+
+/// Repeats one step; the differences to the recording are added to `found`.
+fn repeat(step: &Value, live: Option<&Value>, target: &Target<'_>, found: &mut Vec<String>) {
+    let text = |name: &str| step.get(name).and_then(Value::as_str).unwrap_or_default();
+    let now = step.get("result").and_then(latest).unwrap_or_else(|| "2030-01-01T00:00:00Z".parse().unwrap());
+    let writer = Writer { manager: text("manager"), subresource: text("subresource"), now };
+    let ours = match step.get("apply") {
+        Some(applied) => apply(live, applied, target, &writer, step.get("force").is_some()),
+        None => {
+            let mut new = step["write"].clone();
+            if new == json!(true) {
+                new = step["result"].clone();
+            }
+            new["metadata"].as_object_mut().unwrap().remove("managedFields");
+            if let Some(sent) = step.get("sent") {
+                new["metadata"]["managedFields"] = sent.clone();
+            }
+            update(live, &mut new, target, &writer);
+            Ok(new)
+        }
+    };
+    match (ours, step.get("refused")) {
+        (Ok(mut ours), None) => {
+            if target.kind != "Star" {
+                without_nulls(&mut ours);
+            }
+            if let Some(live) = live {
+                keep_times_if_unchanged(live, &mut ours);
+            }
+            differences("", &ours, &step["result"], found);
+        }
+        (Err(refusal), Some(refused)) => {
+            let mut ours = json!({"code": refusal.0.code, "message": refusal.0.message});
+            ours["causes"] = sorted(serde_json::to_value(refusal.0.causes()).unwrap());
+            let mut refused = refused.clone();
+            refused["causes"] = sorted(refused["causes"].take());
+            if ours != refused {
+                found.push(format!("refusal:\n   ours {ours}\n theirs {refused}"));
+            }
+        }
+        (ours, refused) => found.push(format!("ours {ours:?}\n theirs {refused:?}")),
+    }
+}
+
+fn replay(name: &str) {
+    let scenario = data(name);
+    let definitions = definitions();
+    let schema = Schema::Named(scenario["schema"].as_str().unwrap().into());
+    let custom = scenario["schema"] == "Star";
+    let empty = if custom { json!({}) } else { blank(&schema, &definitions) };
+    let mut live: Option<Value> = None;
+    let mut found = Vec::new();
+    for (place, step) in scenario["steps"].as_array().unwrap().iter().enumerate() {
+        match step.get("live") {
+            Some(Value::Null) => live = None,
+            Some(object) => live = Some(object.clone()),
+            None => {}
+        }
+        let reset = step.get("reset").and_then(Value::as_array).cloned().unwrap_or_default();
+        let reset = Reset::trees(reset.iter().filter_map(Value::as_str));
+        let target = Target {
+            api_version: scenario["apiVersion"].as_str().unwrap(),
+            kind: scenario["kind"].as_str().unwrap(),
+            schema: &schema,
+            definitions: &definitions,
+            empty: &empty,
+            versions: &OneVersion,
+            reset: &reset,
+        };
+        let mut wrong = Vec::new();
+        repeat(step, live.as_ref(), &target, &mut wrong);
+        found.extend(wrong.into_iter().map(|what| format!("step {}: {what}", place + 1)));
+        if let Some(result) = step.get("result") {
+            live = Some(result.clone());
+        }
+    }
+    assert!(found.is_empty(), "{name}\n{}", found.join("\n"));
+}
+
+macro_rules! replays {
+    ($($test:ident: $file:literal,)*) => {
+        $(#[test] fn $test() { replay($file); })*
+    };
+}
+
+replays! {
+    appliers_conflict_and_force_takes_over: "conflicts-and-force.json",
+    apply_creates_and_applying_again_changes_nothing: "create-and-apply-again.json",
+    dropped_fields_go_unless_somebody_else_owns_them: "dropped-and-shared.json",
+    updates_take_what_they_change_and_a_reset_forgets_owners: "updates.json",
+    the_oldest_of_many_updaters_share_an_entry: "many-updaters.json",
+    kubectl_moves_from_client_side_apply_without_conflicts: "from-client-side-apply.json",
+    items_of_keyed_lists_have_owners_of_their_own: "keyed-lists.json",
+    a_creator_owns_what_it_sent_and_the_defaults: "a-created-deployment.json",
+    ports_of_a_service_are_told_apart_by_their_defaults_too: "a-service.json",
+    custom_kinds_follow_their_schema: "a-custom-kind.json",
+    a_created_custom_object_is_owned_with_its_objects: "a-created-custom-kind.json",
+}
+
+/// Values that fit the schema of the properties below, more or less.
+fn object() -> impl Strategy<Value = Value> {
+    let data = prop::collection::btree_map("[ab]", "[xy]", 1..3);
+    let tags = prop::collection::btree_set("[abc]", 0..3);
+    let rings = prop::collection::btree_map("[xy]", prop::option::of(0..3_u8), 0..3);
+    let plain = prop::option::of(prop::collection::vec("[pq]", 0..3));
+    (data, tags, rings, plain).prop_map(|(data, tags, rings, plain)| {
+        let rings: Vec<Value> = rings
+            .into_iter()
+            .map(|(name, r)| r.map_or_else(|| json!({"name": name}), |r| json!({"name": name, "r": r})))
+            .collect();
+        let mut spec = json!({"tags": tags, "rings": rings, "free": data});
+        if let Some(plain) = plain {
+            spec["plain"] = json!(plain);
+        }
+        json!({"apiVersion": "ex.io/v1", "kind": "Star", "metadata": {"name": "s"}, "spec": spec})
+    })
+}
+
+fn with_star<T>(test: impl FnOnce(&Target<'_>) -> T) -> T {
+    let definitions = definitions();
+    let schema = Schema::Named("Star".into());
+    test(&Target {
+        api_version: "ex.io/v1",
+        kind: "Star",
+        schema: &schema,
+        definitions: &definitions,
+        empty: &json!({}),
+        versions: &OneVersion,
+        reset: &Reset::Nothing,
+    })
+}
+
+fn writer(manager: &str, second: i64) -> Writer<'_> {
+    Writer { manager, subresource: "", now: Timestamp::from_second(second).unwrap() }
+}
+
+/// What a manager owns.
+fn owned(object: &Value, manager: &str) -> FieldSet {
+    let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
+    let entry = entries.into_iter().flatten().find(|entry| entry["manager"] == manager);
+    entry.map(|entry| FieldSet::from_json(&entry["fieldsV1"]).unwrap()).unwrap_or_default()
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i8>().prop_map(Value::from),
+        any::<f32>().prop_map(Value::from),
+        "[a-z<]{0,3}".prop_map(Value::from),
+    ];
+    let name = prop_oneof![
+        Just("spec"),
+        Just("metadata"),
+        Just("rings"),
+        Just("tags"),
+        Just("free"),
+        Just("name"),
+        Just("whole"),
+        Just("managedFields"),
+        Just("annotations"),
+        Just("status"),
+        Just("opt"),
+    ];
+    leaf.prop_recursive(5, 40, 4, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((name.clone(), inner), 0..4).prop_map(|fields| {
+                Value::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn applying_again_is_a_no_op(first in object(), second in object()) {
+        with_star(|target| {
+            let live = apply(None, &first, target, &writer("a", 1), false).unwrap();
+            let live = apply(Some(&live), &second, target, &writer("b", 2), true).unwrap();
+            let again = apply(Some(&live), &second, target, &writer("b", 3), false).unwrap();
+            prop_assert_eq!(&again, &live);
+            Ok(())
+        })?;
+    }
+
+    #[test]
+    fn force_takes_only_what_it_gives_another_value(first in object(), second in object()) {
+        with_star(|target| {
+            let live = apply(None, &first, target, &writer("a", 1), false).unwrap();
+            let forced = apply(Some(&live), &second, target, &writer("b", 2), true).unwrap();
+            let stated = fields_of(&second, target.schema, target.definitions);
+            let lost = owned(&live, "a").difference(&owned(&forced, "a"));
+            prop_assert!(lost.difference(&stated).is_empty(), "lost {lost:?}");
+            // And what it kept is still there.
+            let there = fields_of(&forced, target.schema, target.definitions);
+            prop_assert!(owned(&forced, "a").difference(&there).is_empty());
+            Ok(())
+        })?;
+    }
+
+    #[test]
+    fn dropping_everything_restores_what_others_stated(first in object(), second in object()) {
+        with_star(|target| {
+            let alone = apply(None, &first, target, &writer("a", 1), false).unwrap();
+            let Ok(both) = apply(Some(&alone), &second, target, &writer("b", 2), false) else { return Ok(()) };
+            let nothing = json!({"apiVersion": "ex.io/v1", "kind": "Star", "metadata": {"name": "s"}});
+            let after = apply(Some(&both), &nothing, target, &writer("b", 3), false).unwrap();
+            prop_assert_eq!(owned(&after, "a"), owned(&alone, "a"));
+            prop_assert!(owned(&after, "b").is_empty());
+            let fields = |object| fields_of(object, target.schema, target.definitions).leaves();
+            let lost = fields(&alone).difference(&fields(&after));
+            prop_assert!(lost.is_empty(), "lost {lost:?}");
+            Ok(())
+        })?;
+    }
+
+    #[test]
+    fn no_json_makes_it_panic(live in any_json(), new in any_json(), by in "(kubectl|m)") {
+        with_star(|target| {
+            let mut applied = new.clone();
+            if let Some(fields) = applied.as_object_mut() {
+                fields.insert("apiVersion".to_owned(), json!("ex.io/v1"));
+                fields.insert("kind".to_owned(), json!("Star"));
+            }
+            for live in [None, Some(&live)] {
+                let _ = apply(live, &applied, target, &writer(&by, 1), false);
+                let _ = apply(live, &applied, target, &writer(&by, 1), true);
+                update(live, &mut new.clone(), target, &writer(&by, 1));
+                if let Some(live) = live {
+                    keep_times_if_unchanged(live, &mut new.clone());
+                }
+            }
+        });
+    }
+}
