@@ -7,5 +7,6 @@
 
 mod refusal;
 pub mod schema;
+pub mod custom;
 
 pub use refusal::{Problem, ProblemKind, Refusal};
