@@ -17,5 +17,6 @@ pub mod kinds;
 pub mod print;
 pub mod patch;
 pub mod ownership;
+pub mod custom;
 
 pub use refusal::{Problem, ProblemKind, Refusal};

@@ -1,0 +1,510 @@
+//! Whether a CustomResourceDefinition is valid, in the words of the original.
+//!
+//! What all versions say alike the original moves up before it checks: a problem of a schema that all versions share is
+//! a problem of `spec.validation`. CEL rules are not compiled, so they are never found wrong.
+
+use serde_json::{Map as Object, Value, json};
+
+use super::label::{label_faults, subdomain_faults};
+use super::printed::{json as compact, quoted, quoted_list};
+use super::rules::{flag, listed, text};
+use super::{Structural, defaulted, names, openapi, rules};
+use crate::refusal::{Problem, ProblemKind};
+
+const APPROVAL: &str = "api-approved.kubernetes.io";
+const AT_ROOT: &str = "only [Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength \
+                       MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs \
+                       Example XPreserveUnknownFields XValidations] fields are allowed at the root of the schema if the \
+                       status subresource is enabled";
+const ROOT_FIELDS: [&str; 22] = [
+    "description", "type", "format", "title", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum", "maxLength",
+    "minLength", "pattern", "maxItems", "minItems", "uniqueItems", "multipleOf", "required", "items", "properties",
+    "externalDocs", "example", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations",
+];
+
+/// What is wrong with a new definition, after [`super::definition::prepare_create`]. Labels, annotations and the like
+/// are not looked at.
+pub fn check_create(definition: &Value) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let spec = &definition["spec"];
+    let name = text(&definition["metadata"], "name");
+    let wanted = format!("{}.{}", text(&spec["names"], "plural"), text(spec, "group"));
+    let mut faults = subdomain_faults(name);
+    if name != wanted {
+        faults.push("must be spec.names.plural+\".\"+spec.group".to_owned());
+    }
+    for fault in faults {
+        problems.push(invalid("metadata.name", &quoted(name), &fault));
+    }
+    check_both(definition, None, &mut problems);
+    problems
+}
+
+/// What is wrong with a changed definition, after [`super::definition::prepare_update`].
+pub fn check_update(definition: &Value, old: &Value) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    check_both(definition, Some(old), &mut problems);
+    problems
+}
+
+/// The formats a definition asks for that are not checked, each with the words of its warning. With `old`, only those
+/// that are new.
+pub fn format_warnings(definition: &Value, old: Option<&Value>) -> Vec<String> {
+    let known = old.map(unchecked_formats).unwrap_or_default();
+    let fresh = unchecked_formats(definition).into_iter().filter(|format| !known.contains(format));
+    fresh.map(|format| format!("unrecognized format {}", quoted(&format))).collect()
+}
+
+fn check_both(definition: &Value, old: Option<&Value>, problems: &mut Vec<Problem>) {
+    let spec = &definition["spec"];
+    check_spec(spec, problems);
+    if let Some(old) = old {
+        let mut fields = vec!["/group", "/names/plural"];
+        if names::is_true(old, "Established") {
+            fields.splice(0..0, ["/scope", "/names/kind"]);
+        }
+        for pointer in fields {
+            let (new, before) = (spec.pointer(pointer), old["spec"].pointer(pointer));
+            if new != before {
+                let field = format!("spec{}", pointer.replace('/', "."));
+                let value = quoted(new.and_then(Value::as_str).unwrap_or_default());
+                problems.push(invalid(&field, &value, "field is immutable"));
+            }
+        }
+    }
+    check_stored(definition, problems);
+    check_approval(definition, old, problems);
+    if flag(spec, "preserveUnknownFields") && !old.is_some_and(|old| flag(&old["spec"], "preserveUnknownFields")) {
+        let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
+                      spec.versions[*].schema instead";
+        problems.push(invalid("spec.preserveUnknownFields", "true", detail));
+    }
+}
+
+fn check_spec(spec: &Value, problems: &mut Vec<Problem>) {
+    check_group(text(spec, "group"), problems);
+    check_choice("spec.scope", text(spec, "scope"), &["Cluster", "Namespaced"], problems);
+    let versions = listed(spec, "versions");
+    for (index, version) in versions.iter().enumerate() {
+        if !version["schema"]["openAPIV3Schema"].is_object() {
+            let field = format!("spec.versions[{index}].schema.openAPIV3Schema");
+            problems.push(Problem::new(field, ProblemKind::Required, ""));
+        }
+    }
+    let shared = Shared::of(versions);
+    for (index, version) in versions.iter().enumerate() {
+        check_version(version, &format!("spec.versions[{index}]"), &shared, problems);
+    }
+    check_version_set(versions, &shared, problems);
+    for key in ["plural", "singular", "kind", "listKind"] {
+        if text(&spec["names"], key).is_empty() {
+            problems.push(Problem::new(format!("spec.names.{key}"), ProblemKind::Required, ""));
+        }
+    }
+    check_names(&spec["names"], problems);
+    if let Some(first) = versions.first() {
+        let status = versions.iter().any(|version| version["subresources"]["status"].is_object());
+        if shared.schema {
+            check_schema(&first["schema"], status, "spec.validation", problems);
+        }
+        if shared.subresources {
+            check_subresources(&first["subresources"], "spec.subresources", problems);
+        }
+        if shared.columns {
+            check_columns(first, "spec.additionalPrinterColumns", problems);
+        }
+        if shared.selectable {
+            check_selectable(first, "spec.selectableFields", problems);
+        }
+    }
+    check_conversion(&spec["conversion"], problems);
+}
+
+/// What all versions say alike.
+struct Shared {
+    schema: bool,
+    subresources: bool,
+    columns: bool,
+    selectable: bool,
+}
+
+impl Shared {
+    fn of(versions: &[Value]) -> Self {
+        let alike = |key: &str| versions.windows(2).all(|pair| pair[0].get(key) == pair[1].get(key));
+        Self {
+            schema: alike("schema"),
+            subresources: alike("subresources"),
+            columns: alike("additionalPrinterColumns"),
+            selectable: alike("selectableFields"),
+        }
+    }
+
+    /// A version as the original shows it: its internal form.
+    fn shown(&self, version: &Value) -> Value {
+        let keep = |shared: bool, key: &str| if shared { Value::Null } else { version[key].clone() };
+        json!({
+            "Name": version["name"], "Served": version["served"] == true, "Storage": version["storage"] == true,
+            "Deprecated": version["deprecated"] == true, "DeprecationWarning": version["deprecationWarning"],
+            "Schema": keep(self.schema, "schema"), "Subresources": keep(self.subresources, "subresources"),
+            "AdditionalPrinterColumns": keep(self.columns, "additionalPrinterColumns"),
+            "SelectableFields": keep(self.selectable, "selectableFields"),
+        })
+    }
+
+    /// All of them, with the keys in the order of the original.
+    fn shown_all(&self, versions: &[Value]) -> String {
+        const ORDER: [&str; 9] = [
+            "Name", "Served", "Storage", "Deprecated", "DeprecationWarning", "Schema", "Subresources",
+            "AdditionalPrinterColumns", "SelectableFields",
+        ];
+        if versions.is_empty() {
+            return "null".to_owned();
+        }
+        let one = |version: &Value| {
+            let shown = self.shown(version);
+            let parts: Vec<String> = ORDER.iter().map(|key| format!("\"{key}\":{}", compact(&shown[*key]))).collect();
+            format!("{{{}}}", parts.join(","))
+        };
+        format!("[{}]", versions.iter().map(one).collect::<Vec<_>>().join(","))
+    }
+}
+
+fn check_group(group: &str, problems: &mut Vec<Problem>) {
+    let faults = subdomain_faults(group);
+    if group.is_empty() {
+        problems.push(Problem::new("spec.group", ProblemKind::Required, ""));
+    } else if !faults.is_empty() {
+        problems.push(invalid("spec.group", &quoted(group), &faults.join(",")));
+    } else if !group.contains('.') {
+        problems.push(invalid("spec.group", &quoted(group), "should be a domain with at least one dot"));
+    }
+}
+
+fn check_choice(field: &str, value: &str, choices: &[&str], problems: &mut Vec<Problem>) {
+    if value.is_empty() {
+        problems.push(Problem::new(field, ProblemKind::Required, ""));
+    } else if !choices.contains(&value) {
+        let detail = format!("supported values: {}", quoted_list(choices));
+        problems.push(Problem::with_value(field, ProblemKind::NotSupported, quoted(value), &detail));
+    }
+}
+
+fn check_version(version: &Value, path: &str, shared: &Shared, problems: &mut Vec<Problem>) {
+    let name = text(version, "name");
+    let faults = label_faults(name);
+    if !faults.is_empty() {
+        problems.push(invalid(&format!("{path}.name"), &quoted(name), &faults.join(",")));
+    }
+    check_deprecation(version, path, problems);
+    if !shared.schema {
+        let status = version["subresources"]["status"].is_object();
+        check_schema(&version["schema"], status, &format!("{path}.schema"), problems);
+    }
+    if !shared.subresources {
+        check_subresources(&version["subresources"], &format!("{path}.subresources"), problems);
+    }
+    if !shared.columns {
+        check_columns(version, &format!("{path}.additionalPrinterColumns"), problems);
+    }
+    if !shared.selectable {
+        check_selectable(version, &format!("{path}.selectableFields"), problems);
+    }
+}
+
+fn check_deprecation(version: &Value, path: &str, problems: &mut Vec<Problem>) {
+    let Some(warning) = version["deprecationWarning"].as_str() else { return };
+    let field = format!("{path}.deprecationWarning");
+    let unprintable = warning.char_indices().find(|(_, ch)| ch.is_control());
+    let fault = match unprintable {
+        _ if !flag(version, "deprecated") => "can only be set for deprecated versions".to_owned(),
+        _ if warning.len() > 256 => "must be <= 256 characters long".to_owned(),
+        _ if warning.is_empty() => "must not be an empty string".to_owned(),
+        Some((at, _)) => {
+            format!("must only contain printable UTF-8 characters; non-printable character found at index {at}")
+        }
+        None => return,
+    };
+    problems.push(invalid(&field, &quoted(warning), &fault));
+}
+
+fn check_version_set(versions: &[Value], shared: &Shared, problems: &mut Vec<Problem>) {
+    let repeated = |(index, version): (usize, &Value)| versions[..index].iter().any(|it| it["name"] == version["name"]);
+    if versions.iter().enumerate().any(repeated) {
+        problems.push(invalid("spec.versions", &shared.shown_all(versions), "must contain unique version names"));
+    }
+    if versions.iter().filter(|version| flag(version, "storage")).count() != 1 {
+        let detail = "must have exactly one version marked as storage version";
+        problems.push(invalid("spec.versions", &shared.shown_all(versions), detail));
+    }
+    if let Some(name) = versions.first().map(|version| text(version, "name")).filter(|name| !name.is_empty()) {
+        let faults = label_faults(name);
+        if !faults.is_empty() {
+            problems.push(invalid("spec.version", &quoted(name), &faults.join(",")));
+        }
+    }
+}
+
+fn check_names(names: &Value, problems: &mut Vec<Problem>) {
+    for key in ["plural", "singular", "kind", "listKind"] {
+        let name = text(names, key);
+        let mixed = matches!(key, "kind" | "listKind");
+        let faults = if mixed { label_faults(&name.to_lowercase()) } else { label_faults(name) };
+        if !name.is_empty() && !faults.is_empty() {
+            let faults = faults.join(",");
+            let detail = if mixed { format!("may have mixed case, but should otherwise match: {faults}") } else { faults };
+            problems.push(invalid(&format!("spec.names.{key}"), &quoted(name), &detail));
+        }
+    }
+    let mut check_list = |key: &str| {
+        for (index, name) in listed(names, key).iter().enumerate() {
+            let name = name.as_str().unwrap_or_default();
+            let faults = label_faults(name);
+            if !faults.is_empty() {
+                problems.push(invalid(&format!("spec.names.{key}[{index}]"), &quoted(name), &faults.join(",")));
+            }
+        }
+    };
+    check_list("shortNames");
+    check_list("categories");
+    let list_kind = text(names, "listKind");
+    if !list_kind.is_empty() && list_kind == text(names, "kind") {
+        problems.push(invalid("spec.names.listKind", &quoted(list_kind), "kind and listKind may not be the same"));
+    }
+}
+
+fn check_schema(schema: &Value, status: bool, path: &str, problems: &mut Vec<Problem>) {
+    let Some(root) = schema.get("openAPIV3Schema").filter(|root| root.is_object()) else { return };
+    let path = format!("{path}.openAPIV3Schema");
+    if status {
+        check_root(root, &path, problems);
+    }
+    if flag(root, "nullable") {
+        problems.push(forbidden(&format!("{path}.nullable"), "nullable cannot be true at the root"));
+    }
+    let found = rules::problems(root, &path);
+    if found.is_empty() {
+        problems.extend(defaulted::problems(&Structural::parse(root), &path));
+    } else {
+        problems.extend(found);
+    }
+    problems.extend(openapi::problems(root, &path));
+}
+
+/// With a status subresource the root may say only what holds for `status` by itself, too.
+fn check_root(root: &Value, path: &str, problems: &mut Vec<Problem>) {
+    let kind = text(root, "type");
+    if !kind.is_empty() && kind != "object" {
+        let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+        problems.push(invalid(&format!("{path}.type"), &quoted(kind), detail));
+    }
+    let more = |fields: &Object<String, Value>| fields.keys().any(|key| !ROOT_FIELDS.contains(&key.as_str()));
+    if root.as_object().is_some_and(more) {
+        problems.push(invalid(path, &compact(root), AT_ROOT));
+    }
+}
+
+fn check_subresources(subresources: &Value, path: &str, problems: &mut Vec<Problem>) {
+    let Some(scale) = subresources.get("scale").filter(|scale| scale.is_object()) else { return };
+    for (key, prefixes, words) in [
+        ("specReplicasPath", &[".spec."] as &[&str], ".spec"),
+        ("statusReplicasPath", &[".status."], ".status"),
+        ("labelSelectorPath", &[".spec.", ".status."], "either .spec or .status"),
+    ] {
+        let value = text(scale, key);
+        let field = format!("{path}.scale.{key}");
+        if value.is_empty() {
+            if key != "labelSelectorPath" {
+                problems.push(Problem::new(field, ProblemKind::Required, ""));
+            }
+        } else if !value.starts_with('.') {
+            problems.push(invalid(&field, &quoted(value), "must be a simple json path starting with ."));
+        } else if !prefixes.iter().any(|prefix| value.starts_with(prefix)) {
+            problems.push(invalid(&field, &quoted(value), &format!("should be a json path under {words}")));
+        }
+    }
+}
+
+fn check_columns(version: &Value, path: &str, problems: &mut Vec<Problem>) {
+    const KINDS: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
+    const FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
+    for (index, column) in listed(version, "additionalPrinterColumns").iter().enumerate() {
+        let field = |key: &str| format!("{path}[{index}].{key}");
+        if text(column, "name").is_empty() {
+            problems.push(Problem::new(field("name"), ProblemKind::Required, ""));
+        }
+        let kind = text(column, "type");
+        let detail = format!("must be one of {}", KINDS.join(","));
+        if kind.is_empty() {
+            problems.push(Problem::new(field("type"), ProblemKind::Required, &detail));
+        } else if !KINDS.contains(&kind) {
+            problems.push(invalid(&field("type"), &quoted(kind), &detail));
+        }
+        let format = text(column, "format");
+        if !format.is_empty() && !FORMATS.contains(&format) {
+            let detail = format!("must be one of {}", FORMATS.join(","));
+            problems.push(invalid(&field("format"), &quoted(format), &detail));
+        }
+        let json_path = text(column, "jsonPath");
+        if json_path.is_empty() {
+            problems.push(Problem::new(field("JSONPath"), ProblemKind::Required, ""));
+        } else if !json_path.starts_with('.') {
+            let detail = "must be a simple json path starting with .";
+            problems.push(invalid(&field("JSONPath"), &quoted(json_path), detail));
+        }
+    }
+}
+
+fn check_selectable(version: &Value, path: &str, problems: &mut Vec<Problem>) {
+    let schema = Structural::parse(&version["schema"]["openAPIV3Schema"]);
+    let mut seen: Vec<&str> = Vec::new();
+    for (index, field) in listed(version, "selectableFields").iter().enumerate() {
+        let json_path = text(field, "jsonPath");
+        let field = format!("{path}[{index}].jsonPath");
+        if json_path.is_empty() {
+            problems.push(Problem::new(field, ProblemKind::Required, ""));
+            continue;
+        }
+        let parts = json_path.trim_start_matches('.').split('.');
+        let found = parts.fold(Some(&schema), |schema, part| schema.and_then(|schema| schema.properties.get(part)));
+        let Some(found) = found.filter(|_| json_path.starts_with('.') && !json_path.contains('[')) else {
+            let why = if json_path.contains('[') { "array notation is not allowed" } else { "does not refer to a valid field" };
+            problems.push(invalid(&field, &quoted(json_path), &format!("is an invalid path: {why}")));
+            continue;
+        };
+        if json_path.starts_with(".metadata.") || json_path == ".metadata" {
+            problems.push(invalid(&field, &quoted(json_path), "must not point to fields in metadata"));
+        }
+        if !matches!(found.kind.map(|kind| kind.name()), Some("string" | "boolean" | "integer")) {
+            let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with \
+                          formats are allowed.";
+            problems.push(invalid(&field, &quoted(json_path), detail));
+        }
+        if seen.contains(&json_path) {
+            problems.push(Problem::with_value(field, ProblemKind::Duplicate, quoted(json_path), ""));
+        } else {
+            seen.push(json_path);
+        }
+    }
+    if seen.len() > 8 {
+        problems.push(Problem::with_value(path, ProblemKind::TooMany, seen.len(), "must have at most 8 items"));
+    }
+}
+
+fn check_conversion(conversion: &Value, problems: &mut Vec<Problem>) {
+    let strategy = text(conversion, "strategy");
+    check_choice("spec.conversion.strategy", strategy, &["None", "Webhook"], problems);
+    let webhook = &conversion["webhook"];
+    let (config, reviews) = ("spec.conversion.webhookClientConfig", "spec.conversion.conversionReviewVersions");
+    let client = webhook.get("clientConfig").filter(|client| client.is_object());
+    let accepted = listed(webhook, "conversionReviewVersions");
+    if strategy != "Webhook" {
+        for (field, there) in [(config, client.is_some()), (reviews, !accepted.is_empty())] {
+            if there {
+                problems.push(forbidden(field, "should not be set when strategy is not set to Webhook"));
+            }
+        }
+        return;
+    }
+    match client {
+        None => problems.push(Problem::new(config, ProblemKind::Required, "required when strategy is set to Webhook")),
+        Some(client) if client["url"].is_string() == client["service"].is_object() => {
+            problems.push(Problem::new(config, ProblemKind::Required, "exactly one of url or service is required"));
+        }
+        Some(_) => {}
+    }
+    if accepted.is_empty() {
+        problems.push(Problem::new(reviews, ProblemKind::Required, ""));
+    } else if !accepted.iter().any(|version| version == "v1" || version == "v1beta1") {
+        let value = compact(&Value::Array(accepted.to_vec()));
+        problems.push(invalid(reviews, &value, "must include at least one of v1, v1beta1"));
+    }
+}
+
+/// Versions that objects may be stored in have to stay.
+fn check_stored(definition: &Value, problems: &mut Vec<Problem>) {
+    let stored = listed(&definition["status"], "storedVersions");
+    let versions = listed(&definition["spec"], "versions");
+    let field = "status.storedVersions";
+    if stored.is_empty() {
+        problems.push(invalid(field, "null", "must have at least one stored version"));
+        return;
+    }
+    let shown = compact(&Value::Array(stored.to_vec()));
+    for version in versions.iter().filter(|version| flag(version, "storage") && !stored.contains(&version["name"])) {
+        let detail = format!("must have the storage version {}", text(version, "name"));
+        problems.push(invalid(field, &shown, &detail));
+    }
+    for (index, name) in stored.iter().enumerate() {
+        if !versions.iter().any(|version| version["name"] == *name) {
+            let name = name.as_str().unwrap_or_default();
+            let detail = format!(
+                "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions \
+                 until a storage migration ensures no data remains persisted in {name} and removes {name} from \
+                 status.storedVersions"
+            );
+            problems.push(invalid(&format!("{field}[{index}]"), &quoted(name), &detail));
+        }
+    }
+}
+
+/// The groups of the community need an approval, or an excuse.
+fn check_approval(definition: &Value, old: Option<&Value>, problems: &mut Vec<Problem>) {
+    let group = text(&definition["spec"], "group");
+    let community = ["k8s.io", "kubernetes.io"];
+    if !community.iter().any(|domain| group == *domain || group.ends_with(&format!(".{domain}"))) {
+        return;
+    }
+    let approval = |definition: &Value| text(&definition["metadata"]["annotations"], APPROVAL).to_owned();
+    let sound = |approval: &str| {
+        let host = approval.split_once("://").map_or("", |(_, rest)| rest);
+        approval.starts_with("unapproved") || !host.is_empty() && !host.starts_with('/')
+    };
+    let state = |approval: &str| (approval.is_empty(), sound(approval));
+    let new = approval(definition);
+    if old.is_some_and(|old| state(&approval(old)) == state(&new)) || sound(&new) {
+        return;
+    }
+    let field = format!("metadata.annotations[{APPROVAL}]");
+    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
+    if new.is_empty() {
+        let detail = format!("protected groups must have approval annotation \"{APPROVAL}\", {see}");
+        problems.push(Problem::new(field, ProblemKind::Required, &detail));
+    } else {
+        let detail = format!(
+            "protected groups must have approval annotation \"{APPROVAL}\" with either a URL or a reason starting with \
+             \"unapproved\", {see}"
+        );
+        problems.push(invalid(&field, &quoted(&new), &detail));
+    }
+}
+
+fn unchecked_formats(definition: &Value) -> Vec<String> {
+    fn collect(schema: &Value, found: &mut Vec<String>) {
+        let format = text(schema, "format");
+        let kind = super::structural::Type::named(text(schema, "type"));
+        if !format.is_empty() && !super::structural::checked(format, kind, false) {
+            found.push(format.to_owned());
+        }
+        for key in ["items", "not", "additionalProperties"] {
+            schema.get(key).into_iter().for_each(|schema| collect(schema, found));
+        }
+        for key in ["allOf", "anyOf", "oneOf"] {
+            listed(schema, key).iter().for_each(|schema| collect(schema, found));
+        }
+        rules::named(schema, "properties").for_each(|(_, schema)| collect(schema, found));
+    }
+    let versions = listed(&definition["spec"], "versions");
+    let mut found = Vec::new();
+    // A schema that all versions share is looked at once.
+    let count = if Shared::of(versions).schema { versions.len().min(1) } else { versions.len() };
+    versions[..count].iter().for_each(|version| collect(&version["schema"]["openAPIV3Schema"], &mut found));
+    found
+}
+
+fn invalid(field: &str, value: &str, detail: &str) -> Problem {
+    Problem::with_value(field, ProblemKind::Invalid, value, detail)
+}
+
+fn forbidden(field: &str, detail: &str) -> Problem {
+    Problem::new(field, ProblemKind::Forbidden, detail)
+}

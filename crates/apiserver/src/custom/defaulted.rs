@@ -1,0 +1,48 @@
+//! The defaults of a schema must themselves be valid, and hold nothing that would be pruned.
+
+use serde_json::Value;
+
+use super::Structural;
+use super::printed::shown;
+use super::{embedded, metadata, prune, rules, validate};
+use crate::refusal::{Problem, ProblemKind};
+
+/// What is wrong with the defaults of a structural schema.
+pub(crate) fn problems(schema: &Structural, path: &str) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    visit(schema, path, true, false, &mut problems);
+    problems
+}
+
+fn visit(schema: &Structural, path: &str, whole: bool, inside_meta: bool, problems: &mut Vec<Problem>) {
+    let whole = whole || schema.embedded;
+    let inside_meta = inside_meta && !schema.embedded;
+    if let Some(default) = &schema.default {
+        check(default, schema, &format!("{path}.default"), inside_meta, problems);
+    }
+    if let Some(items) = schema.items.as_deref() {
+        visit(items, &format!("{path}.items"), false, inside_meta, problems);
+    }
+    for (name, property) in &schema.properties {
+        let meta = inside_meta || (whole && prune::is_meta(name));
+        visit(property, &rules::property(path, name), false, meta, problems);
+    }
+}
+
+fn check(default: &Value, schema: &Structural, path: &str, inside_meta: bool, problems: &mut Vec<Problem>) {
+    let mut pruned = default.clone();
+    if !inside_meta && !prune::prune_part(&mut pruned, schema).is_empty() {
+        problems.push(Problem::with_value(path, ProblemKind::Invalid, shown(default), "must not have unknown fields"));
+    }
+    if let Err(words) = metadata::coerce_part(&mut pruned, schema, path) {
+        let (field, message) = words.split_once(": ").unwrap_or((path, &words));
+        problems.push(Problem { field: field.to_owned(), kind: ProblemKind::Invalid, message: message.to_owned() });
+        return;
+    }
+    let found = embedded::problems(default, schema, path);
+    if !found.is_empty() {
+        problems.extend(found);
+        return;
+    }
+    problems.extend(validate::validate_part(default, None, schema, path));
+}

@@ -1,0 +1,252 @@
+//! A CustomResourceDefinition read into what requests need, and what the server itself fills into one.
+
+use std::sync::Arc;
+
+use serde_json::{Map as Object, Value, json};
+
+use super::Structural;
+use super::columns::Column;
+use super::scale::ScalePaths;
+
+/// The finalizer that holds a definition until its objects are gone.
+pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// A custom kind, as its definition says.
+#[derive(Clone, Debug)]
+pub struct CustomKind {
+    /// The API group.
+    pub group: String,
+    /// What it is called; the accepted names where there are such, else the requested ones.
+    pub names: Names,
+    /// Whether its objects live in namespaces.
+    pub scope: Scope,
+    /// Its versions in the order of the definition.
+    pub versions: Vec<Version>,
+    /// Whether the versions differ in more than their name (`conversion.strategy: Webhook`).
+    pub webhook: bool,
+}
+
+/// The names of a custom kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// The resource, such as `gadgets`.
+    pub plural: String,
+    /// One of it, such as `gadget`.
+    pub singular: String,
+    /// The kind of its objects.
+    pub kind: String,
+    /// The kind of a list of them.
+    pub list_kind: String,
+    /// Abbreviations.
+    pub short_names: Vec<String>,
+    /// The groups of resources it belongs to, such as `all`.
+    pub categories: Vec<String>,
+}
+
+/// Where the objects of a kind live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Scope {
+    /// In the cluster.
+    Cluster,
+    /// Each in a namespace.
+    Namespaced,
+}
+
+/// One version of a custom kind.
+#[derive(Clone, Debug)]
+pub struct Version {
+    /// Its name, such as `v1beta1`.
+    pub name: String,
+    /// Whether requests for it are answered.
+    pub served: bool,
+    /// Whether objects are stored in it.
+    pub storage: bool,
+    /// The warning to send with each answer, for deprecated versions.
+    pub deprecation: Option<String>,
+    /// Its schema.
+    pub schema: Arc<Structural>,
+    /// Whether `status` is a subresource.
+    pub status: bool,
+    /// Where `scale` finds its fields, if it is a subresource.
+    pub scale: Option<ScalePaths>,
+    /// What tables show beside the name.
+    pub columns: Vec<Column>,
+    /// The fields that can be selected by, without a leading dot.
+    pub selectable: Vec<String>,
+}
+
+impl Names {
+    /// Reads `spec.names` or `status.acceptedNames`.
+    pub fn read(names: &Value) -> Self {
+        let text = |key: &str| names.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let list = |key: &str| {
+            let items = names.get(key).and_then(Value::as_array).into_iter().flatten();
+            items.filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        Self {
+            plural: text("plural"),
+            singular: text("singular"),
+            kind: text("kind"),
+            list_kind: text("listKind"),
+            short_names: list("shortNames"),
+            categories: list("categories"),
+        }
+    }
+
+    /// As they stand in a definition.
+    pub fn to_value(&self) -> Value {
+        let mut names = Object::new();
+        for (key, text) in [
+            ("plural", &self.plural),
+            ("singular", &self.singular),
+            ("kind", &self.kind),
+            ("listKind", &self.list_kind),
+        ] {
+            // Plural and kind are always there, the others where they say something.
+            if !text.is_empty() || matches!(key, "plural" | "kind") {
+                names.insert(key.to_owned(), text.as_str().into());
+            }
+        }
+        for (key, list) in [("shortNames", &self.short_names), ("categories", &self.categories)] {
+            if !list.is_empty() {
+                names.insert(key.to_owned(), json!(list));
+            }
+        }
+        Value::Object(names)
+    }
+}
+
+impl CustomKind {
+    /// Reads a definition that has passed [`super::check`].
+    pub fn read(definition: &Value) -> Self {
+        let spec = &definition["spec"];
+        let accepted = Names::read(&definition["status"]["acceptedNames"]);
+        let names = if accepted.kind.is_empty() { Names::read(&spec["names"]) } else { accepted };
+        let scope = if spec["scope"] == "Namespaced" { Scope::Namespaced } else { Scope::Cluster };
+        let group = spec["group"].as_str().unwrap_or_default().to_owned();
+        let versions = spec["versions"].as_array().map_or(&[] as &[Value], Vec::as_slice);
+        Self {
+            versions: versions.iter().map(|version| Version::read(version, &group, &names.kind)).collect(),
+            group,
+            names,
+            scope,
+            webhook: spec["conversion"]["strategy"] == "Webhook",
+        }
+    }
+
+    /// The version of that name, if it is served.
+    pub fn served(&self, name: &str) -> Option<&Version> {
+        self.versions.iter().find(|version| version.name == name && version.served)
+    }
+
+    /// The version objects are stored in.
+    pub fn storage(&self) -> Option<&Version> {
+        self.versions.iter().find(|version| version.storage)
+    }
+}
+
+impl Version {
+    fn read(version: &Value, group: &str, kind: &str) -> Self {
+        let text = |key: &str| version[key].as_str().unwrap_or_default().to_owned();
+        let name = text("name");
+        let deprecated = version["deprecated"] == true;
+        let warning = version["deprecationWarning"].as_str().map(str::to_owned);
+        let usual = || format!("{group}/{name} {kind} is deprecated");
+        let list = |key: &str| version[key].as_array().map_or(&[] as &[Value], Vec::as_slice);
+        let columns: Vec<Column> = list("additionalPrinterColumns").iter().map(Column::read).collect();
+        let paths = list("selectableFields").iter().filter_map(|field| field["jsonPath"].as_str());
+        Self {
+            served: version["served"] == true,
+            storage: version["storage"] == true,
+            deprecation: deprecated.then(|| warning.unwrap_or_else(usual)),
+            schema: Arc::new(Structural::parse(&version["schema"]["openAPIV3Schema"])),
+            status: version["subresources"]["status"].is_object(),
+            scale: read_scale(&version["subresources"]["scale"]),
+            columns: if columns.is_empty() { vec![Column::age()] } else { columns },
+            selectable: paths.map(|path| path.trim_start_matches('.').to_owned()).collect(),
+            name,
+        }
+    }
+}
+
+fn read_scale(scale: &Value) -> Option<ScalePaths> {
+    let text = |key: &str| scale[key].as_str().map(str::to_owned);
+    scale.is_object().then(|| ScalePaths {
+        spec_replicas: text("specReplicasPath").unwrap_or_default(),
+        status_replicas: text("statusReplicasPath").unwrap_or_default(),
+        selector: text("labelSelectorPath"),
+    })
+}
+
+/// Fills in what a definition may leave out: `singular`, `listKind` and `conversion`.
+pub fn fill_defaults(definition: &mut Value) {
+    let Some(spec) = definition.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    if spec.get("conversion").is_none_or(Value::is_null) {
+        spec.insert("conversion".to_owned(), json!({"strategy": "None"}));
+    }
+    let Some(names) = spec.get_mut("names").and_then(Value::as_object_mut) else { return };
+    let missing = |names: &Object<String, Value>, key: &str| {
+        names.get(key).and_then(Value::as_str).is_none_or(str::is_empty)
+    };
+    let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if missing(names, "singular") && !kind.is_empty() {
+        names.insert("singular".to_owned(), kind.to_lowercase().into());
+    }
+    if missing(names, "listKind") && !kind.is_empty() {
+        names.insert("listKind".to_owned(), format!("{kind}List").into());
+    }
+}
+
+/// Readies a new definition for checks and storage: defaults, an empty status but for the stored version, and the first
+/// generation.
+pub fn prepare_create(definition: &mut Value) {
+    fill_defaults(definition);
+    let stored: Vec<Value> = storage_version(definition).into_iter().map(Value::String).collect();
+    let status = json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored});
+    if let Some(fields) = definition.as_object_mut() {
+        fields.insert("status".to_owned(), status);
+    }
+    set_generation(definition, 1);
+}
+
+/// Readies an updated definition: the status stays as it was, a new storage version is added to the stored ones, and a
+/// change of `spec` counts up the generation.
+pub fn prepare_update(definition: &mut Value, old: &Value) {
+    fill_defaults(definition);
+    let mut status = old.get("status").cloned().unwrap_or_else(|| json!({}));
+    if let Some(version) = storage_version(definition) {
+        add_stored(&mut status, version);
+    }
+    if let Some(fields) = definition.as_object_mut() {
+        fields.insert("status".to_owned(), status);
+    }
+    let generation = old["metadata"]["generation"].as_i64().unwrap_or(1);
+    let changed = definition.get("spec") != old.get("spec");
+    set_generation(definition, if changed { generation + 1 } else { generation });
+}
+
+fn add_stored(status: &mut Value, version: String) {
+    let Some(status) = status.as_object_mut() else { return };
+    let stored = status.entry("storedVersions").or_insert_with(|| json!([]));
+    if stored.is_null() {
+        *stored = json!([]);
+    }
+    if let Some(stored) = stored.as_array_mut()
+        && !stored.iter().any(|known| *known == version.as_str())
+    {
+        stored.push(Value::String(version));
+    }
+}
+
+/// The first version that is marked for storage.
+pub(crate) fn storage_version(definition: &Value) -> Option<String> {
+    let versions = definition["spec"]["versions"].as_array()?;
+    versions.iter().find(|version| version["storage"] == true)?["name"].as_str().map(str::to_owned)
+}
+
+fn set_generation(definition: &mut Value, generation: i64) {
+    if let Some(metadata) = definition.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("generation".to_owned(), generation.into());
+    }
+}

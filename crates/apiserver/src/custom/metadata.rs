@@ -1,0 +1,212 @@
+//! What `metadata` may hold: its fields and their types, for the root of an object and for embedded resources.
+//!
+//! The schema of a custom kind says nothing about it, so its fields are listed here. Whether names and labels are well
+//! formed is not known here.
+
+use serde_json::Value;
+
+use super::Structural;
+use super::printed::{quoted, shown};
+
+enum Kind {
+    Text,
+    Whole,
+    Flag,
+    Time,
+    Texts,
+    TextMap,
+    Raw,
+    Entries { name: &'static str, go: &'static str, fields: &'static [(&'static str, Kind)] },
+}
+
+const OWNER: &[(&str, Kind)] = &[
+    ("apiVersion", Kind::Text),
+    ("kind", Kind::Text),
+    ("name", Kind::Text),
+    ("uid", Kind::Text),
+    ("controller", Kind::Flag),
+    ("blockOwnerDeletion", Kind::Flag),
+];
+
+const MANAGED: &[(&str, Kind)] = &[
+    ("manager", Kind::Text),
+    ("operation", Kind::Text),
+    ("apiVersion", Kind::Text),
+    ("time", Kind::Time),
+    ("fieldsType", Kind::Text),
+    ("fieldsV1", Kind::Raw),
+    ("subresource", Kind::Text),
+];
+
+const META: &[(&str, Kind)] = &[
+    ("name", Kind::Text),
+    ("generateName", Kind::Text),
+    ("namespace", Kind::Text),
+    ("selfLink", Kind::Text),
+    ("uid", Kind::Text),
+    ("resourceVersion", Kind::Text),
+    ("generation", Kind::Whole),
+    ("creationTimestamp", Kind::Time),
+    ("deletionTimestamp", Kind::Time),
+    ("deletionGracePeriodSeconds", Kind::Whole),
+    ("labels", Kind::TextMap),
+    ("annotations", Kind::TextMap),
+    ("ownerReferences", Kind::Entries { name: "OwnerReference", go: "[]v1.OwnerReference", fields: OWNER }),
+    ("finalizers", Kind::Texts),
+    ("managedFields", Kind::Entries { name: "ManagedFieldsEntry", go: "[]v1.ManagedFieldsEntry", fields: MANAGED }),
+];
+
+/// What keeps the `metadata` of an object from being read, in the words of the original; `None` where nothing does.
+pub fn misfit(object: &Value) -> Option<String> {
+    misfit_of(object.get("metadata")?)
+}
+
+/// Drops the unknown fields of the `metadata` of an object and of the resources embedded in it. Their paths: those of
+/// the root first.
+///
+/// # Errors
+///
+/// What keeps an embedded resource from being read, with its path.
+pub fn coerce(object: &mut Value, schema: &Structural) -> Result<Vec<String>, String> {
+    let mut unknown = Vec::new();
+    if let Some(metadata) = object.get_mut("metadata") {
+        drop_unknown(metadata, META, "metadata", &mut unknown);
+    }
+    let mut embedded = Vec::new();
+    coerce_below(object, schema, "", true, &mut embedded)?;
+    embedded.sort();
+    unknown.extend(embedded);
+    Ok(unknown)
+}
+
+/// The same for a default: nothing above it is a resource unless its schema says so.
+pub(crate) fn coerce_part(value: &mut Value, schema: &Structural, path: &str) -> Result<Vec<String>, String> {
+    let mut unknown = Vec::new();
+    coerce_below(value, schema, path, false, &mut unknown).map(|()| unknown)
+}
+
+fn coerce_below(
+    value: &mut Value,
+    schema: &Structural,
+    path: &str,
+    root: bool,
+    unknown: &mut Vec<String>,
+) -> Result<(), String> {
+    match value {
+        Value::Object(object) => {
+            for (key, child) in object {
+                let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                if schema.embedded && !root {
+                    coerce_meta(key, child, &below, unknown)?;
+                }
+                if let Some(schema) = schema.child(key) {
+                    coerce_below(child, schema, &below, false, unknown)?;
+                }
+            }
+        }
+        Value::Array(items) => {
+            let Some(schema) = schema.items.as_deref() else { return Ok(()) };
+            for (index, item) in items.iter_mut().enumerate() {
+                coerce_below(item, schema, &format!("{path}[{index}]"), false, unknown)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn coerce_meta(key: &str, child: &mut Value, path: &str, unknown: &mut Vec<String>) -> Result<(), String> {
+    match key {
+        "apiVersion" | "kind" if !child.is_string() => {
+            Err(format!("{path}: Invalid value: {}: must be a string", shown(child)))
+        }
+        "metadata" => {
+            if let Some(words) = misfit_of(child) {
+                return Err(format!("{path}: Invalid value: {}: {words}", shown(child)));
+            }
+            drop_unknown(child, META, path, unknown);
+            if child.is_null() {
+                *child = Value::Object(serde_json::Map::new());
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn misfit_of(metadata: &Value) -> Option<String> {
+    match metadata {
+        Value::Null => None,
+        Value::Object(_) => misfit_in(metadata, META, "ObjectMeta", ""),
+        other => Some(format!("json: cannot unmarshal {} into Go value of type v1.ObjectMeta", word(other))),
+    }
+}
+
+fn misfit_in(value: &Value, fields: &[(&str, Kind)], owner: &str, above: &str) -> Option<String> {
+    fields.iter().find_map(|(name, kind)| {
+        let value = value.get(name).filter(|value| !value.is_null())?;
+        let path = if above.is_empty() { (*name).to_owned() } else { format!("{above}.{name}") };
+        let refuse = |value: &Value, go: &str| {
+            Some(format!("json: cannot unmarshal {} into Go struct field {owner}.{path} of type {go}", word(value)))
+        };
+        let text = |value: &Value| if value.is_string() || value.is_null() { None } else { refuse(value, "string") };
+        match (kind, value) {
+            (Kind::Raw, _) | (Kind::Flag, Value::Bool(_)) => None,
+            (Kind::Text, value) => text(value),
+            (Kind::Whole, Value::Number(number)) if number.as_i64().is_some() => None,
+            (Kind::Whole, value) => refuse(value, "int64"),
+            (Kind::Flag, value) => refuse(value, "bool"),
+            (Kind::Time, value) => misfit_time(value),
+            (Kind::Texts, Value::Array(items)) => items.iter().find_map(text),
+            (Kind::Texts, value) => refuse(value, "[]string"),
+            (Kind::TextMap, Value::Object(map)) => map.values().find_map(text),
+            (Kind::TextMap, value) => refuse(value, "map[string]string"),
+            (Kind::Entries { name, fields, .. }, Value::Array(items)) => {
+                items.iter().find_map(|item| misfit_in(item, fields, name, &path))
+            }
+            (Kind::Entries { go, .. }, value) => refuse(value, go),
+        }
+    })
+}
+
+fn misfit_time(value: &Value) -> Option<String> {
+    let Some(text) = value.as_str() else {
+        return Some(format!("json: cannot unmarshal {} into Go value of type string", word(value)));
+    };
+    if text.parse::<jiff::Timestamp>().is_ok() {
+        return None;
+    }
+    let text = quoted(text);
+    Some(format!("parsing time {text} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text} as \"2006\""))
+}
+
+fn drop_unknown(value: &mut Value, fields: &[(&str, Kind)], path: &str, unknown: &mut Vec<String>) {
+    let Some(object) = value.as_object_mut() else { return };
+    object.retain(|key, child| {
+        let path = format!("{path}.{key}");
+        match fields.iter().find(|(name, _)| name == key) {
+            None => {
+                unknown.push(path);
+                return false;
+            }
+            Some((_, Kind::Entries { fields, .. })) => {
+                for (index, item) in child.as_array_mut().into_iter().flatten().enumerate() {
+                    drop_unknown(item, fields, &format!("{path}[{index}]"), unknown);
+                }
+            }
+            Some(_) => {}
+        }
+        true
+    });
+}
+
+fn word(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}

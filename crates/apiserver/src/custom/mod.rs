@@ -1,0 +1,35 @@
+//! What custom resources need: their definition read and checked, and their objects pruned, defaulted, validated,
+//! converted, scaled and shown, all as functions on JSON values.
+//!
+//! A definition is read once into a [`CustomKind`]; a request for one of its objects then takes the [`Structural`]
+//! schema of its version and calls, in this order, [`metadata::misfit`], [`prune::prune`], [`default::fill`] and
+//! [`validate::validate`]. Nothing here stores, watches or knows the time. CEL rules (`x-kubernetes-validations`) are
+//! kept as they are and not evaluated.
+//!
+//! The `mod` lines below are in layer order: a module uses only modules declared above it.
+
+mod formats;
+mod label;
+mod printed;
+pub mod structural;
+pub mod metadata;
+pub mod prune;
+pub mod default;
+mod numbers;
+pub mod validate;
+mod listtype;
+mod embedded;
+pub mod jsonpath;
+pub mod scale;
+pub mod columns;
+pub mod convert;
+pub mod definition;
+pub mod names;
+mod rules;
+mod openapi;
+mod defaulted;
+pub mod check;
+pub mod object;
+
+pub use definition::{CustomKind, Names, Scope, Version};
+pub use structural::Structural;

@@ -1,0 +1,140 @@
+//! Which names a definition gets, and the conditions that say so.
+//!
+//! The names of one group are taken first come, first served. A definition whose names are accepted is established at
+//! once: here nothing has to be installed first.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+
+use super::definition::Names;
+
+/// Settles the accepted names and the conditions of a definition, given all other definitions. Says whether that changed
+/// anything; if so, the others of its group should be settled again, since names may have become free.
+///
+/// `now` is the time in the form of the wire, for conditions that change.
+pub fn settle<'a>(definition: &mut Value, others: impl IntoIterator<Item = &'a Value>, now: &str) -> bool {
+    let requested = Names::read(&definition["spec"]["names"]);
+    let accepted = Names::read(&definition["status"]["acceptedNames"]);
+    let established = is_true(definition, "Established");
+    if requested == accepted && established {
+        return false;
+    }
+    let taken = Taken::by(others, &definition["spec"]["group"]);
+    let (names, conflict) = taken.decide(&requested, &accepted);
+    let before = definition["status"].clone();
+    definition["status"]["acceptedNames"] = names.to_value();
+    match &conflict {
+        None => set_condition(definition, "NamesAccepted", "True", "NoConflicts", "no conflicts found", now),
+        Some((reason, words)) => set_condition(definition, "NamesAccepted", "False", reason, words, now),
+    }
+    if conflict.is_none() && !established {
+        let words = "the initial names have been accepted";
+        set_condition(definition, "Established", "True", "InitialNamesAccepted", words, now);
+    } else if !established {
+        set_condition(definition, "Established", "False", "NotAccepted", "not all names are accepted", now);
+    }
+    definition["status"] != before
+}
+
+/// Says in a definition that its objects are being deleted.
+pub fn mark_terminating(definition: &mut Value, now: &str) {
+    let words = "CustomResource deletion is in progress";
+    set_condition(definition, "Terminating", "True", "InstanceDeletionInProgress", words, now);
+}
+
+/// Says in a definition that its objects are gone.
+pub fn mark_emptied(definition: &mut Value, now: &str) {
+    set_condition(definition, "Terminating", "False", "InstanceDeletionCompleted", "removed all instances", now);
+}
+
+/// Whether a condition of a definition is true.
+pub fn is_true(definition: &Value, condition: &str) -> bool {
+    let conditions = definition["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|known| known["type"] == condition && known["status"] == "True")
+}
+
+/// The names the other definitions of a group have.
+struct Taken {
+    resources: HashSet<String>,
+    kinds: HashSet<String>,
+}
+
+impl Taken {
+    fn by<'a>(others: impl IntoIterator<Item = &'a Value>, group: &Value) -> Self {
+        let mut taken = Self { resources: HashSet::new(), kinds: HashSet::new() };
+        for other in others.into_iter().filter(|other| other["spec"]["group"] == *group) {
+            let names = Names::read(&other["status"]["acceptedNames"]);
+            taken.resources.extend([names.plural, names.singular]);
+            taken.resources.extend(names.short_names);
+            taken.kinds.extend([names.kind, names.list_kind]);
+        }
+        taken
+    }
+
+    /// What is accepted of the requested names, and the last conflict.
+    fn decide(&self, requested: &Names, accepted: &Names) -> (Names, Option<(&'static str, String)>) {
+        let mut names = accepted.clone();
+        let mut conflict = None;
+        let mut one = |request: &String, current: &mut String, taken: &HashSet<String>, reason: &'static str| {
+            if request != current && taken.contains(request) {
+                conflict = Some((reason, in_use(request)));
+            } else {
+                current.clone_from(request);
+            }
+        };
+        one(&requested.plural, &mut names.plural, &self.resources, "PluralConflict");
+        one(&requested.singular, &mut names.singular, &self.resources, "SingularConflict");
+        let refused: Vec<String> = requested
+            .short_names
+            .iter()
+            .filter(|short| !accepted.short_names.contains(short) && self.resources.contains(*short))
+            .map(|short| in_use(short))
+            .collect();
+        let short_conflict = match refused.as_slice() {
+            [] => {
+                names.short_names.clone_from(&requested.short_names);
+                None
+            }
+            [single] => Some(("ShortNamesConflict", single.clone())),
+            several => Some(("ShortNamesConflict", format!("[{}]", several.join(", ")))),
+        };
+        let earlier = conflict.take();
+        let mut conflict = short_conflict.or(earlier);
+        let mut one = |request: &String, current: &mut String, reason: &'static str| {
+            if request != current && self.kinds.contains(request) {
+                conflict = Some((reason, in_use(request)));
+            } else {
+                current.clone_from(request);
+            }
+        };
+        one(&requested.kind, &mut names.kind, "KindConflict");
+        one(&requested.list_kind, &mut names.list_kind, "ListKindConflict");
+        names.categories.clone_from(&requested.categories);
+        (names, conflict)
+    }
+}
+
+fn in_use(name: &str) -> String {
+    format!("{name:?} is already in use")
+}
+
+/// Sets a condition; its time changes only with its status.
+fn set_condition(definition: &mut Value, kind: &str, status: &str, reason: &str, message: &str, now: &str) {
+    let list = &mut definition["status"]["conditions"];
+    if !list.is_array() {
+        *list = json!([]);
+    }
+    let Some(list) = list.as_array_mut() else { return };
+    let new = json!({
+        "type": kind, "status": status, "lastTransitionTime": now, "reason": reason, "message": message,
+    });
+    match list.iter_mut().find(|known| known["type"] == kind) {
+        None => list.push(new),
+        Some(known) => {
+            let since = if known["status"] == status { known["lastTransitionTime"].clone() } else { now.into() };
+            *known = new;
+            known["lastTransitionTime"] = since;
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The limits on numbers, with the words for those that break them.
+//!
+//! A whole number is compared with the whole part of a limit; a limit that does not fit the type of the field is itself
+//! a mistake, and is then compared as it is.
+
+use serde_json::{Number, Value};
+
+use super::printed::{shown_float, shown_number};
+use super::structural::{Structural, Type};
+
+/// What was found: words alone, or words about the value.
+pub(crate) enum Fault {
+    /// Something that is said without a field.
+    Plain(String),
+    /// Something that is said about the value at the path.
+    OfValue(String),
+}
+
+/// The faults of a number at a path, in the order of the original: its range, `multipleOf`, `minimum`, `maximum`.
+pub(crate) fn faults(number: &Number, schema: &Structural, path: &str) -> Vec<Fault> {
+    let limits = &schema.limits;
+    let kind = schema.kind.filter(|_| !schema.int_or_string);
+    let range = Range { kind, format: limits.format.as_deref(), path };
+    let mut faults = Vec::new();
+    faults.extend(range.fault("Checked", number.as_i64().is_some(), number.as_f64()).map(Fault::Plain));
+    for (limit, prefix, check) in [
+        (limits.multiple_of, "MultipleOf", Check::Multiple),
+        (limits.minimum, "Minimum boundary", Check::Minimum(limits.exclusive_minimum)),
+        (limits.maximum, "Maximum boundary", Check::Maximum(limits.exclusive_maximum)),
+    ] {
+        let Some(limit) = limit else { continue };
+        let misfit = range.fault(prefix, false, Some(limit));
+        let whole = if misfit.is_none() { number.as_i64() } else { None };
+        faults.extend(misfit.map(Fault::Plain));
+        let words = match whole {
+            Some(value) => check.whole(value, limit),
+            None => check.float(number.as_f64().unwrap_or(f64::NAN), limit),
+        };
+        faults.extend(words.map(|words| Fault::OfValue(format!("{path} in body {words}"))));
+    }
+    faults
+}
+
+/// Whether two values are the same, where 1 and 1.0 are.
+pub(crate) fn same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Number(left), Value::Number(right)) => match (left.as_i64(), right.as_i64()) {
+            (Some(left), Some(right)) => left == right,
+            _ => left.as_f64() == right.as_f64(),
+        },
+        _ => left == right,
+    }
+}
+
+/// Whether a number is whole, whatever it is written as.
+pub(crate) fn is_whole(number: &Number) -> bool {
+    number.as_i64().is_some() || number.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() <= 9.007e15)
+}
+
+/// A number in words for a list of allowed values.
+pub(crate) fn listed(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => shown_number(number),
+        other => super::printed::json(other),
+    }
+}
+
+struct Range<'a> {
+    kind: Option<Type>,
+    format: Option<&'a str>,
+    path: &'a str,
+}
+
+impl Range<'_> {
+    fn fault(&self, prefix: &str, whole: bool, value: Option<f64>) -> Option<String> {
+        let value = value.unwrap_or(f64::INFINITY);
+        let is_integer = whole || (value.fract() == 0.0 && (-9.223_372_036_854_776e18..9.223_372_036_854_776e18).contains(&value));
+        let fits = match (self.kind, self.format) {
+            (Some(Type::Integer), Some("int32")) => {
+                is_integer && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&value)
+            }
+            (Some(Type::Integer), _) => is_integer,
+            (_, Some("float")) => value.abs() <= f64::from(f32::MAX),
+            _ => true,
+        };
+        if fits {
+            return None;
+        }
+        let kind = self.kind.map_or("", Type::name);
+        let path = self.path;
+        Some(match self.format {
+            Some(format) => format!("{prefix} value must be of type {kind} with format {format} in {path}"),
+            None => format!("{prefix} value must be of type {kind} (default format) in {path}"),
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Check {
+    Multiple,
+    Minimum(bool),
+    Maximum(bool),
+}
+
+impl Check {
+    /// Limits are cut to their whole part; those out of range stand for the ends of it.
+    fn whole(self, value: i64, limit: f64) -> Option<String> {
+        #[expect(clippy::cast_possible_truncation, reason = "cut on purpose, see above")]
+        let limit = limit as i64;
+        let broken = match self {
+            Self::Multiple => limit <= 0 || value % limit != 0,
+            Self::Minimum(exclusive) => value < limit || (exclusive && value == limit),
+            Self::Maximum(exclusive) => value > limit || (exclusive && value == limit),
+        };
+        broken.then(|| self.words(&limit.to_string()))
+    }
+
+    fn float(self, value: f64, limit: f64) -> Option<String> {
+        let broken = match self {
+            Self::Multiple => {
+                let times = if limit < 1.0 { 1.0 / limit * value } else { value / limit };
+                limit <= 0.0 || (times - times.round()).abs() > 1e-9 * times.abs().max(1.0)
+            }
+            Self::Minimum(exclusive) => value < limit || (exclusive && value <= limit),
+            Self::Maximum(exclusive) => value > limit || (exclusive && value >= limit),
+        };
+        broken.then(|| self.words(&shown_float(limit)))
+    }
+
+    fn words(self, limit: &str) -> String {
+        match self {
+            Self::Multiple => format!("should be a multiple of {limit}"),
+            Self::Minimum(true) => format!("should be greater than {limit}"),
+            Self::Minimum(false) => format!("should be greater than or equal to {limit}"),
+            Self::Maximum(true) => format!("should be less than {limit}"),
+            Self::Maximum(false) => format!("should be less than or equal to {limit}"),
+        }
+    }
+}

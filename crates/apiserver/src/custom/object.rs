@@ -1,0 +1,147 @@
+//! What happens to a custom object on its way in: it is read, readied for storage and validated.
+//!
+//! Names, labels and the other parts of `metadata` that all kinds share are validated elsewhere.
+
+use serde_json::Value;
+
+use super::definition::Version;
+use super::{default, embedded, listtype, metadata, prune, scale, validate};
+use crate::refusal::{Problem, ProblemKind};
+
+/// Reads an object of a version: unknown fields go, defaults come. Gives the paths of the fields that went, in the order
+/// they are to be reported ([`prune::unknown_field`]).
+///
+/// # Errors
+///
+/// What keeps it from being read; to be said behind `KIND in version "VERSION" cannot be handled as a KIND: `.
+pub fn decode(object: &mut Value, version: &Version) -> Result<Vec<String>, String> {
+    if let Some(words) = metadata::misfit(object) {
+        return Err(words);
+    }
+    let mut unknown = prune::prune(object, &version.schema);
+    let in_metadata = metadata::coerce(object, &version.schema)?;
+    let (root, embedded): (Vec<String>, Vec<String>) =
+        in_metadata.into_iter().partition(|path| path.starts_with("metadata."));
+    unknown.splice(0..0, root);
+    unknown.extend(embedded);
+    default::fill(object, &version.schema);
+    Ok(unknown)
+}
+
+/// Readies a new object: no status where that is a subresource, and the first generation.
+pub fn prepare_create(object: &mut Value, version: &Version) {
+    let Some(fields) = object.as_object_mut() else { return };
+    if version.status {
+        fields.remove("status");
+    }
+    set_generation(object, 1);
+}
+
+/// Readies a changed object: the status stays where it is a subresource, and any change outside of `metadata` counts up
+/// the generation.
+pub fn prepare_update(object: &mut Value, old: &Value, version: &Version) {
+    if version.status {
+        take_over(object, old, "status");
+    }
+    let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
+    let same = |left: &Value, right: &Value| {
+        let rest = |value: &Value| value.as_object().map(|it| it.iter().filter(|(key, _)| *key != "metadata").count());
+        rest(left) == rest(right)
+            && left.as_object().into_iter().flatten().all(|(key, value)| key == "metadata" || right.get(key) == Some(value))
+    };
+    let generation = if same(object, old) { generation } else { generation + 1 };
+    set_generation(object, generation);
+}
+
+/// Readies a change of the status: everything else stays as it was, but for the managed fields.
+pub fn prepare_status(object: &mut Value, old: &Value) {
+    let managed = object["metadata"].get("managedFields").cloned();
+    let keys = |value: &Value| value.as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect::<Vec<_>>();
+    let version = object["metadata"].get("resourceVersion").cloned();
+    for key in keys(object).into_iter().chain(keys(old)) {
+        if key != "status" && key != "apiVersion" && key != "kind" {
+            take_over(object, old, &key);
+        }
+    }
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    for (key, value) in [("managedFields", managed), ("resourceVersion", version)] {
+        match value {
+            Some(value) => metadata.insert(key.to_owned(), value),
+            None => metadata.remove(key),
+        };
+    }
+}
+
+/// What is wrong with a new object.
+pub fn validate_create(object: &Value, version: &Version) -> Vec<Problem> {
+    let schema = &version.schema;
+    let mut problems = validate::validate(object, None, schema);
+    if let Some(paths) = &version.scale {
+        problems.extend(scale::spec_problems(object, paths));
+        problems.extend(scale::status_problems(object, paths));
+    }
+    problems.extend(embedded::problems(object, schema, ""));
+    problems.extend(listtype::problems(object, schema));
+    blocked_rules(version, &mut problems);
+    problems
+}
+
+/// What is wrong with a changed object. What was as wrong before passes.
+pub fn validate_update(object: &Value, old: &Value, version: &Version) -> Vec<Problem> {
+    let schema = &version.schema;
+    let mut problems = validate::validate(object, Some(old), schema);
+    if let Some(paths) = &version.scale {
+        problems.extend(scale::spec_problems(object, paths));
+        problems.extend(scale::status_problems(object, paths));
+    }
+    problems.extend(embedded::problems(object, schema, ""));
+    if listtype::problems(old, schema).is_empty() {
+        problems.extend(listtype::problems(object, schema));
+    }
+    blocked_rules(version, &mut problems);
+    problems
+}
+
+/// What is wrong with a changed status. Messages speak of the status as if it were all.
+pub fn validate_status(object: &Value, old: &Value, version: &Version) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if let (Some(status), Some(schema)) = (object.get("status"), version.schema.properties.get("status")) {
+        problems.extend(validate::validate_part(status, old.get("status"), schema, "status"));
+    }
+    if let Some(paths) = &version.scale {
+        problems.extend(scale::status_problems(object, paths));
+    }
+    problems.extend(embedded::problems(object, &version.schema, ""));
+    if listtype::problems(old, &version.schema).is_empty() {
+        problems.extend(listtype::problems(object, &version.schema));
+    }
+    blocked_rules(version, &mut problems);
+    problems
+}
+
+/// Where a schema has rules and the object is wrong in its form, the original says that it did not get to the rules.
+fn blocked_rules(version: &Version, problems: &mut Vec<Problem>) {
+    use ProblemKind::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
+    let blocks = |problem: &Problem| {
+        matches!(problem.kind, NotSupported | Required | TooLong | TooMany | TypeInvalid)
+    };
+    if version.schema.has_rules() && problems.iter().any(blocks) {
+        let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to \
+                      complete validation";
+        problems.push(Problem::with_value(validate::NOWHERE, ProblemKind::Invalid, "null", detail));
+    }
+}
+
+fn take_over(object: &mut Value, old: &Value, key: &str) {
+    let Some(fields) = object.as_object_mut() else { return };
+    match old.get(key) {
+        Some(value) => fields.insert(key.to_owned(), value.clone()),
+        None => fields.remove(key),
+    };
+}
+
+fn set_generation(object: &mut Value, generation: i64) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("generation".to_owned(), generation.into());
+    }
+}

@@ -1,0 +1,247 @@
+//! What a schema of a definition may say at all, beyond being structural.
+
+use serde_json::Value;
+
+use super::printed::{json, quoted, quoted_list};
+use super::rules::{flag, listed, named, property, text, value_of};
+use crate::refusal::{Problem, ProblemKind};
+
+const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
+
+/// What is wrong with a schema, from the root down.
+pub(crate) fn problems(schema: &Value, path: &str) -> Vec<Problem> {
+    let mut walker = Walker { problems: Vec::new() };
+    walker.node(schema, path, &Place { root: true, no_defaults: None, inside_meta: false });
+    walker.problems
+}
+
+/// Where in a schema a node is.
+#[derive(Clone)]
+struct Place {
+    root: bool,
+    /// Why defaults are not allowed here.
+    no_defaults: Option<String>,
+    inside_meta: bool,
+}
+
+struct Walker {
+    problems: Vec<Problem>,
+}
+
+impl Walker {
+    fn forbid(&mut self, field: String, detail: &str) {
+        self.problems.push(Problem::new(field, ProblemKind::Forbidden, detail));
+    }
+
+    fn require(&mut self, field: String, detail: &str) {
+        self.problems.push(Problem::new(field, ProblemKind::Required, detail));
+    }
+
+    fn refuse(&mut self, field: String, value: &str, detail: &str) {
+        self.problems.push(Problem::with_value(field, ProblemKind::Invalid, value, detail));
+    }
+
+    fn unsupported(&mut self, field: String, value: &str, supported: &[&str]) {
+        let detail = format!("supported values: {}", quoted_list(supported));
+        self.problems.push(Problem::with_value(field, ProblemKind::NotSupported, quoted(value), &detail));
+    }
+
+    fn node(&mut self, schema: &Value, path: &str, place: &Place) {
+        if !schema.is_object() {
+            return;
+        }
+        self.standard(schema, path, place);
+        if flag(schema, "uniqueItems") {
+            let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
+            self.forbid(format!("{path}.uniqueItems"), detail);
+        }
+        self.children(schema, path, &Place { root: false, ..place.clone() }, place.root);
+        if schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
+            let field = format!("{path}.x-kubernetes-preserve-unknown-fields");
+            self.refuse(field, "false", "must be true or undefined");
+        }
+        self.map_type(schema, path);
+        self.list_type(schema, path);
+        self.list_keys(schema, path);
+        self.set_or_map_items(schema, path);
+    }
+
+    fn standard(&mut self, schema: &Value, path: &str, place: &Place) {
+        let kind = text(schema, "type");
+        if !kind.is_empty() && !TYPES.contains(&kind) {
+            self.unsupported(format!("{path}.type"), kind, &TYPES);
+        }
+        if let Some(reason) = place.no_defaults.as_ref().filter(|_| schema.get("default").is_some_and(|it| !it.is_null())) {
+            self.forbid(format!("{path}.default"), &format!("must not be set {reason}"));
+        }
+        for key in ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"] {
+            if schema.get(key).is_some_and(|value| !value.is_null()) {
+                self.forbid(format!("{path}.{key}"), &format!("{key} is not supported"));
+            }
+        }
+        if kind == "null" {
+            self.forbid(format!("{path}.type"), "type cannot be set to null, use nullable as an alternative");
+        }
+        if schema.get("items").is_some_and(Value::is_array) {
+            self.forbid(format!("{path}.items"), "items must be a schema object and not an array");
+        }
+        if place.inside_meta && flag(schema, "x-kubernetes-embedded-resource") {
+            let field = format!("{path}.x-kubernetes-embedded-resource");
+            self.forbid(field, "must not be used inside of resource meta");
+        }
+    }
+
+    fn children(&mut self, schema: &Value, path: &str, place: &Place, root: bool) {
+        if let Some(additional) = schema.get("additionalProperties") {
+            let field = format!("{path}.additionalProperties");
+            if named(schema, "properties").next().is_some() && *additional != Value::Bool(true) {
+                self.forbid(field.clone(), "additionalProperties and properties are mutual exclusive");
+            }
+            let mut place = place.clone();
+            if place.inside_meta {
+                place.no_defaults = Some("inside additionalProperties applying to object metadata".to_owned());
+            }
+            self.node(additional, &field, &place);
+        }
+        let whole = root || flag(schema, "x-kubernetes-embedded-resource");
+        for (name, schema) in named(schema, "properties") {
+            let mut place = place.clone();
+            if whole && super::prune::is_meta(name) {
+                place.inside_meta = true;
+                if root {
+                    place.no_defaults = Some(format!("in top-level {name}"));
+                }
+            }
+            self.node(schema, &property(path, name), &place);
+        }
+        for key in ["not", "items"] {
+            if let Some(schema) = schema.get(key) {
+                self.node(schema, &format!("{path}.{key}"), place);
+            }
+        }
+        for key in ["allOf", "oneOf", "anyOf"] {
+            for (index, schema) in listed(schema, key).iter().enumerate() {
+                self.node(schema, &format!("{path}.{key}[{index}]"), place);
+            }
+        }
+    }
+
+    fn map_type(&mut self, schema: &Value, path: &str) {
+        let Some(map_type) = schema.get("x-kubernetes-map-type").and_then(Value::as_str) else { return };
+        self.must_be(schema, path, "object", "x-kubernetes-map-type");
+        if !matches!(map_type, "atomic" | "granular") {
+            self.unsupported(format!("{path}.x-kubernetes-map-type"), map_type, &["atomic", "granular"]);
+        }
+    }
+
+    fn must_be(&mut self, schema: &Value, path: &str, kind: &str, because: &str) -> bool {
+        let actual = text(schema, "type");
+        let detail = format!("must be {kind} if {because} is specified");
+        match actual {
+            actual if actual == kind => return true,
+            "" => self.require(format!("{path}.type"), &detail),
+            actual => self.refuse(format!("{path}.type"), &quoted(actual), &detail),
+        }
+        false
+    }
+
+    fn list_type(&mut self, schema: &Value, path: &str) {
+        let Some(list_type) = schema.get("x-kubernetes-list-type").and_then(Value::as_str) else { return };
+        let is_list = self.must_be(schema, path, "array", "x-kubernetes-list-type");
+        if is_list && list_type == "set" && let Some(items) = schema.get("items") {
+            let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
+            let nested = text(items, "x-kubernetes-list-type");
+            let value = value_of(items, "x-kubernetes-list-type");
+            match text(items, "type") {
+                "array" if !matches!(nested, "" | "atomic") => {
+                    self.refuse(format!("{path}.items.x-kubernetes-list-type"), &value, detail);
+                }
+                "object" if text(items, "x-kubernetes-map-type") != "atomic" => {
+                    self.refuse(format!("{path}.items.x-kubernetes-map-type"), &value, detail);
+                }
+                _ => {}
+            }
+        }
+        if !matches!(list_type, "atomic" | "set" | "map") {
+            self.unsupported(format!("{path}.x-kubernetes-list-type"), list_type, &["atomic", "set", "map"]);
+        }
+    }
+
+    fn list_keys(&mut self, schema: &Value, path: &str) {
+        let keys = listed(schema, "x-kubernetes-list-map-keys");
+        let list_type = text(schema, "x-kubernetes-list-type");
+        if !keys.is_empty() && list_type != "map" {
+            let detail = "must be map if x-kubernetes-list-map-keys is non-empty";
+            let field = format!("{path}.x-kubernetes-list-type");
+            match list_type {
+                "" => self.require(field, detail),
+                other => self.refuse(field, &quoted(other), detail),
+            }
+        }
+        if list_type != "map" {
+            return;
+        }
+        if keys.is_empty() {
+            let field = format!("{path}.x-kubernetes-list-map-keys");
+            self.require(field, "must not be empty if x-kubernetes-list-type is map");
+        }
+        let Some(items) = schema.get("items") else {
+            return self.require(format!("{path}.items"), "must have a schema if x-kubernetes-list-type is map");
+        };
+        let kind = text(items, "type");
+        if kind != "object" {
+            let detail = "must be object if parent array's x-kubernetes-list-type is map";
+            return self.refuse(format!("{path}.items.type"), &quoted(kind), detail);
+        }
+        self.keys_name_scalars(schema, items, path);
+    }
+
+    fn keys_name_scalars(&mut self, schema: &Value, items: &Value, path: &str) {
+        let keys = listed(schema, "x-kubernetes-list-map-keys");
+        let field = format!("{path}.x-kubernetes-list-map-keys");
+        let all = json(&Value::Array(keys.to_vec()));
+        for (index, key) in keys.iter().enumerate() {
+            let name = key.as_str().unwrap_or_default();
+            match items.get("properties").and_then(|properties| properties.get(name)) {
+                None => self.refuse(field.clone(), &all, "entries must all be names of item properties"),
+                Some(schema) if matches!(text(schema, "type"), "array" | "object") => {
+                    let field = format!("{}.type", property(&format!("{path}.items"), name));
+                    // The original shows the type of the item here, not that of the key.
+                    let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
+                    self.refuse(field, &quoted(text(items, "type")), detail);
+                }
+                Some(_) => {}
+            }
+            if keys[..index].contains(key) {
+                self.refuse(field.clone(), &all, "must not contain duplicate entries");
+            }
+        }
+    }
+
+    /// Items that are told apart cannot be null, nor can their keys be missing.
+    fn set_or_map_items(&mut self, schema: &Value, path: &str) {
+        let list_type = text(schema, "x-kubernetes-list-type");
+        let Some(items) = schema.get("items").filter(|_| matches!(list_type, "set" | "map")) else { return };
+        if flag(items, "nullable") {
+            let detail = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");
+            self.forbid(format!("{path}.items.nullable"), &detail);
+        }
+        if list_type == "set" {
+            return;
+        }
+        for key in listed(schema, "x-kubernetes-list-map-keys").iter().filter_map(Value::as_str) {
+            let Some(schema) = items.get("properties").and_then(|properties| properties.get(key)) else { continue };
+            let path = property(&format!("{path}.items"), key);
+            let is_required = listed(items, "required").iter().any(|name| name == key);
+            if !is_required && schema.get("default").is_none_or(Value::is_null) {
+                let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required \
+                              property";
+                self.require(format!("{path}.default"), detail);
+            }
+            if flag(schema, "nullable") {
+                let detail = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
+                self.forbid(format!("{path}.nullable"), detail);
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The `scale` subresource of custom resources: a Scale made of the fields its paths name, and put back into them.
+
+use serde_json::{Map as Object, Value, json};
+
+use super::printed::shown_number;
+use crate::refusal::{Problem, ProblemKind, Refusal};
+
+/// Where the parts of a Scale are in an object, each a path such as `.spec.replicas`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScalePaths {
+    /// `specReplicasPath`.
+    pub spec_replicas: String,
+    /// `statusReplicasPath`.
+    pub status_replicas: String,
+    /// `labelSelectorPath`.
+    pub selector: Option<String>,
+}
+
+/// The Scale (`autoscaling/v1`) of an object. Replicas that are not there count as 0.
+///
+/// # Errors
+///
+/// 400 where a path leads to something that is no number, or no text for the selector.
+pub fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, Refusal> {
+    let replicas = |path: &str| nested_integer(object, path).map_err(Refusal::bad_request);
+    let spec = replicas(&paths.spec_replicas)?.unwrap_or(0);
+    let status = replicas(&paths.status_replicas)?.unwrap_or(0);
+    let selector = match paths.selector.as_deref().filter(|path| !path.is_empty()) {
+        Some(path) => nested_text(object, path).map_err(Refusal::bad_request)?,
+        None => None,
+    };
+    let mut metadata = Object::new();
+    for key in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = object.pointer(&format!("/metadata/{key}")) {
+            metadata.insert(key.to_owned(), value.clone());
+        }
+    }
+    let mut status = json!({"replicas": status});
+    if let Some(selector) = selector.filter(|selector| !selector.is_empty()) {
+        status["selector"] = Value::String(selector);
+    }
+    let mut spec_part = Object::new();
+    if spec != 0 {
+        spec_part.insert("replicas".to_owned(), spec.into());
+    }
+    Ok(json!({
+        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec_part, "status": status,
+    }))
+}
+
+/// Puts the replicas of a Scale into an object, and the resource version it demands, where it demands one.
+///
+/// `had` says whether the object had replicas before: a Scale that says nothing then means 0, else nothing can be set.
+///
+/// # Errors
+///
+/// 400 where the Scale has no replicas to set, 500 where the path runs into something that is no object.
+pub fn apply_scale(object: &mut Value, scale: &Value, paths: &ScalePaths) -> Result<(), Refusal> {
+    let path = &paths.spec_replicas;
+    let had = nested_integer(object, path).map_err(Refusal::unexplained)?.is_some();
+    let replicas = match scale.pointer("/spec/replicas").and_then(Value::as_i64) {
+        Some(replicas) => replicas,
+        None if had => 0,
+        None => return Err(Refusal::bad_request(format!("the spec replicas field {path:?} cannot be empty"))),
+    };
+    set_nested(object, path, replicas.into()).map_err(Refusal::unexplained)?;
+    if let Some(version) = scale.pointer("/metadata/resourceVersion").filter(|version| *version != "")
+        && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
+    {
+        metadata.insert("resourceVersion".to_owned(), version.clone());
+    }
+    Ok(())
+}
+
+/// What is wrong with the replicas an object asks for.
+pub fn spec_problems(object: &Value, paths: &ScalePaths) -> Vec<Problem> {
+    replica_problem(object, &paths.spec_replicas).into_iter().collect()
+}
+
+/// What is wrong with the replicas and the selector in the status of an object.
+pub fn status_problems(object: &Value, paths: &ScalePaths) -> Vec<Problem> {
+    let mut problems: Vec<Problem> = replica_problem(object, &paths.status_replicas).into_iter().collect();
+    if let Some(path) = &paths.selector
+        && let Err(words) = nested_text(object, path)
+    {
+        problems.push(Problem::with_value(path.as_str(), ProblemKind::Invalid, "\"\"", &words));
+    }
+    problems
+}
+
+fn replica_problem(object: &Value, path: &str) -> Option<Problem> {
+    let (value, words) = match nested_integer(object, path) {
+        Err(words) => (0, words),
+        Ok(Some(count)) if count < 0 => (count, "should be a non-negative integer".to_owned()),
+        Ok(Some(count)) if count > i64::from(i32::MAX) => {
+            (count, format!("should be less than or equal to {}", i32::MAX))
+        }
+        Ok(_) => return None,
+    };
+    Some(Problem::with_value(path, ProblemKind::Invalid, value, &words))
+}
+
+fn split(path: &str) -> Vec<&str> {
+    path.strip_prefix('.').unwrap_or(path).split('.').collect()
+}
+
+/// A field along a path; `Ok(None)` where it is not there.
+fn nested<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, String> {
+    let parts = split(path);
+    let mut value = object;
+    for (index, part) in parts.iter().enumerate() {
+        match value {
+            Value::Object(fields) => match fields.get(*part) {
+                Some(field) => value = field,
+                None => return Ok(None),
+            },
+            Value::Null => return Ok(None),
+            other => {
+                let above = parts[..=index].join(".");
+                return Err(mismatch(&above, other, "map[string]interface{}"));
+            }
+        }
+    }
+    Ok(Some(value))
+}
+
+fn nested_integer(object: &Value, path: &str) -> Result<Option<i64>, String> {
+    match nested(object, path)? {
+        None => Ok(None),
+        Some(value) => match value.as_i64() {
+            Some(number) => Ok(Some(number)),
+            None => Err(mismatch(&split(path).join("."), value, "int64")),
+        },
+    }
+}
+
+fn nested_text(object: &Value, path: &str) -> Result<Option<String>, String> {
+    match nested(object, path)? {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(other) => Err(mismatch(&split(path).join("."), other, "string")),
+    }
+}
+
+fn mismatch(path: &str, value: &Value, expected: &str) -> String {
+    let (shown, kind) = match value {
+        Value::Null => ("<nil>".to_owned(), "<nil>"),
+        Value::Bool(flag) => (flag.to_string(), "bool"),
+        Value::Number(number) => (shown_number(number), if number.as_i64().is_some() { "int64" } else { "float64" }),
+        Value::String(text) => (text.clone(), "string"),
+        Value::Array(_) => (value.to_string(), "[]interface {}"),
+        Value::Object(_) => (value.to_string(), "map[string]interface {}"),
+    };
+    format!(".{path} accessor error: {shown} is of the type {kind}, expected {expected}")
+}
+
+fn set_nested(object: &mut Value, path: &str, value: Value) -> Result<(), String> {
+    let parts = split(path);
+    let Some((last, above)) = parts.split_last() else { return Ok(()) };
+    let mut at = object;
+    for (index, part) in above.iter().enumerate() {
+        let refuse = || format!("value cannot be set because {} is not a map[string]interface{{}}", format_args!(".{}", parts[..=index].join(".")));
+        at = at.as_object_mut().ok_or_else(refuse)?.entry(*part).or_insert_with(|| Value::Object(Object::new()));
+        if !at.is_object() {
+            return Err(refuse());
+        }
+    }
+    if let Some(fields) = at.as_object_mut() {
+        fields.insert((*last).to_owned(), value);
+    }
+    Ok(())
+}

@@ -1,0 +1,351 @@
+//! Checks a value against a structural schema and says what is wrong in the words of the original.
+//!
+//! On an update the old object comes along: a value that was as wrong before passes (ratcheting), as long as it can be
+//! told which old value it was. Fields of objects and items of keyed lists can; items of other lists cannot.
+
+use serde_json::{Map as Object, Value};
+
+use super::numbers::{self, Fault};
+use super::printed::{quoted, quoted_list, shown};
+use super::structural::{Additional, Structural, Type};
+use super::{formats, prune};
+use crate::refusal::{Problem, ProblemKind};
+use crate::schema::Topology;
+
+/// The field of a problem that is not about one field.
+pub(crate) const NOWHERE: &str = "<nil>";
+
+/// Everything that is wrong with a whole object, by key. With `old`, unchanged wrong values pass.
+pub fn validate(object: &Value, old: Option<&Value>, schema: &Structural) -> Vec<Problem> {
+    problems(schema, object, old, NOWHERE)
+}
+
+/// The same for a part of an object, such as `status`: paths begin with `prefix`, messages do not.
+pub fn validate_part(value: &Value, old: Option<&Value>, schema: &Structural, prefix: &str) -> Vec<Problem> {
+    problems(schema, value, old, prefix)
+}
+
+fn problems(schema: &Structural, value: &Value, old: Option<&Value>, prefix: &str) -> Vec<Problem> {
+    let place = |found: Found| {
+        let name = found.name.strip_prefix('.').unwrap_or(&found.name);
+        let field = match (name.is_empty(), prefix == NOWHERE) {
+            (true, _) => prefix.to_owned(),
+            (false, true) => name.to_owned(),
+            (false, false) => format!("{prefix}.{name}"),
+        };
+        Problem { field, kind: found.kind, message: found.message }
+    };
+    check(schema, value, old, "").found.into_iter().map(place).collect()
+}
+
+/// One mistake. `words` are what the validator of the original says; equal words are said once.
+struct Found {
+    name: String,
+    kind: ProblemKind,
+    message: String,
+    words: String,
+}
+
+/// What a check found, and how many checks it passed: the closest of several alternatives is reported.
+#[derive(Default)]
+struct Outcome {
+    found: Vec<Found>,
+    matches: usize,
+}
+
+impl Outcome {
+    fn add(&mut self, found: Found) {
+        if !self.found.iter().any(|known| known.words == found.words) {
+            self.found.push(found);
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        other.found.into_iter().for_each(|found| self.add(found));
+        self.matches += other.matches;
+    }
+
+    fn invalid(&mut self, path: &str, value: &str, words: String) {
+        let message = format!("Invalid value: {value}: {words}");
+        self.add(Found { name: path.to_owned(), kind: ProblemKind::Invalid, message, words });
+    }
+
+    fn wrong_type(&mut self, path: &str, expected: &str, actual: &str) {
+        let words = format!("{path} in body must be of type {expected}: {}", quoted(actual));
+        let message = format!("Invalid value: {}: {words}", quoted(actual));
+        self.add(Found { name: path.to_owned(), kind: ProblemKind::TypeInvalid, message, words });
+    }
+
+    /// A mistake that is not about one field.
+    fn nowhere(&mut self, words: String) {
+        let message = format!("Invalid value: \"\": {words}");
+        self.add(Found { name: String::new(), kind: ProblemKind::Invalid, message, words });
+    }
+
+    fn other(&mut self, path: String, kind: ProblemKind, detail: &str, words: String) {
+        let message = Problem::new("", kind, detail).message;
+        self.add(Found { name: path, kind, message, words });
+    }
+}
+
+/// `old` is the value this one was before, where that is known.
+fn check(schema: &Structural, value: &Value, old: Option<&Value>, path: &str) -> Outcome {
+    let mut outcome = Outcome::default();
+    if value.is_null() {
+        check_null(schema, path, &mut outcome);
+    } else {
+        check_value(schema, value, old, path, &mut outcome);
+    }
+    if !outcome.found.is_empty() && old == Some(value) {
+        outcome.found.clear();
+    }
+    outcome
+}
+
+fn check_null(schema: &Structural, path: &str, outcome: &mut Outcome) {
+    if schema.types().is_empty() || schema.nullable {
+        outcome.matches += 1;
+    } else {
+        outcome.wrong_type(path, &expected(schema), "null");
+    }
+    check_enum(schema, &Value::Null, path, outcome);
+}
+
+fn check_value(schema: &Structural, value: &Value, old: Option<&Value>, path: &str, outcome: &mut Outcome) {
+    if !schema.types().is_empty() || schema.limits.format.is_some() {
+        check_type(schema, value, path, outcome);
+        outcome.matches += 1;
+    }
+    check_alternatives(schema, value, path, outcome);
+    outcome.matches += 1;
+    match value {
+        Value::String(text) => check_text(schema, text, path, outcome),
+        Value::Number(number) => {
+            for fault in numbers::faults(number, schema, path) {
+                match fault {
+                    Fault::Plain(words) => outcome.nowhere(words),
+                    Fault::OfValue(words) => outcome.invalid(path, &shown(value), words),
+                }
+            }
+            outcome.matches += 2;
+        }
+        Value::Array(items) => {
+            check_items(schema, items, old, path, outcome);
+            outcome.matches += 2;
+        }
+        _ => {}
+    }
+    check_enum(schema, value, path, outcome);
+    outcome.matches += 1;
+    if let Value::Object(object) = value {
+        check_object(schema, object, old, path, outcome);
+        outcome.matches += 1;
+    }
+    outcome.matches += 1;
+}
+
+fn check_type(schema: &Structural, value: &Value, path: &str, outcome: &mut Outcome) {
+    let types = schema.types();
+    let (actual, native) = match value {
+        Value::Bool(_) => ("boolean", ""),
+        Value::String(_) => ("string", ""),
+        Value::Number(number) if number.as_i64().is_some() => ("integer", "int64"),
+        Value::Number(_) => ("number", "float64"),
+        Value::Array(_) => ("array", ""),
+        Value::Object(_) => ("object", ""),
+        Value::Null => ("null", ""),
+    };
+    let fits = types.iter().any(|kind| match (kind, value) {
+        (Type::Number, Value::Number(_)) => true,
+        (Type::Integer, Value::Number(number)) => numbers::is_whole(number),
+        _ => kind.name() == actual,
+    });
+    if let Some(format) = &schema.limits.format {
+        let wordy = matches!(value, Value::String(_) | Value::Array(_));
+        if !wordy && !fits && native != format {
+            return outcome.wrong_type(path, format, native);
+        }
+        if wordy && !types.iter().any(|kind| matches!(kind, Type::Number | Type::Integer)) {
+            outcome.matches += 1;
+            return;
+        }
+    }
+    if fits {
+        outcome.matches += 1;
+    } else {
+        outcome.wrong_type(path, &expected(schema), actual);
+    }
+}
+
+fn expected(schema: &Structural) -> String {
+    let names: Vec<&str> = schema.types().iter().map(|kind| kind.name()).collect();
+    names.join(",")
+}
+
+fn check_alternatives(schema: &Structural, value: &Value, path: &str, outcome: &mut Outcome) {
+    let limits = &schema.limits;
+    if !limits.any_of.is_empty() {
+        check_any_of(&limits.any_of, value, path, outcome);
+    }
+    if !limits.one_of.is_empty() {
+        check_one_of(&limits.one_of, value, path, outcome);
+    }
+    if !limits.all_of.is_empty() {
+        let mut passed = 0;
+        for schema in &limits.all_of {
+            let result = check(schema, value, None, path);
+            passed += usize::from(result.found.is_empty());
+            outcome.merge(result);
+        }
+        if passed < limits.all_of.len() {
+            let more = if passed == 0 { ". None validated" } else { "" };
+            outcome.nowhere(format!("{} must validate all the schemas (allOf){more}", quoted(path)));
+        }
+    }
+    if let Some(not) = &limits.not
+        && check(not, value, None, path).found.is_empty()
+    {
+        outcome.nowhere(format!("{} must not validate the schema (not)", quoted(path)));
+    }
+    outcome.matches += 1;
+}
+
+fn check_any_of(schemas: &[Structural], value: &Value, path: &str, outcome: &mut Outcome) {
+    let mut closest: Option<Outcome> = None;
+    for schema in schemas {
+        let result = check(schema, value, None, path);
+        if result.found.is_empty() {
+            return outcome.merge(result);
+        }
+        if closest.as_ref().is_none_or(|closest| result.matches > closest.matches) {
+            closest = Some(result);
+        }
+    }
+    outcome.nowhere(format!("{} must validate at least one schema (anyOf)", quoted(path)));
+    outcome.merge(closest.unwrap_or_default());
+}
+
+fn check_one_of(schemas: &[Structural], value: &Value, path: &str, outcome: &mut Outcome) {
+    let mut closest: Option<Outcome> = None;
+    let mut passed: Vec<Outcome> = Vec::new();
+    for schema in schemas {
+        let result = check(schema, value, None, path);
+        if result.found.is_empty() {
+            passed.push(result);
+        } else if closest.as_ref().is_none_or(|closest| result.matches > closest.matches) {
+            closest = Some(result);
+        }
+    }
+    let words = |more: String| format!("{} must validate one and only one schema (oneOf). {more}", quoted(path));
+    match passed.len() {
+        0 => {
+            outcome.nowhere(words("Found none valid".to_owned()));
+            outcome.merge(closest.unwrap_or_default());
+        }
+        1 => passed.into_iter().for_each(|result| outcome.merge(result)),
+        several => outcome.nowhere(words(format!("Found {several} valid alternatives"))),
+    }
+}
+
+fn check_text(schema: &Structural, text: &str, path: &str, outcome: &mut Outcome) {
+    let limits = &schema.limits;
+    let length = text.chars().count() as u64;
+    outcome.matches += 1;
+    if let Some(most) = limits.max_length.filter(|most| length > *most) {
+        let words = format!("{path} in body should be at most {most} chars long");
+        let detail = format!("may not be more than {most} bytes");
+        outcome.other(path.to_owned(), ProblemKind::TooLong, &detail, words);
+    } else if let Some(least) = limits.min_length.filter(|least| length < *least) {
+        outcome.invalid(path, &quoted(text), format!("{path} in body should be at least {least} chars long"));
+    } else if let Some(pattern) = &limits.pattern
+        && !pattern.regex.as_ref().is_some_and(|regex| regex.is_match(text))
+    {
+        outcome.invalid(path, &quoted(text), format!("{path} in body should match '{}'", pattern.text));
+    }
+    if let Some(format) = limits.format.as_deref().filter(|format| formats::known(format)) {
+        outcome.matches += 1;
+        if !formats::fits(format, text) {
+            outcome.wrong_type(path, format, text);
+        }
+    }
+}
+
+fn check_enum(schema: &Structural, value: &Value, path: &str, outcome: &mut Outcome) {
+    let allowed = &schema.limits.one_of_values;
+    // Null is never among them, even where it is listed.
+    if allowed.is_empty() || (!value.is_null() && allowed.iter().any(|known| numbers::same(known, value))) {
+        return;
+    }
+    let listed = quoted_list(allowed.iter().map(numbers::listed));
+    let message = format!("Unsupported value: {}: supported values: {listed}", shown(value));
+    let words = format!("{path} in body should be one of {listed}");
+    outcome.add(Found { name: path.to_owned(), kind: ProblemKind::NotSupported, message, words });
+}
+
+fn check_items(schema: &Structural, items: &[Value], old: Option<&Value>, path: &str, outcome: &mut Outcome) {
+    if let Some(schema_of_items) = schema.items.as_deref() {
+        for (index, item) in items.iter().enumerate() {
+            let old = former_item(schema, item, old);
+            outcome.merge(check(schema_of_items, item, old, &format!("{path}[{index}]")));
+        }
+    }
+    let size = items.len() as u64;
+    if let Some(least) = schema.limits.min_items.filter(|least| size < *least) {
+        outcome.invalid(path, &size.to_string(), format!("{path} in body should have at least {least} items"));
+    }
+    if let Some(most) = schema.limits.max_items.filter(|most| size > *most) {
+        too_many(path, size, most, format!("{path} in body should have at most {most} items"), outcome);
+    }
+}
+
+/// The item of the old list with the same keys, for lists that are keyed.
+fn former_item<'a>(schema: &Structural, item: &Value, old: Option<&'a Value>) -> Option<&'a Value> {
+    let (Some(Topology::Map(keys)), Some(Value::Array(old))) = (&schema.list, old) else { return None };
+    old.iter().find(|former| former.is_object() && keys.iter().all(|key| former.get(key) == item.get(key)))
+}
+
+fn too_many(path: &str, size: u64, most: u64, words: String, outcome: &mut Outcome) {
+    let detail = format!("{size}: must have at most {most} items");
+    outcome.other(path.to_owned(), ProblemKind::TooMany, &detail, words);
+}
+
+fn check_object(
+    schema: &Structural,
+    object: &Object<String, Value>,
+    old: Option<&Value>,
+    path: &str,
+    outcome: &mut Outcome,
+) {
+    let limits = &schema.limits;
+    let size = object.len() as u64;
+    if let Some(least) = limits.min_properties.filter(|least| size < *least) {
+        outcome.invalid(path, &size.to_string(), format!("{path} in body should have at least {least} properties"));
+    }
+    if let Some(most) = limits.max_properties.filter(|most| size > *most) {
+        too_many(path, size, most, format!("{path} in body should have at most {most} properties"), outcome);
+    }
+    for (key, value) in object {
+        // The type fields of the root cannot be told apart from those before: both were converted.
+        let old = old.and_then(|old| old.get(key)).filter(|_| !path.is_empty() || !is_type_field(key));
+        match (schema.properties.get(key), &schema.additional) {
+            (Some(property), _) => {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                outcome.merge(check(property, value, old, &path));
+            }
+            (None, Some(Additional::Of(schema))) => outcome.merge(check(schema, value, old, &format!("{path}.{key}"))),
+            (None, Some(Additional::Allowed(false))) => {
+                outcome.invalid(path, &quoted(key), format!("{path}.{key} in body is a forbidden property"));
+            }
+            _ => {}
+        }
+    }
+    for key in limits.required.iter().filter(|key| !object.contains_key(*key)) {
+        let path = format!("{path}.{key}");
+        let words = format!("{path} in body is required");
+        outcome.other(path, ProblemKind::Required, "", words);
+    }
+}
+
+fn is_type_field(key: &str) -> bool {
+    prune::is_meta(key) && key != "metadata"
+}
