@@ -72,10 +72,10 @@ pub use dogwatch_client::api::{
 };
 pub use dogwatch_client::config::Impersonation;
 pub use dogwatch_client::{
-    Api, BoxError, CachedDiscovery, Client, ClientBuilder, Config, DEFAULT_MAX_RETRIES, DEFAULT_PAGE_SIZE,
-    DistinctWarnings, Error, HttpService, IgnoreWarnings, InvalidRequest, ListStream, Listed, LogWarnings,
-    Request, RequestBody, Response, ResponseBody, RestMapper, RetryWatcher, ServerBackoff, Warning,
-    WarningHandler, WatchStream, auth, boxed, config, discovery, tls, transport,
+    Api, BoxError, Client, ClientBuilder, Config, DEFAULT_MAX_RETRIES, DEFAULT_PAGE_SIZE, DistinctWarnings,
+    Error, HttpService, IgnoreWarnings, InvalidRequest, ListStream, Listed, LogWarnings, Request,
+    RequestBody, Response, ResponseBody, RetryWatcher, ServerBackoff, Warning, WarningHandler, WatchStream,
+    auth, boxed, config, tls, transport,
 };
 pub use dogwatch_core::{
     Cause, DeleteParams, Details, FieldSelector, FieldSelectorError, FieldValidation, GetParams, Gvk, Gvr,
