@@ -29,7 +29,7 @@ struct BuoyStatus {
 }
 
 /// A definition that is there as long as the test.
-struct Definition {
+pub(crate) struct Definition {
     api: Api<CustomResourceDefinition>,
     name: String,
 }
@@ -57,7 +57,7 @@ impl Definition {
     }
 
     /// Removes the kind with all its objects, and waits until that is done.
-    async fn remove(self) {
+    pub(crate) async fn remove(self) {
         let version = self.api.list(&ListParams::default()).await.expect("listed").metadata.version;
         self.api.delete(&self.name, &DeleteParams::default()).await.expect("accepted");
         let params = WatchParams::from(version).fields(FieldSelector::name(&self.name));
@@ -82,7 +82,7 @@ async fn served<K: serde::de::DeserializeOwned>(api: &Api<K>) {
 }
 
 /// A kind of its own for each test: a group named after the test's namespace.
-async fn ships(client: &Client, space: &Space) -> (Definition, Api<DynamicObject>) {
+pub(crate) async fn ships(client: &Client, space: &Space) -> (Definition, Api<DynamicObject>) {
     let group = format!("{}.conformance.example", space.name);
     let schema = json!({ "type": "object", "properties": {
         "spec": { "type": "object", "required": ["masts"], "properties": {
@@ -106,7 +106,7 @@ async fn ships(client: &Client, space: &Space) -> (Definition, Api<DynamicObject
         "metadata": { "name": format!("ships.{group}") },
         "spec": {
             "group": group, "scope": "Namespaced", "versions": [version],
-            "names": { "plural": "ships", "singular": "ship", "kind": "Ship" },
+            "names": { "plural": "ships", "singular": "ship", "kind": "Ship", "shortNames": ["sail"] },
         },
     }));
     let definition = Definition::new(client, &definition).await;

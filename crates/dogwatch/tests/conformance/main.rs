@@ -16,3 +16,4 @@ mod subresources;
 mod custom_resources;
 mod forms;
 mod refusals;
+mod discovery;
