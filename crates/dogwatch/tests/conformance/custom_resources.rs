@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::fixtures::{names, object};
-use crate::support::{Space, chain, client, next_change, next_event, refused, until, within};
+use crate::support::{Space, chain, client, finally, next_change, next_event, refused, until, within};
 
 #[derive(Clone, Debug, PartialEq, CustomResource, Deserialize, Serialize, JsonSchema)]
 #[kube(group = "typed.conformance.example", version = "v1", kind = "Buoy", namespaced, status = "BuoyStatus")]
@@ -63,6 +63,17 @@ impl Definition {
         let params = WatchParams::from(version).fields(FieldSelector::name(&self.name));
         let mut watch = self.api.watch(&params).await.expect("a watch");
         while next_change(&mut watch).await.0 != EventKind::Deleted {}
+    }
+}
+
+impl Drop for Definition {
+    /// Also where the test failed before it came to [`Self::remove`].
+    fn drop(&mut self) {
+        let name = self.name.clone();
+        finally(async move |client| {
+            let _ =
+                Api::<CustomResourceDefinition>::all(client).delete(&name, &DeleteParams::default()).await;
+        });
     }
 }
 

@@ -136,9 +136,8 @@ async fn the_caller_can_choose_another_token_than_the_kubeconfig() {
     let text = kubeconfig().to_yaml().expect("a kubeconfig can be written");
     let mut overrides = Overrides::default();
     overrides.user_info = with_token("not-a-token-of-this-server");
-    overrides.user_info.client_certificate_data = None;
-    let config = Config::from_kubeconfig_str(&text, &overrides).expect("the overrides fit");
-    let mut config = config;
+    let mut config = Config::from_kubeconfig_str(&text, &overrides).expect("the overrides fit");
+    // A certificate would let us in whatever the token.
     config.tls.identity = None;
     let client = Client::new(config).expect("the settings can be used");
     assert!(refused(whoami(&client).await).is_unauthorized());

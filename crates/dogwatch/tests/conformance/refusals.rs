@@ -1,6 +1,7 @@
 //! How the server says no, reason by reason, and that the reason reaches the caller.
 
 use dogwatch::http::Method;
+use dogwatch::k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use dogwatch::k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use dogwatch::{
     Api, DeleteParams, Deletion, Error, ListParams, Patch, PatchParams, Reason, ResourceType, Scope,
@@ -99,11 +100,7 @@ async fn a_verb_that_a_resource_does_not_have_is_not_allowed() {
     let put = client.put().resource(&config_maps()).namespace(&space.name).json(&config_map("a", json!({})));
     let status = refused(put.send::<Value>().await);
     assert_eq!((status.reason, status.code), (Reason::MethodNotAllowed, 405));
-    let reviews = ResourceType::cluster(
-        dogwatch::Gvk::new("authentication.k8s.io", "v1", "SelfSubjectReview"),
-        "selfsubjectreviews",
-    );
-    assert_eq!(reviews.scope, Scope::Cluster);
+    let reviews = ResourceType::of::<SelfSubjectReview>(&(), Scope::Cluster);
     assert!(refused(client.get().resource(&reviews).send::<Value>().await).is_method_not_allowed());
 }
 

@@ -96,15 +96,20 @@ impl Drop for Space {
     /// Asks for the namespace to be deleted, whether the test went well or not. Its end is not waited for.
     fn drop(&mut self) {
         let name = self.name.clone();
-        let clean = move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let runtime = runtime.expect("a runtime can be made");
-            let _ =
-                runtime.block_on(Api::<Namespace>::all(client()).delete(&name, &DeleteParams::background()));
-        };
-        // A test's own runtime cannot be blocked on, least of all while it unwinds.
-        let _ = std::thread::spawn(clean).join();
+        finally(async move |client| {
+            let _ = Api::<Namespace>::all(client).delete(&name, &DeleteParams::background()).await;
+        });
     }
+}
+
+/// Does something on a thread of its own and waits for it: a test's own runtime cannot be blocked on, least of all while
+/// it unwinds.
+pub(crate) fn finally<F: Future<Output = ()>>(work: impl FnOnce(Client) -> F + Send + 'static) {
+    let on_a_runtime = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime can be made").block_on(async { work(client()).await });
+    };
+    let _ = std::thread::spawn(on_a_runtime).join();
 }
 
 /// Waits for something that must happen, and says what did not.
