@@ -50,7 +50,10 @@ impl Pods {
             .replace(pattern.version, &format!("{}", 1_000_000 + number * 7))
             .replace(pattern.node, &format!("node-{:04}", mark % 1000))
             .replace(pattern.address, &address)
-            .replace(r#""tier":"backend""#, &format!(r#""tier":"{}""#, ["backend", "frontend", "cache"][number % 3]))
+            .replace(
+                r#""tier":"backend""#,
+                &format!(r#""tier":"{}""#, ["backend", "frontend", "cache"][number % 3]),
+            )
             .replace(r#""annotations":{"#, &format!(r#""annotations":{{{}"#, extra_annotation(number, mark)))
     }
 
@@ -63,7 +66,8 @@ impl Pods {
     pub(crate) fn metadata_list(&self, count: usize) -> Vec<u8> {
         let partial = |number| {
             let pod = self.pod(number);
-            let metadata = pod.split_once(r#","spec":{"volumes":"#).map_or(pod.as_str(), |(before, _)| before);
+            let metadata =
+                pod.split_once(r#","spec":{"volumes":"#).map_or(pod.as_str(), |(before, _)| before);
             format!(r#"{metadata},"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1"}}"#)
         };
         list("PartialObjectMetadataList", "meta.k8s.io/v1", (0..count).map(partial))
@@ -98,7 +102,9 @@ impl Pattern {
 }
 
 fn list(kind: &str, version: &str, items: impl Iterator<Item = String>) -> Vec<u8> {
-    let head = format!(r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{{"resourceVersion":"99999999"}},"items":["#);
+    let head = format!(
+        r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{{"resourceVersion":"99999999"}},"items":["#
+    );
     let mut body = head.into_bytes();
     for (number, item) in items.enumerate() {
         if number > 0 {

@@ -77,14 +77,10 @@ struct Case {
 }
 
 fn cases() -> Vec<Case> {
-    let case = |name, body: fn(&Pods) -> Vec<u8>, objects, decode: fn(&[u8], &mut Clock) -> _, beside: Option<_>| Case {
-        name,
-        body,
-        objects,
-        decode,
-        whole: beside.is_none(),
-        beside,
-    };
+    let case =
+        |name, body: fn(&Pods) -> Vec<u8>, objects, decode: fn(&[u8], &mut Clock) -> _, beside: Option<_>| {
+            Case { name, body, objects, decode, whole: beside.is_none(), beside }
+        };
     let list = |pods: &Pods| pods.list(PODS);
     let metadata = |pods: &Pods| pods.metadata_list(PODS);
     let watch = |pods: &Pods| pods.watch(EVENTS);
@@ -93,7 +89,13 @@ fn cases() -> Vec<Case> {
         case("list: full pods", list, PODS, stream_list::<Pod>, Some((0, 0.5))),
         case("list: five-field view", list, PODS, stream_list::<PodView>, Some((0, 0.1))),
         case("metadata: serde_json, whole body", metadata, PODS, whole_list::<PartialObjectMeta<Pod>>, None),
-        case("metadata: partial objects", metadata, PODS, stream_list::<PartialObjectMeta<Pod>>, Some((3, 0.5))),
+        case(
+            "metadata: partial objects",
+            metadata,
+            PODS,
+            stream_list::<PartialObjectMeta<Pod>>,
+            Some((3, 0.5)),
+        ),
         case("watch: serde_json, line by line", watch, EVENTS, watch_lines, None),
         case("watch: full pods", watch, EVENTS, stream_watch::<Pod>, Some((5, 0.5))),
         case("watch: five-field view", watch, EVENTS, stream_watch::<PodView>, Some((5, 0.1))),
@@ -230,7 +232,18 @@ fn times() -> Result<()> {
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let memory = Command::new(cargo)
-        .args(["run", "--quiet", "--release", "--package", "xtask", "--features", "heap", "--", "bench", "wire"])
+        .args([
+            "run",
+            "--quiet",
+            "--release",
+            "--package",
+            "xtask",
+            "--features",
+            "heap",
+            "--",
+            "bench",
+            "wire",
+        ])
         .status()
         .context("cargo, for the second program")?;
     ensure!(!missed && memory.success(), "a goal is missed");

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use serde::de::{Expected, Unexpected};
+
 use super::number::{Number, number};
 use super::scan::{Mark, last_bracket};
 use super::text::unescape;
@@ -294,6 +296,14 @@ impl std::error::Error for ReadError {}
 impl serde::de::Error for ReadError {
     fn custom<M: fmt::Display>(what: M) -> Self {
         Self(Box::new(Fault { what: what.to_string(), at: None }))
+    }
+
+    /// JSON has no unit value; what it has is called null.
+    fn invalid_type(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
+        match found {
+            Unexpected::Unit => Self::custom(format_args!("invalid type: null, expected {wanted}")),
+            found => Self::custom(format_args!("invalid type: {found}, expected {wanted}")),
+        }
     }
 }
 

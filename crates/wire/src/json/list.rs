@@ -185,7 +185,8 @@ impl ListSplitter {
             sink(Place::whole(whole).and_then(|it| it.decode(self.fields)));
             return Ok(used);
         }
-        let malformed = |reason: &str| ListError::Malformed { offset: self.value_offset, reason: reason.to_owned() };
+        let malformed =
+            |reason: &str| ListError::Malformed { offset: self.value_offset, reason: reason.to_owned() };
         if part == Part::Key {
             self.in_items = is_items(whole);
             if self.in_items && self.has_items {
@@ -262,7 +263,8 @@ fn summary(envelope: &[u8], has_items: bool, offset: u64) -> Result<ListMeta, Li
         return Err(ListError::Refused(Box::new(status)));
     }
     if !has_items && !kind.ends_with("List") {
-        let found = if kind.is_empty() { "an object without kind and items".to_owned() } else { format!("a {kind}") };
+        let found =
+            if kind.is_empty() { "an object without kind and items".to_owned() } else { format!("a {kind}") };
         return Err(ListError::NotAList { found });
     }
     let whole: Envelope = from_slice(&envelope, Fields::default()).map_err(malformed)?;

@@ -29,7 +29,11 @@ impl<'a> Place<'a> {
     /// When the value cannot be JSON at all: no UTF-8, or a control character inside a string.
     pub(super) fn whole(value: Whole<'a>) -> Result<Self, BadItem> {
         if let Some(at) = value.control {
-            return Err(report(value.bytes, String::new(), format!("a control character at byte {at} of the object")));
+            return Err(report(
+                value.bytes,
+                String::new(),
+                format!("a control character at byte {at} of the object"),
+            ));
         }
         match std::str::from_utf8(value.bytes) {
             Ok(text) => Ok(Self { text, marks: value.marks, at: 0, depth: 0 }),
@@ -57,6 +61,10 @@ impl<'a> Place<'a> {
     pub(super) fn decode<T: DeserializeOwned>(self, fields: Fields) -> Result<T, BadItem> {
         let mut reader = Reader::new(self.cursor(), fields);
         match T::deserialize(&mut reader) {
+            // Only a number or a word can have more text behind it: nothing else marks where they end.
+            Ok(_) if self.depth == 0 && reader.cursor.at() < self.text.len() => {
+                Err(self.report(String::new(), reader.cursor.error("more text after the value").reason(0)))
+            }
             Ok(object) => Ok(object),
             Err(error) => Err(self.explain::<T>(fields, error.or_at(reader.cursor.at()))),
         }

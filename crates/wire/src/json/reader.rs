@@ -4,7 +4,8 @@
 //! `managedFields` of the object's own `metadata` are never shown to the type, unless they are to be kept.
 
 use serde::de::{
-    DeserializeSeed, Deserializer, EnumAccess, Expected, MapAccess, SeqAccess, Unexpected, VariantAccess, Visitor,
+    DeserializeSeed, Deserializer, EnumAccess, Expected, MapAccess, SeqAccess, Unexpected, VariantAccess,
+    Visitor,
 };
 use serde::forward_to_deserialize_any;
 

@@ -1,6 +1,8 @@
 //! However a body is cut into chunks, the same comes out; whatever the bytes are, nothing breaks.
 
-use dogwatch_wire::{BadItem, Fields, ListDecoder, ListError, ListMeta, WatchDecoder, WatchError, WatchEvent};
+use dogwatch_wire::{
+    BadItem, Fields, ListDecoder, ListError, ListMeta, WatchDecoder, WatchError, WatchEvent,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::nasty::{object, written};
 
-const POD: &str = r#"{"metadata":{"name":"a","managedFields":[{"manager":"m","fieldsV1":{"f:x":{}}}],"labels":{"k":"v"}}}"#;
+const POD: &str =
+    r#"{"metadata":{"name":"a","managedFields":[{"manager":"m","fieldsV1":{"f:x":{}}}],"labels":{"k":"v"}}}"#;
 
 fn without(mut object: Value) -> Value {
     object["metadata"].as_object_mut().expect("metadata is an object").remove("managedFields");

@@ -42,13 +42,15 @@ pub(crate) fn value() -> impl Strategy<Value = Value> {
 
 /// An object with a name, and whatever else.
 pub(crate) fn object() -> impl Strategy<Value = Value> {
-    (value(), value(), proptest::option::of(value()), "[a-z]{1,9}").prop_map(|(spec, status, managed, name)| {
-        let mut metadata = json!({"annotations": status, "name": name, "namespace": "default"});
-        if let Some(managed) = managed {
-            metadata["managedFields"] = managed;
-        }
-        json!({"metadata": metadata, "spec": {"template": {"metadata": {"managedFields": spec}}}})
-    })
+    (value(), value(), proptest::option::of(value()), "[a-z]{1,9}").prop_map(
+        |(spec, status, managed, name)| {
+            let mut metadata = json!({"annotations": status, "name": name, "namespace": "default"});
+            if let Some(managed) = managed {
+                metadata["managedFields"] = managed;
+            }
+            json!({"metadata": metadata, "spec": {"template": {"metadata": {"managedFields": spec}}}})
+        },
+    )
 }
 
 /// The same text with some letters and white space written the long way.
@@ -67,5 +69,10 @@ pub(crate) fn cut<'a>(body: &'a [u8], places: &[prop::sample::Index]) -> Vec<&'a
 }
 
 fn key() -> impl Strategy<Value = String> {
-    prop_oneof![Just("metadata".to_owned()), Just("managedFields".to_owned()), Just("items".to_owned()), text()]
+    prop_oneof![
+        Just("metadata".to_owned()),
+        Just("managedFields".to_owned()),
+        Just("items".to_owned()),
+        text()
+    ]
 }

@@ -57,18 +57,44 @@ struct Wrapper(Vec<(i8, f32)>);
 #[test]
 fn enums_newtypes_tuples_and_strict_structs() {
     for text in [
-        r#""Unit""#, r#"{"Unit":null}"#, r#"{"New":5}"#, r#"{"Pair":[1,"x"]}"#, r#"{"Named":{"a":true}}"#, r#"{"Named":{}}"#,
-        r#"{"New":5,"Unit":null}"#, r#""New""#, r#""Other""#, r#"{"Other":1}"#, "{}", "5", r#"{"Pair":[1]}"#, r#"{"Pair":[1,"x",2]}"#,
+        r#""Unit""#,
+        r#"{"Unit":null}"#,
+        r#"{"New":5}"#,
+        r#"{"Pair":[1,"x"]}"#,
+        r#"{"Named":{"a":true}}"#,
+        r#"{"Named":{}}"#,
+        r#"{"New":5,"Unit":null}"#,
+        r#""New""#,
+        r#""Other""#,
+        r#"{"Other":1}"#,
+        "{}",
+        "5",
+        r#"{"Pair":[1]}"#,
+        r#"{"Pair":[1,"x",2]}"#,
     ] {
         agree::<Shape>(text);
     }
     for text in ["5", "-5", r#""x\n""#, r#"{"inner":[1,"a",{"inner":[]}]}"#, "null", "1.5"] {
         agree::<Either>(text);
     }
-    for text in [r#"{"kind":"one","value":3}"#, r#"{"values":[1,2.5],"kind":"two"}"#, r#"{"kind":"three"}"#, r#"{"kind":"one","value":300}"#] {
+    for text in [
+        r#"{"kind":"one","value":3}"#,
+        r#"{"values":[1,2.5],"kind":"two"}"#,
+        r#"{"kind":"three"}"#,
+        r#"{"kind":"one","value":300}"#,
+    ] {
         agree::<Tagged>(text);
     }
-    for text in [r#"{"a":1}"#, r#"{"a":1,"b":"é"}"#, r#"{"a":1,"b":null}"#, r#"{"a":1,"c":2}"#, r#"{"a":1,"a":2}"#, r#"{"b":"x"}"#, "[7]", "[7,\"q\"]"] {
+    for text in [
+        r#"{"a":1}"#,
+        r#"{"a":1,"b":"é"}"#,
+        r#"{"a":1,"b":null}"#,
+        r#"{"a":1,"c":2}"#,
+        r#"{"a":1,"a":2}"#,
+        r#"{"b":"x"}"#,
+        "[7]",
+        "[7,\"q\"]",
+    ] {
         agree::<Strict>(text);
     }
     for text in ["[[1,2.5],[-3,4]]", "[]", "[[1]]", "[[1,2],]", "[,]", "[1 2]", "[[1,2]"] {
@@ -78,7 +104,24 @@ fn enums_newtypes_tuples_and_strict_structs() {
 
 #[test]
 fn numbers_bounds_and_what_is_no_number() {
-    for text in ["0", "255", "256", "-1", "1.0", "1e2", "01", "-", "+1", "1.", "NaN", "18446744073709551615", "18446744073709551616", "-0", "-0.0", "1e400"] {
+    for text in [
+        "0",
+        "255",
+        "256",
+        "-1",
+        "1.0",
+        "1e2",
+        "01",
+        "-",
+        "+1",
+        "1.",
+        "NaN",
+        "18446744073709551615",
+        "18446744073709551616",
+        "-0",
+        "-0.0",
+        "1e400",
+    ] {
         agree::<u8>(text);
         agree::<i64>(text);
         agree::<u64>(text);
@@ -95,7 +138,9 @@ fn numbers_bounds_and_what_is_no_number() {
 
 #[test]
 fn maps_with_keys_that_are_no_strings() {
-    for text in [r#"{"1":"a","-2":"b"}"#, r#"{"x":"a"}"#, r#"{"1":"a",}"#, r#"{1:"a"}"#, r#"{"1" "a"}"#, "{,}"] {
+    for text in
+        [r#"{"1":"a","-2":"b"}"#, r#"{"x":"a"}"#, r#"{"1":"a",}"#, r#"{1:"a"}"#, r#"{"1" "a"}"#, "{,}"]
+    {
         agree::<BTreeMap<i32, String>>(text);
         agree::<HashMap<String, String>>(text);
     }
@@ -118,14 +163,22 @@ fn kubernetes_types_with_habits_of_their_own() {
     let ports = ours::<Service>(service).and_then(|it| it.spec?.ports).expect("ports");
     assert_eq!(ports[0].target_port, Some(IntOrString::String("http".to_owned())));
     assert_eq!(ports[1].target_port, Some(IntOrString::Int(8081)));
-    agree::<Secret>(r#"{"metadata":{"name":"s","creationTimestamp":"2026-01-02T03:04:05Z"},"data":{"k":"aGk=","bad":null}}"#);
+    agree::<Secret>(
+        r#"{"metadata":{"name":"s","creationTimestamp":"2026-01-02T03:04:05Z"},"data":{"k":"aGk=","bad":null}}"#,
+    );
     let secret = ours::<Secret>(r#"{"data":{"k":"aG\u006b="}}"#).and_then(|it| it.data).expect("data");
     assert_eq!(secret["k"], ByteString(b"hi".to_vec()));
-    agree::<ConfigMap>(r#"{"data":{"script":"if [ \"$a\" ]; then\n\techo \\{\\}\nfi","":"","é":"\ud83d\ude00"}}"#);
-    agree::<Pod>(r#"{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"250m","memory":"1Gi"}}}]},"status":{"podIP":null}}"#);
+    agree::<ConfigMap>(
+        r#"{"data":{"script":"if [ \"$a\" ]; then\n\techo \\{\\}\nfi","":"","é":"\ud83d\ude00"}}"#,
+    );
+    agree::<Pod>(
+        r#"{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"250m","memory":"1Gi"}}}]},"status":{"podIP":null}}"#,
+    );
     agree::<Pod>(r#"{"apiVersion":"v2","metadata":{}}"#);
     agree::<Pod>(r#"{"metadata":{"creationTimestamp":"yesterday"}}"#);
-    agree::<DynamicObject>(r#"{"apiVersion":"x/v1","kind":"Foo","metadata":{"name":"f"},"spec":{"a":[1,2.5,null,{"b":"c"}]},"items":[]}"#);
+    agree::<DynamicObject>(
+        r#"{"apiVersion":"x/v1","kind":"Foo","metadata":{"name":"f"},"spec":{"a":[1,2.5,null,{"b":"c"}]},"items":[]}"#,
+    );
 }
 
 #[test]
@@ -146,7 +199,11 @@ fn nesting_is_limited_where_it_is_read_and_free_where_it_is_not() {
 #[test]
 fn strings_are_found_at_every_distance_from_a_block_boundary() {
     for length in 0..200 {
-        let text = format!(r#"{{"{}":["{}\n",{{}},[{{"a":{{}}}}]],"last":"\\"}}"#, "k".repeat(length), "v".repeat(length));
+        let text = format!(
+            r#"{{"{}":["{}\n",{{}},[{{"a":{{}}}}]],"last":"\\"}}"#,
+            "k".repeat(length),
+            "v".repeat(length)
+        );
         agree::<Value>(&text);
         #[derive(Debug, PartialEq, Deserialize)]
         struct Last {
@@ -171,6 +228,7 @@ fn the_body_of_one_object_must_be_one_object() {
 
 #[test]
 fn an_object_survives_the_way_out_and_back() {
-    let pod: Pod = ours(r#"{"metadata":{"name":"a","labels":{"k":"\"v\""}},"spec":{"containers":[]}}"#).expect("a pod");
+    let pod: Pod =
+        ours(r#"{"metadata":{"name":"a","labels":{"k":"\"v\""}},"spec":{"containers":[]}}"#).expect("a pod");
     assert_eq!(from_slice::<Pod>(&to_vec(&pod).expect("a pod can be written"), Fields::default()), Ok(pod));
 }

@@ -49,7 +49,9 @@ fn rq_4_events_need_no_line_ends_and_no_order_of_keys() {
         let (WatchEvent::Added(name) | WatchEvent::Modified(name) | WatchEvent::Deleted(name)) = event else {
             panic!("{event:?}");
         };
-        let (WatchEvent::Added(wanted) | WatchEvent::Modified(wanted) | WatchEvent::Deleted(wanted)) = expected else {
+        let (WatchEvent::Added(wanted) | WatchEvent::Modified(wanted) | WatchEvent::Deleted(wanted)) =
+            expected
+        else {
             panic!("{expected:?}");
         };
         assert_eq!(name, wanted);
@@ -118,7 +120,12 @@ fn what_cannot_be_decoded_is_reported_and_the_stream_goes_on() {
     let (events, end) = decode(stream);
     assert_eq!(end, Ok(()));
     let expected = [
-        (Some("n/a"), Some(EventKind::Deleted), "metadata.labels", "invalid type: integer `7`, expected a map of labels"),
+        (
+            Some("n/a"),
+            Some(EventKind::Deleted),
+            "metadata.labels",
+            "invalid type: integer `7`, expected a map of labels",
+        ),
         (Some("b"), None, "", "an event of the unknown type \"RENAMED\""),
         (None, Some(EventKind::Added), "", "an event of type \"ADDED\" without an object"),
         (Some("c"), None, "", "an event of the unknown type \"\""),
@@ -132,7 +139,11 @@ fn what_cannot_be_decoded_is_reported_and_the_stream_goes_on() {
     assert_eq!(bad.len(), expected.len());
     for (event, (key, kind, path, reason)) in bad.iter().zip(expected) {
         let bad = event.as_ref().expect_err("bad");
-        assert_eq!((bad.key.as_ref().map(|it| it.as_str()), bad.event, bad.path.as_str()), (key, kind, path), "{bad:?}");
+        assert_eq!(
+            (bad.key.as_ref().map(|it| it.as_str()), bad.event, bad.path.as_str()),
+            (key, kind, path),
+            "{bad:?}"
+        );
         assert!(bad.reason.starts_with(reason), "{bad:?}");
     }
     assert_eq!(bad[0].as_ref().expect_err("bad").version, ResourceVersion::new("4"));
