@@ -7,10 +7,12 @@
 mod cargo;
 mod features;
 mod licences;
+mod standin;
 mod examples;
 mod ci;
 mod conformance;
 mod bench;
+mod generate;
 
 use std::process::ExitCode;
 
@@ -40,6 +42,8 @@ enum Task {
     Conformance(conformance::Options),
     /// Measure something, in release mode.
     Bench(bench::Options),
+    /// Make data to try things with.
+    Gen(generate::Options),
 }
 
 fn main() -> ExitCode {
@@ -60,6 +64,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Examples => examples::run(),
         Task::Conformance(options) => conformance::run(&options),
         Task::Bench(options) => bench::run(&options),
+        Task::Gen(options) => generate::run(&options),
     }
 }
 
