@@ -61,13 +61,16 @@ struct StatusView {
     phase: Option<String>,
 }
 
+/// Whatever was decoded, kept while memory is counted.
+type Decoded = Box<dyn Any>;
+
 /// One line of the table: what to decode, and how.
 struct Case {
     name: &'static str,
     body: fn(&Pods) -> Vec<u8>,
     objects: usize,
-    /// Decodes the whole body; what it returns is kept while memory is counted.
-    decode: fn(&[u8], &mut Clock) -> Result<Box<dyn Any>>,
+    /// Decodes the whole body.
+    decode: fn(&[u8], &mut Clock) -> Result<Decoded>,
     /// Whether it needs the whole body in memory.
     #[cfg_attr(not(feature = "heap"), expect(dead_code, reason = "only memory is counted by it"))]
     whole: bool,
@@ -103,13 +106,13 @@ fn cases() -> Vec<Case> {
 }
 
 /// What kube-rs does: the whole body, then all of it at once.
-fn whole_list<T: DeserializeOwned + Clone + 'static>(body: &[u8], clock: &mut Clock) -> Result<Box<dyn Any>> {
+fn whole_list<T: DeserializeOwned + Clone + 'static>(body: &[u8], clock: &mut Clock) -> Result<Decoded> {
     let list: ObjectList<T> = clock.time(|| serde_json::from_slice(body))?;
     ensure!(list.items.len() == PODS, "{} pods", list.items.len());
     Ok(Box::new(list))
 }
 
-fn stream_list<T: DeserializeOwned + 'static>(body: &[u8], clock: &mut Clock) -> Result<Box<dyn Any>> {
+fn stream_list<T: DeserializeOwned + 'static>(body: &[u8], clock: &mut Clock) -> Result<Decoded> {
     let mut decoder = ListDecoder::<T>::json();
     let mut items = Vec::new();
     let mut bad = None;
@@ -127,7 +130,7 @@ fn stream_list<T: DeserializeOwned + 'static>(body: &[u8], clock: &mut Clock) ->
     Ok(Box::new(items))
 }
 
-fn watch_lines(body: &[u8], clock: &mut Clock) -> Result<Box<dyn Any>> {
+fn watch_lines(body: &[u8], clock: &mut Clock) -> Result<Decoded> {
     let lines = body.split(|it| *it == b'\n').filter(|it| !it.is_empty());
     let decode = lines.map(serde_json::from_slice::<kube_core::WatchEvent<Pod>>);
     let events = clock.time(|| decode.collect::<Result<Vec<_>, _>>())?;
@@ -135,7 +138,7 @@ fn watch_lines(body: &[u8], clock: &mut Clock) -> Result<Box<dyn Any>> {
     Ok(Box::new(events))
 }
 
-fn stream_watch<T: DeserializeOwned + 'static>(body: &[u8], clock: &mut Clock) -> Result<Box<dyn Any>> {
+fn stream_watch<T: DeserializeOwned + 'static>(body: &[u8], clock: &mut Clock) -> Result<Decoded> {
     let mut decoder = WatchDecoder::<T>::json();
     let mut items = Vec::new();
     arrive(body, |chunk| {

@@ -298,12 +298,22 @@ impl serde::de::Error for ReadError {
         Self(Box::new(Fault { what: what.to_string(), at: None }))
     }
 
-    /// JSON has no unit value; what it has is called null.
     fn invalid_type(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
-        match found {
-            Unexpected::Unit => Self::custom(format_args!("invalid type: null, expected {wanted}")),
-            found => Self::custom(format_args!("invalid type: {found}, expected {wanted}")),
-        }
+        Self::custom(format_args!("invalid type: {}, expected {wanted}", describe(found)))
+    }
+
+    fn invalid_value(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
+        Self::custom(format_args!("invalid value: {}, expected {wanted}", describe(found)))
+    }
+}
+
+/// Names what was found, but never quotes text: errors are logged, and the text may be a secret.
+fn describe(found: Unexpected<'_>) -> String {
+    match found {
+        Unexpected::Unit => "null".to_owned(),
+        Unexpected::Str(text) => format!("a string of {} bytes", text.len()),
+        Unexpected::Bytes(bytes) => format!("a string of {} bytes", bytes.len()),
+        found => found.to_string(),
     }
 }
 

@@ -129,6 +129,30 @@ proptest! {
     }
 
     #[test]
+    fn what_is_jumped_over_never_moves_what_is_read(
+        (before, between, after) in (value(), value(), value()),
+        pretty in any::<bool>(),
+    ) {
+        #[derive(Debug, PartialEq, serde::Deserialize)]
+        struct Picked {
+            first: Vec<Inner>,
+            last: String,
+        }
+
+        #[derive(Debug, PartialEq, serde::Deserialize)]
+        struct Inner {
+            number: u8,
+        }
+
+        let inner = json!({"aside": between, "number": 7, "rest": before});
+        let whole = json!({"a": before, "first": [inner, inner], "g": between, "last": "}\"", "z": after});
+        let picked: Picked = dogwatch_wire::from_slice(written(&whole, false, pretty).as_bytes(), Fields::default())
+            .expect("valid");
+        prop_assert_eq!(picked.last, "}\"");
+        prop_assert_eq!(picked.first, [Inner { number: 7 }, Inner { number: 7 }]);
+    }
+
+    #[test]
     fn what_is_read_in_full_is_accepted_exactly_where_serde_json_accepts_it(bytes in almost_json()) {
         let ours = dogwatch_wire::from_slice::<Value>(&bytes, Fields::default().keep_managed_fields());
         let theirs = serde_json::from_slice::<Value>(&bytes);

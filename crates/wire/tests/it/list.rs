@@ -134,7 +134,7 @@ fn a_poison_item_is_reported_and_its_neighbours_still_come() {
     assert_eq!(bad[0].version, ResourceVersion::new("9"));
     assert_eq!(bad[0].path, "spec.containers[0].ports[0].containerPort");
     assert!(
-        bad[0].reason.starts_with("invalid type: string \"http\", expected i32 at byte "),
+        bad[0].reason.starts_with("invalid type: a string of 4 bytes, expected i32 at byte "),
         "{}",
         bad[0].reason
     );
@@ -162,6 +162,23 @@ fn invalid_utf_8_and_control_characters_are_told_apart_and_told_whose() {
         assert_eq!(bad.key.as_ref().map(ToString::to_string).as_deref(), Some("a"));
         assert_eq!(names[1], Ok("b".to_owned()));
     }
+}
+
+/// Whatever stands in the place of a number may have been meant for another place.
+#[test]
+fn a_report_never_quotes_text_of_the_object() {
+    let body = br#"{"items":[{"metadata":{"name":"a"},"kind":"hunter2","spec":{"priority":"hunter2"}},
+        {"metadata":{"name":"a"},"spec":{"containers":"hunter2"}},{"metadata":"hunter2"}]}"#;
+    let mut decoder = ListDecoder::<Pod>::json();
+    let mut count = 0;
+    decoder
+        .feed(body, |item| {
+            count += 1;
+            let bad = item.expect_err("poisoned");
+            assert!(!format!("{bad} {bad:?}").contains("hunter2"), "{bad:?}");
+        })
+        .expect("a list");
+    assert_eq!(count, 3);
 }
 
 #[test]

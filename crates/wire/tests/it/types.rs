@@ -213,6 +213,20 @@ fn strings_are_found_at_every_distance_from_a_block_boundary() {
     }
 }
 
+/// Containers and volumes are kilobytes each; a vector grown by doubling would waste as many.
+#[test]
+fn a_vector_of_objects_or_strings_has_no_room_to_spare() {
+    let filler = "x".repeat(50);
+    for count in [1, 3, 5, 17, 100] {
+        let strings = format!("[{}]", vec![format!(r#""{filler}\"[{{""#); count].join(","));
+        let strings: Vec<String> = ours(&strings).expect("strings");
+        assert_eq!((strings.len(), strings.capacity()), (count, count));
+        let objects = format!("[{}]", vec![format!(r#"{{"k":["{filler}",{{}},[[]]]}}"#); count].join(", "));
+        let objects: Vec<BTreeMap<String, Value>> = ours(&objects).expect("objects");
+        assert_eq!((objects.len(), objects.capacity()), (count, count));
+    }
+}
+
 #[test]
 fn the_body_of_one_object_must_be_one_object() {
     for (body, reason) in [
