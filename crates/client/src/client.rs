@@ -187,7 +187,7 @@ impl Client {
         &self,
         request: &Prepared,
     ) -> Result<(StatusCode, HeaderMap, Bytes), Error> {
-        let limit = request.timeout.or(self.inner.timeout);
+        let limit = request.timeout;
         self.throttle(request).await;
         let read = async {
             let answer = self.attempts(request).await?;
