@@ -48,6 +48,8 @@ pub type HttpService =
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
+    /// As whom requests act unless they say otherwise; the settings' own choice where `None`.
+    acting_as: Option<Arc<Impersonation>>,
 }
 
 struct Inner {
@@ -153,6 +155,19 @@ impl Client {
     {
         let config = Config { default_namespace: default_namespace.into(), ..Config::new(server) };
         Self::builder(config).over(boxed_service(service))
+    }
+
+    /// The same client acting as someone else: connections, credentials and limits are shared.
+    ///
+    /// Every handle and request made from it acts so; an empty [`Impersonation`] acts as ourselves again.
+    #[must_use]
+    pub fn acting_as(&self, who: Impersonation) -> Self {
+        Self { inner: Arc::clone(&self.inner), acting_as: Some(Arc::new(who)) }
+    }
+
+    /// As whom requests act unless they say otherwise.
+    pub(crate) fn impersonation(&self) -> Option<Impersonation> {
+        self.acting_as.as_deref().cloned()
     }
 
     /// The namespace used where the caller names none.
@@ -385,6 +400,7 @@ impl ClientBuilder {
     fn over(self, service: HttpService) -> Client {
         let host = &self.config.server[url::Position::BeforeHost..url::Position::AfterPort];
         Client {
+            acting_as: None,
             inner: Arc::new(Inner {
                 meter: Meter::new(host),
                 service,

@@ -77,7 +77,7 @@ impl Client {
             body: Bytes::new(),
             timeout: None,
             max_retries: None,
-            impersonate: None,
+            impersonate: self.impersonation(),
             resource: String::new(),
             name: String::new(),
             namespace: String::new(),
