@@ -42,6 +42,34 @@ const MAX_DRAINED_BYTES: usize = 2048;
 pub type HttpService =
     BoxCloneSyncService<http::Request<RequestBody>, http::Response<ResponseBody>, BoxError>;
 
+/// Anything that carries requests: what a client can be built over, and what a layer makes. Implemented for every tower
+/// service of that shape.
+pub trait HttpStack:
+    Service<
+        http::Request<RequestBody>,
+        Response = http::Response<ResponseBody>,
+        Error: Into<BoxError>,
+        Future: Send + 'static,
+    > + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<S> HttpStack for S where
+    S: Service<
+            http::Request<RequestBody>,
+            Response = http::Response<ResponseBody>,
+            Error: Into<BoxError>,
+            Future: Send + 'static,
+        > + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
 /// Speaks to one API server. Cheap to clone; all clones share connections, credentials and limits.
 ///
 /// Connections close when the last clone, and the last stream made with one, is dropped.
@@ -143,16 +171,7 @@ impl Client {
     /// A client over any service that takes requests: a server in the same process, a recorder, a proxy.
     ///
     /// Requests carry absolute URIs below `server`. No layer of ours is put around it.
-    pub fn from_service<S>(server: Url, default_namespace: impl Into<String>, service: S) -> Self
-    where
-        S: Service<http::Request<RequestBody>, Response = http::Response<ResponseBody>>
-            + Clone
-            + Send
-            + Sync
-            + 'static,
-        S::Error: Into<BoxError>,
-        S::Future: Send + 'static,
-    {
+    pub fn from_service(server: Url, default_namespace: impl Into<String>, service: impl HttpStack) -> Self {
         let config = Config { default_namespace: default_namespace.into(), ..Config::new(server) };
         Self::builder(config).over(boxed_service(service))
     }
@@ -326,16 +345,9 @@ impl Client {
 
 impl ClientBuilder {
     /// Puts a layer of yours around the transport, below credentials and user agent. Later ones go outside earlier ones.
-    pub fn layer<L, S>(mut self, layer: L) -> Self
+    pub fn layer<L>(mut self, layer: L) -> Self
     where
-        L: Layer<HttpService, Service = S> + Send + 'static,
-        S: Service<http::Request<RequestBody>, Response = http::Response<ResponseBody>>
-            + Clone
-            + Send
-            + Sync
-            + 'static,
-        S::Error: Into<BoxError>,
-        S::Future: Send + 'static,
+        L: Layer<HttpService, Service: HttpStack> + Send + 'static,
     {
         self.layers.push(Box::new(move |inner| boxed_service(layer.layer(inner))));
         self
@@ -431,16 +443,7 @@ async fn read_up_to(mut body: ResponseBody, limit: usize) -> Vec<u8> {
     read
 }
 
-fn boxed_service<S>(service: S) -> HttpService
-where
-    S: Service<http::Request<RequestBody>, Response = http::Response<ResponseBody>>
-        + Clone
-        + Send
-        + Sync
-        + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send + 'static,
-{
+fn boxed_service(service: impl HttpStack) -> HttpService {
     BoxCloneSyncService::new(service.map_err(Into::into))
 }
 

@@ -75,9 +75,9 @@ pub use dogwatch_client::api::{
 pub use dogwatch_client::config::Impersonation;
 pub use dogwatch_client::{
     Api, BoxError, CachedDiscovery, Client, ClientBuilder, Config, DEFAULT_MAX_RETRIES, DEFAULT_PAGE_SIZE,
-    Discovery, DistinctWarnings, Error, HttpService, IgnoreWarnings, InvalidRequest, ListStream, Listed,
-    LogWarnings, Request, RequestBody, Response, ResponseBody, RestMapper, RetryWatcher, ServerBackoff,
-    Warning, WarningHandler, WatchStream, auth, boxed, config, discovery, tls, transport,
+    Discovery, DistinctWarnings, Error, HttpService, HttpStack, IgnoreWarnings, InvalidRequest, ListStream,
+    Listed, LogWarnings, Request, RequestBody, Response, ResponseBody, RestMapper, RetryWatcher,
+    ServerBackoff, Warning, WarningHandler, WatchStream, auth, boxed, config, discovery, tls, transport,
 };
 pub use dogwatch_core::{
     Cause, DeleteParams, Details, FieldSelector, FieldSelectorError, FieldValidation, GetParams, Gvk, Gvr,
