@@ -49,7 +49,7 @@ impl Cargo {
     }
 
     /// Runs the command quietly and returns what it printed.
-    fn output(mut self) -> anyhow::Result<Vec<u8>> {
+    pub(crate) fn output(mut self) -> anyhow::Result<Vec<u8>> {
         let output = self.command.output().with_context(|| format!("cannot start `{}`", self.shown))?;
         if !output.status.success() {
             bail!("`{}` failed: {}", self.shown, String::from_utf8_lossy(&output.stderr).trim());

@@ -7,11 +7,13 @@
 mod cargo;
 mod features;
 mod licences;
+mod standin;
 mod examples;
 mod tables;
 mod ci;
 mod conformance;
 mod bench;
+mod generate;
 
 use std::process::ExitCode;
 
@@ -43,6 +45,8 @@ enum Task {
     Conformance(conformance::Options),
     /// Measure something, in release mode.
     Bench(bench::Options),
+    /// Make data to try things with.
+    Gen(generate::Options),
 }
 
 fn main() -> ExitCode {
@@ -64,6 +68,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Gen(options) => tables::run(&options),
         Task::Conformance(options) => conformance::run(&options),
         Task::Bench(options) => bench::run(&options),
+        Task::Gen(options) => generate::run(&options),
     }
 }
 

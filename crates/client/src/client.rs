@@ -42,12 +42,42 @@ const MAX_DRAINED_BYTES: usize = 2048;
 pub type HttpService =
     BoxCloneSyncService<http::Request<RequestBody>, http::Response<ResponseBody>, BoxError>;
 
+/// Anything that carries requests: what a client can be built over, and what a layer makes. Implemented for every tower
+/// service of that shape.
+pub trait HttpStack:
+    Service<
+        http::Request<RequestBody>,
+        Response = http::Response<ResponseBody>,
+        Error: Into<BoxError>,
+        Future: Send + 'static,
+    > + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<S> HttpStack for S where
+    S: Service<
+            http::Request<RequestBody>,
+            Response = http::Response<ResponseBody>,
+            Error: Into<BoxError>,
+            Future: Send + 'static,
+        > + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
 /// Speaks to one API server. Cheap to clone; all clones share connections, credentials and limits.
 ///
 /// Connections close when the last clone, and the last stream made with one, is dropped.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
+    /// As whom requests act unless they say otherwise; the settings' own choice where `None`.
+    acting_as: Option<Arc<Impersonation>>,
 }
 
 struct Inner {
@@ -141,18 +171,22 @@ impl Client {
     /// A client over any service that takes requests: a server in the same process, a recorder, a proxy.
     ///
     /// Requests carry absolute URIs below `server`. No layer of ours is put around it.
-    pub fn from_service<S>(server: Url, default_namespace: impl Into<String>, service: S) -> Self
-    where
-        S: Service<http::Request<RequestBody>, Response = http::Response<ResponseBody>>
-            + Clone
-            + Send
-            + Sync
-            + 'static,
-        S::Error: Into<BoxError>,
-        S::Future: Send + 'static,
-    {
+    pub fn from_service(server: Url, default_namespace: impl Into<String>, service: impl HttpStack) -> Self {
         let config = Config { default_namespace: default_namespace.into(), ..Config::new(server) };
         Self::builder(config).over(boxed_service(service))
+    }
+
+    /// The same client acting as someone else: connections, credentials and limits are shared.
+    ///
+    /// Every handle and request made from it acts so; an empty [`Impersonation`] acts as ourselves again.
+    #[must_use]
+    pub fn acting_as(&self, who: Impersonation) -> Self {
+        Self { inner: Arc::clone(&self.inner), acting_as: Some(Arc::new(who)) }
+    }
+
+    /// As whom requests act unless they say otherwise.
+    pub(crate) fn impersonation(&self) -> Option<Impersonation> {
+        self.acting_as.as_deref().cloned()
     }
 
     /// The namespace used where the caller names none.
@@ -187,7 +221,7 @@ impl Client {
         &self,
         request: &Prepared,
     ) -> Result<(StatusCode, HeaderMap, Bytes), Error> {
-        let limit = request.timeout.or(self.inner.timeout);
+        let limit = request.timeout;
         self.throttle(request).await;
         let read = async {
             let answer = self.attempts(request).await?;
@@ -311,16 +345,9 @@ impl Client {
 
 impl ClientBuilder {
     /// Puts a layer of yours around the transport, below credentials and user agent. Later ones go outside earlier ones.
-    pub fn layer<L, S>(mut self, layer: L) -> Self
+    pub fn layer<L>(mut self, layer: L) -> Self
     where
-        L: Layer<HttpService, Service = S> + Send + 'static,
-        S: Service<http::Request<RequestBody>, Response = http::Response<ResponseBody>>
-            + Clone
-            + Send
-            + Sync
-            + 'static,
-        S::Error: Into<BoxError>,
-        S::Future: Send + 'static,
+        L: Layer<HttpService, Service: HttpStack> + Send + 'static,
     {
         self.layers.push(Box::new(move |inner| boxed_service(layer.layer(inner))));
         self
@@ -385,6 +412,7 @@ impl ClientBuilder {
     fn over(self, service: HttpService) -> Client {
         let host = &self.config.server[url::Position::BeforeHost..url::Position::AfterPort];
         Client {
+            acting_as: None,
             inner: Arc::new(Inner {
                 meter: Meter::new(host),
                 service,
@@ -415,16 +443,7 @@ async fn read_up_to(mut body: ResponseBody, limit: usize) -> Vec<u8> {
     read
 }
 
-fn boxed_service<S>(service: S) -> HttpService
-where
-    S: Service<http::Request<RequestBody>, Response = http::Response<ResponseBody>>
-        + Clone
-        + Send
-        + Sync
-        + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send + 'static,
-{
+fn boxed_service(service: impl HttpStack) -> HttpService {
     BoxCloneSyncService::new(service.map_err(Into::into))
 }
 

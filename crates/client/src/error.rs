@@ -43,6 +43,9 @@ pub enum Error {
     /// The settings are incomplete or wrong; the message names the file and the field.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// No connection can be made with these settings, whatever the server does; the cause names which.
+    #[error("cannot connect with these settings")]
+    Unconnectable(#[source] TransportError),
     /// The credentials cannot be had; the message names the file or the plugin.
     #[error("cannot get credentials for the API server")]
     Credentials(#[source] AuthError),
@@ -102,6 +105,7 @@ impl Error {
         match self {
             Self::Unreachable { source, .. } => Some(TransportErrorKind::of(source.as_ref())),
             Self::TimedOut(_) => Some(TransportErrorKind::Timeout),
+            Self::Unconnectable(error) => Some(error.kind()),
             Self::AfterRetries { current, .. } => current.transport(),
             _ => None,
         }
@@ -181,7 +185,7 @@ impl From<InvalidParams> for Error {
 
 impl From<TransportError> for Error {
     fn from(error: TransportError) -> Self {
-        Self::Unreachable { server: "its address".to_owned(), source: Box::new(error) }
+        Self::Unconnectable(error)
     }
 }
 

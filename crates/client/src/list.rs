@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use dogwatch_core::{ListParams, ResourceVersion};
 use dogwatch_wire::{BadItem, Fields, ListDecoder, ListError, ListMeta};
@@ -17,6 +18,7 @@ use futures_core::Stream;
 use futures_core::future::BoxFuture;
 use http_body::Body;
 use serde::de::DeserializeOwned;
+use tokio::time::Sleep;
 
 use crate::body::ResponseBody;
 use crate::client::Client;
@@ -47,7 +49,7 @@ pub enum Listed<K> {
 
 /// A list, object by object in the server's order.
 ///
-/// An error ends the stream. Only when it has ended without one is the list whole, and [`ListStream::into_metadata`] its
+/// The time limit of the settings, where there is one, holds for each answer, its body included. An error ends the stream. Only when it has ended without one is the list whole, and [`ListStream::into_metadata`] its
 /// version. Dropping the stream ends the request.
 #[must_use = "a list is read only as its stream is polled"]
 pub struct ListStream<K> {
@@ -60,6 +62,8 @@ pub struct ListStream<K> {
     /// True once a continue token was followed.
     paginated: bool,
     state: State<K>,
+    /// When the answer under way must have come, its body included.
+    deadline: Option<(Duration, Pin<Box<Sleep>>)>,
     ready: VecDeque<Listed<K>>,
     metadata: ListMeta,
     payload: PhantomData<fn() -> K>,
@@ -89,6 +93,7 @@ impl<K: DeserializeOwned> ListStream<K> {
             follow_pages: true,
             paginated: false,
             state: State::Next,
+            deadline: None,
             ready: VecDeque::new(),
             metadata: ListMeta::default(),
             payload: PhantomData,
@@ -166,6 +171,12 @@ impl<K: DeserializeOwned> Stream for ListStream<K> {
             if let Some(listed) = this.ready.pop_front() {
                 return Poll::Ready(Some(Ok(listed)));
             }
+            if let (State::Asking(_) | State::Reading { .. }, Some((limit, deadline))) =
+                (&this.state, &mut this.deadline)
+                && deadline.as_mut().poll(cx).is_ready()
+            {
+                this.state = State::Broken(Error::TimedOut(*limit));
+            }
             match &mut this.state {
                 State::Done => return Poll::Ready(None),
                 State::Broken(_) => {
@@ -174,7 +185,11 @@ impl<K: DeserializeOwned> Stream for ListStream<K> {
                     };
                     return Poll::Ready(Some(Err(error)));
                 }
-                State::Next => this.state = State::Asking(this.ask()),
+                State::Next => {
+                    let limit = this.source.request.time_limit();
+                    this.deadline = limit.map(|limit| (limit, Box::pin(tokio::time::sleep(limit))));
+                    this.state = State::Asking(this.ask());
+                }
                 State::Asking(answer) => match ready!(answer.as_mut().poll(cx)) {
                     Ok((client, request, body)) => {
                         let decoder = Box::new(ListDecoder::json().fields(this.source.fields));

@@ -77,7 +77,7 @@ impl Client {
             body: Bytes::new(),
             timeout: None,
             max_retries: None,
-            impersonate: None,
+            impersonate: self.impersonation(),
             resource: String::new(),
             name: String::new(),
             namespace: String::new(),
@@ -303,11 +303,21 @@ impl Request {
         Ok((self.client.clone(), self.prepare(Mode::Whole)?))
     }
 
+    /// The longest the exchange may take: the request's own limit, or the client's.
+    pub(crate) fn time_limit(&self) -> Option<Duration> {
+        self.timeout.or(self.client.timeout())
+    }
+
     /// Path and query below the server's address, or the first error.
     ///
     /// # Errors
     /// The first thing that was wrong with the request.
     pub fn target(&self) -> Result<String, InvalidRequest> {
+        self.target_within(self.timeout)
+    }
+
+    /// As [`Self::target`], telling the server about a time limit.
+    fn target_within(&self, timeout: Option<Duration>) -> Result<String, InvalidRequest> {
         if let Some(error) = &self.error {
             return Err(error.clone());
         }
@@ -326,7 +336,7 @@ impl Request {
         };
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(&self.query);
-        if let Some(timeout) = self.timeout.filter(|it| !it.is_zero()) {
+        if let Some(timeout) = timeout.filter(|it| !it.is_zero()) {
             query.append_pair("timeout", &go_duration(timeout));
         }
         let query = query.finish();
@@ -338,7 +348,9 @@ impl Request {
     }
 
     fn prepare(&self, mode: Mode) -> Result<Prepared, Error> {
-        let target = self.target()?;
+        // Streams have no time limit but the one the caller asks for.
+        let timeout = if mode == Mode::Whole { self.time_limit() } else { self.timeout };
+        let target = self.target_within(timeout)?;
         let mut headers = self.headers.clone();
         if self.body.is_empty() {
             headers.remove(CONTENT_TYPE);
@@ -350,7 +362,7 @@ impl Request {
             headers,
             body: self.body.clone(),
             mode,
-            timeout: self.timeout,
+            timeout,
             max_retries: self.max_retries,
             impersonate: self.impersonate.clone(),
             resource: self.resource.clone(),

@@ -43,6 +43,7 @@
 //! - **Speak to it.** [`Client`] holds connections and credentials; [`Request`] is one call of any path.
 //! - **Work on a collection.** [`Api`] is the handle on one: typed, dynamic, metadata only, or a [`View`] with just the
 //!   fields you name.
+//! - **Find out what there is.** [`CachedDiscovery`] reads what a server serves, [`RestMapper`] knows what `deploy` means.
 //! - **Hear what changes.** [`Api::watch`] is one watch, [`Api::watch_from`] one that goes on when the connection breaks.
 //! - **When it fails.** [`Error`] says what to do next; [`Status`] is the server's own word.
 //!
@@ -63,7 +64,8 @@
 //! | `apierrors.IsNotFound(err)` | [`Error::is_not_found`]; the whole answer is [`Error::status`] |
 //! | `retry.RetryOnConflict` | [`retry_on_conflict`] |
 //! | `Apply` with apply configurations | [`Api::apply`] with anything that serializes |
-//! | `scale.ScalesGetter` | [`Api::get_scale`], [`Api::set_replicas`] |
+//! | `discovery`, `restmapper`, `kubectl get po` | [`CachedDiscovery`], [`RestMapper`] |
+//! | `scale.ScalesGetter` | [`Api::get_scale`], [`Api::set_replicas`], [`RestMapper::scalable`] |
 //! | `cache.ObjectName` | [`ObjectKey`] |
 
 pub use dogwatch_client::api::{
@@ -73,9 +75,9 @@ pub use dogwatch_client::api::{
 pub use dogwatch_client::config::Impersonation;
 pub use dogwatch_client::{
     Api, BoxError, CachedDiscovery, Client, ClientBuilder, Config, DEFAULT_MAX_RETRIES, DEFAULT_PAGE_SIZE,
-    DistinctWarnings, Error, HttpService, IgnoreWarnings, InvalidRequest, ListStream, Listed, LogWarnings,
-    Request, RequestBody, Response, ResponseBody, RestMapper, RetryWatcher, ServerBackoff, Warning,
-    WarningHandler, WatchStream, auth, boxed, config, discovery, tls, transport,
+    Discovery, DistinctWarnings, Error, HttpService, HttpStack, IgnoreWarnings, InvalidRequest, ListStream,
+    Listed, LogWarnings, Request, RequestBody, Response, ResponseBody, RestMapper, RetryWatcher,
+    ServerBackoff, Warning, WarningHandler, WatchStream, auth, boxed, config, discovery, tls, transport,
 };
 pub use dogwatch_core::{
     Cause, DeleteParams, Details, FieldSelector, FieldSelectorError, FieldValidation, GetParams, Gvk, Gvr,

@@ -2,6 +2,9 @@
 //!
 //! A benchmark is a file beside this one and a line in [`ALL`].
 
+pub(crate) mod pods;
+mod wire;
+
 use anyhow::bail;
 
 #[derive(Debug, clap::Args)]
@@ -22,7 +25,11 @@ struct Bench {
 }
 
 /// Every benchmark there is.
-const ALL: &[Bench] = &[];
+const ALL: &[Bench] = &[Bench {
+    name: "wire",
+    about: "lists and watches of pods from bytes to objects, beside serde_json",
+    run: |_| wire::run(),
+}];
 
 /// Runs the benchmark of that name, or prints which there are.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {

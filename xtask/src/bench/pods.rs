@@ -50,21 +50,27 @@ impl Pods {
             .replace(pattern.version, &format!("{}", 1_000_000 + number * 7))
             .replace(pattern.node, &format!("node-{:04}", mark % 1000))
             .replace(pattern.address, &address)
-            .replace(r#""tier":"backend""#, &format!(r#""tier":"{}""#, ["backend", "frontend", "cache"][number % 3]))
+            .replace(
+                r#""tier":"backend""#,
+                &format!(r#""tier":"{}""#, ["backend", "frontend", "cache"][number % 3]),
+            )
             .replace(r#""annotations":{"#, &format!(r#""annotations":{{{}"#, extra_annotation(number, mark)))
     }
 
     /// A `PodList` of so many pods, as a server would send it.
     pub(crate) fn list(&self, count: usize) -> Vec<u8> {
-        let mut body = br#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"99999999"},"items":["#.to_vec();
-        for number in 0..count {
-            if number > 0 {
-                body.push(b',');
-            }
-            body.extend_from_slice(self.pod(number).as_bytes());
-        }
-        body.extend_from_slice(b"]}\n");
-        body
+        list("PodList", "v1", (0..count).map(|number| self.pod(number)))
+    }
+
+    /// The metadata of so many pods, as a server sends it to who asks for no more.
+    pub(crate) fn metadata_list(&self, count: usize) -> Vec<u8> {
+        let partial = |number| {
+            let pod = self.pod(number);
+            let metadata =
+                pod.split_once(r#","spec":{"volumes":"#).map_or(pod.as_str(), |(before, _)| before);
+            format!(r#"{metadata},"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1"}}"#)
+        };
+        list("PartialObjectMetadataList", "meta.k8s.io/v1", (0..count).map(partial))
     }
 
     /// A watch that tells of so many changed pods.
@@ -93,6 +99,21 @@ impl Pattern {
             address: value("podIP")?,
         })
     }
+}
+
+fn list(kind: &str, version: &str, items: impl Iterator<Item = String>) -> Vec<u8> {
+    let head = format!(
+        r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{{"resourceVersion":"99999999"}},"items":["#
+    );
+    let mut body = head.into_bytes();
+    for (number, item) in items.enumerate() {
+        if number > 0 {
+            body.push(b',');
+        }
+        body.extend_from_slice(item.as_bytes());
+    }
+    body.extend_from_slice(b"]}\n");
+    body
 }
 
 /// What only some pods have.

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::form::Shape;
 use super::{Api, Patch};
 use crate::error::Error;
+use crate::request::Request;
 
 impl<K> Api<K> {
     /// The object as its `status` subresource shows it.
@@ -97,7 +98,8 @@ impl<K> Api<K> {
         subresource: &str,
         params: &GetParams,
     ) -> Result<T, Error> {
-        self.on_object(self.client.get(), name).subresource(subresource).params(params.query()).send().await
+        let request = self.on_object(self.client.get(), name).subresource(subresource);
+        self.read_subresource(request.params(params.query())).await
     }
 
     /// Creates at any subresource, for example `binding` or `eviction` of a pod.
@@ -112,7 +114,7 @@ impl<K> Api<K> {
         body: &(impl Serialize + ?Sized),
     ) -> Result<T, Error> {
         let request = self.on_object(self.client.post(), name).subresource(subresource);
-        request.params(params.query()).json(body).send().await
+        self.read_subresource(request.params(params.query()).json(body)).await
     }
 
     /// Replaces any subresource.
@@ -127,7 +129,7 @@ impl<K> Api<K> {
         body: &(impl Serialize + ?Sized),
     ) -> Result<T, Error> {
         let request = self.on_object(self.client.put(), name).subresource(subresource);
-        request.params(params.query()).json(body).send().await
+        self.read_subresource(request.params(params.query()).json(body)).await
     }
 
     /// Changes parts of any subresource.
@@ -148,6 +150,11 @@ impl<K> Api<K> {
         let request = self.on_object(self.client.patch(patch.content_type()), name).subresource(subresource);
         let request =
             request.accept(super::form::Form::Full.accept(Shape::Object)).checked_params(params.query(false));
-        request.json(patch.body()).send().await
+        self.read_subresource(request.json(patch.body())).await
+    }
+
+    /// Managed fields are left out here as everywhere, unless the handle was asked to keep them.
+    async fn read_subresource<T: DeserializeOwned>(&self, request: Request) -> Result<T, Error> {
+        request.response().await?.decode(self.fields)
     }
 }

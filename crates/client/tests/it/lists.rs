@@ -1,6 +1,8 @@
 //! Lists: streamed, paged, and what happens when the server forgets one half-way (rule PG-1).
 
-use dogwatch_client::{Api, Error, Listed};
+use std::time::Duration;
+
+use dogwatch_client::{Api, Client, Config, Error, Listed};
 use dogwatch_core::{FieldSelector, ListParams, Object, VersionMatch};
 use futures_util::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -182,4 +184,20 @@ async fn dy_2_a_metadata_handle_asks_for_metadata_and_takes_whole_objects_too() 
         accepts[0].contains("as=PartialObjectMetadataList")
             && accepts[1].contains("as=PartialObjectMetadata;")
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_limit_of_the_settings_holds_for_lists_and_is_told_to_the_server() {
+    let body = format!(r#"{{"metadata":{{"resourceVersion":"5"}},"items":[{},"#, item("a"));
+    let script = Script::new([json(200, body).silence()]);
+    let mut config = Config::new("http://127.0.0.1:1/".parse().expect("a URL"));
+    config.timeout = Some(Duration::from_secs(7));
+    let service = script.clone();
+    let layer = tower::layer::layer_fn(move |_| service.clone());
+    let client = Client::builder(config).layer(layer).build().expect("valid settings");
+    let start = tokio::time::Instant::now();
+    let listed = Api::<ConfigMap>::namespaced(client, "a").list(&ListParams::default()).await;
+    assert!(matches!(listed, Err(Error::TimedOut(limit)) if limit == Duration::from_secs(7)));
+    assert_eq!(start.elapsed(), Duration::from_secs(7));
+    assert_eq!(script.targets(), ["/api/v1/namespaces/a/configmaps?timeout=7s"]);
 }

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use dogwatch_client::config::Impersonation;
 use dogwatch_client::{Api, Client, Config, Error, Warning, WarningHandler};
 use dogwatch_core::{Reason, WriteParams};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -175,4 +176,23 @@ async fn an_anonymous_copy_of_a_configuration_says_nothing_about_us() {
         assert_eq!(headers.contains_key(http::header::AUTHORIZATION), expected);
         assert_eq!(headers.contains_key("impersonate-user"), expected);
     }
+}
+
+#[tokio::test]
+async fn au_1_who_we_act_as_is_chosen_per_settings_per_client_and_per_request() {
+    let script = Script::new((0..4).map(|_| json(200, r#"{"metadata":{"name":"x"}}"#)));
+    let mut config = Config::new("http://127.0.0.1:1/".parse().expect("a URL"));
+    config.impersonate.user = Some("settings".to_owned());
+    let service = script.clone();
+    let layer = tower::layer::layer_fn(move |_| service.clone());
+    let client = Client::builder(config).layer(layer).build().expect("valid settings");
+    let user = |name: &str| Impersonation { user: Some(name.to_owned()), ..Impersonation::default() };
+    let other = client.acting_as(user("client"));
+    Api::<Pod>::namespaced(client.clone(), "a").get("x").await.expect("answered");
+    Api::<Pod>::namespaced(other.clone(), "a").get("x").await.expect("answered");
+    other.get().path(&["/x"]).impersonate(user("request")).bytes().await.expect("answered");
+    client.acting_as(Impersonation::default()).get().path(&["/x"]).bytes().await.expect("answered");
+    let users: Vec<_> = script.seen().iter().map(|it| it.headers.get("impersonate-user").cloned()).collect();
+    let users: Vec<_> = users.iter().map(|it| it.as_ref().and_then(|it| it.to_str().ok())).collect();
+    assert_eq!(users, [Some("settings"), Some("client"), Some("request"), None]);
 }

@@ -57,7 +57,7 @@ async fn raw(answer: Reply) -> Vec<String> {
 /// What comes out of a resuming watch until it has nothing more to say for ten minutes, or ends.
 async fn resumed(script: &Script) -> Vec<String> {
     let watch = maps(script).watch_from(WatchParams::from("5")).expect("a version");
-    let deadline = tokio::time::sleep(Duration::from_secs(600));
+    let deadline = tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_secs(600));
     told(watch.take_until(deadline)).await
 }
 

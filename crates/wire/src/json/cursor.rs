@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use serde::de::{Expected, Unexpected};
+
 use super::number::{Number, number};
 use super::scan::{Mark, last_bracket};
 use super::text::unescape;
@@ -171,6 +173,45 @@ impl<'de> Cursor<'de> {
         Ok(())
     }
 
+    /// How many elements are still to come in the array around this place: never too many, sometimes too few.
+    ///
+    /// Elements are told apart by their brackets or quotes, so numbers and `{}` are not counted; and the look ahead is
+    /// bounded, so that a deep nest is not walked once per level. It is worth its while: a vector that grows by
+    /// doubling copies its elements, which are large, and keeps up to half of its room empty.
+    pub(super) fn elements_ahead(&self) -> usize {
+        const BLOCKS: usize = 256;
+        let Some(first) = self.text.as_bytes().get(self.at) else {
+            return 0;
+        };
+        let strings = match first {
+            b'"' => true,
+            b'{' | b'[' => false,
+            _ => return 0,
+        };
+        let (mut depth, mut brackets, mut quotes) = (0_u32, 0, 0);
+        let mut from = !0 << (self.at % 64);
+        for mark in self.marks.iter().skip(self.at / 64).take(BLOCKS) {
+            let mut bits = (mark.open | mark.close) & from;
+            while bits != 0 {
+                let lowest = bits & bits.wrapping_neg();
+                if mark.open & lowest != 0 {
+                    brackets += usize::from(depth == 0);
+                    depth += 1;
+                } else if depth > 0 {
+                    depth -= 1;
+                } else if strings {
+                    return (quotes + (mark.quote & from & (lowest - 1)).count_ones() as usize) / 2;
+                } else {
+                    return brackets;
+                }
+                bits ^= lowest;
+            }
+            quotes += (mark.quote & from).count_ones() as usize;
+            from = !0;
+        }
+        if strings { quotes / 2 } else { brackets }
+    }
+
     #[cold]
     pub(super) fn expected(&self, wanted: char) -> ReadError {
         self.error(format_args!("expected `{wanted}`"))
@@ -255,6 +296,24 @@ impl std::error::Error for ReadError {}
 impl serde::de::Error for ReadError {
     fn custom<M: fmt::Display>(what: M) -> Self {
         Self(Box::new(Fault { what: what.to_string(), at: None }))
+    }
+
+    fn invalid_type(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
+        Self::custom(format_args!("invalid type: {}, expected {wanted}", describe(found)))
+    }
+
+    fn invalid_value(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
+        Self::custom(format_args!("invalid value: {}, expected {wanted}", describe(found)))
+    }
+}
+
+/// Names what was found, but never quotes text: errors are logged, and the text may be a secret.
+fn describe(found: Unexpected<'_>) -> String {
+    match found {
+        Unexpected::Unit => "null".to_owned(),
+        Unexpected::Str(text) => format!("a string of {} bytes", text.len()),
+        Unexpected::Bytes(bytes) => format!("a string of {} bytes", bytes.len()),
+        found => found.to_string(),
     }
 }
 

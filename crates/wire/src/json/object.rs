@@ -61,6 +61,10 @@ impl<'a> Place<'a> {
     pub(super) fn decode<T: DeserializeOwned>(self, fields: Fields) -> Result<T, BadItem> {
         let mut reader = Reader::new(self.cursor(), fields);
         match T::deserialize(&mut reader) {
+            // Only a number or a word can have more text behind it: nothing else marks where they end.
+            Ok(_) if self.depth == 0 && reader.cursor.at() < self.text.len() => {
+                Err(self.report(String::new(), reader.cursor.error("more text after the value").reason(0)))
+            }
             Ok(object) => Ok(object),
             Err(error) => Err(self.explain::<T>(fields, error.or_at(reader.cursor.at()))),
         }

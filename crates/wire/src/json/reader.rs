@@ -397,6 +397,10 @@ impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
         self.first = false;
         seed.deserialize(&mut *self.reader).map(Some)
     }
+
+    fn size_hint(&self) -> Option<usize> {
+        self.first.then(|| self.reader.cursor.elements_ahead())
+    }
 }
 
 /// A variant written as an object of one member: `{"Name": content}`.

@@ -8,7 +8,7 @@
 //! finds the end of a string or of a whole object by looking at bits, not at bytes. It counts brackets and
 //! does not care which kind closes which, nor what stands between them: the reader checks what it reads.
 
-use super::block::{BLOCK, Classes, classify, controls};
+use super::block::{BLOCK, classify, controls};
 
 /// What is known of one block of a value.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,11 +44,7 @@ pub(super) struct Scanner {
     shape: Shape,
     /// Bytes looked at. For containers and strings a multiple of the block size until the end is found.
     scanned: usize,
-    /// All ones while inside a string, otherwise zero.
-    in_string: u64,
-    /// One when the next byte is escaped, otherwise zero.
-    escape: u64,
-    depth: u32,
+    carry: Carry,
     /// The first control character that stands inside a string, where JSON forbids it.
     control: Option<usize>,
 }
@@ -63,14 +59,16 @@ enum Shape {
     Scalar,
 }
 
-/// What carries over from one block to the next.
-struct Step {
-    mark: Mark,
+/// What one block leaves to the next.
+#[derive(Clone, Copy, Debug)]
+struct Carry {
+    /// All ones while inside a string, otherwise zero.
     in_string: u64,
+    /// One when the next byte is escaped, otherwise zero.
     escape: u64,
     depth: u32,
-    control: u64,
-    end: Option<usize>,
+    /// All ones, save the bit of the bracket that begins the value while that bracket is to come.
+    later: u64,
 }
 
 impl Scanner {
@@ -92,33 +90,10 @@ impl Scanner {
     ///
     /// Every call must repeat what the calls since [`Self::begin`] were given, and may add to it.
     pub(super) fn scan(&mut self, value: &[u8]) -> Found {
-        if self.shape == Shape::Scalar {
-            return self.scan_scalar(value);
-        }
-        let (blocks, rest) = value[self.scanned..].as_chunks::<BLOCK>();
-        self.marks.reserve(blocks.len() + 1);
-        for block in blocks {
-            let step = self.step(block);
-            let begin = self.scanned;
-            self.keep(&step);
-            if let Some(end) = step.end {
-                return Found::End(begin + end);
-            }
-        }
-        if rest.is_empty() {
-            return Found::More;
-        }
-        // The value may end in a block that is not full. If it does not, the block is looked at again later.
-        let mut padded = [b' '; BLOCK];
-        padded[..rest.len()].copy_from_slice(rest);
-        let step = self.step(&padded);
-        let begin = self.scanned;
-        match step.end {
-            Some(end) => {
-                self.keep(&step);
-                Found::End(begin + end)
-            }
-            None => Found::More,
+        match self.shape {
+            Shape::Container => self.scan_blocks(value, Mark::end_of_container),
+            Shape::String => self.scan_blocks(value, Mark::end_of_string),
+            Shape::Scalar => self.scan_scalar(value),
         }
     }
 
@@ -132,6 +107,43 @@ impl Scanner {
         self.control
     }
 
+    #[inline]
+    fn scan_blocks(&mut self, value: &[u8], end: impl Fn(&Mark, u64) -> Option<usize>) -> Found {
+        let (blocks, rest) = value[self.scanned..].as_chunks::<BLOCK>();
+        self.marks.reserve(blocks.len() + 1);
+        // In a local, so that it lives in registers.
+        let mut carry = self.carry;
+        for block in blocks {
+            let later = carry.later;
+            let (mark, controls) = carry.step(block);
+            self.marks.push(mark);
+            let end = end(&mark, later);
+            if controls != 0 {
+                self.note_control(controls, end);
+            }
+            if let Some(end) = end {
+                return Found::End(self.scanned + end + 1);
+            }
+            self.scanned += BLOCK;
+        }
+        self.carry = carry;
+        if rest.is_empty() {
+            return Found::More;
+        }
+        // The value may end in a block that is not full. If it does not, the block is looked at again later.
+        let mut padded = [b' '; BLOCK];
+        padded[..rest.len()].copy_from_slice(rest);
+        let (mark, controls) = carry.step_apart(&padded);
+        match end(&mark, self.carry.later) {
+            Some(end) => {
+                self.marks.push(mark);
+                self.note_control(controls, Some(end));
+                Found::End(self.scanned + end + 1)
+            }
+            None => Found::More,
+        }
+    }
+
     fn scan_scalar(&mut self, value: &[u8]) -> Found {
         let ends = |byte: &u8| matches!(byte, b',' | b']' | b'}' | b':' | b' ' | b'\t' | b'\n' | b'\r');
         match value[self.scanned..].iter().position(ends) {
@@ -143,60 +155,92 @@ impl Scanner {
         }
     }
 
-    fn keep(&mut self, step: &Step) {
-        if step.control != 0 && self.control.is_none() {
-            self.control = Some(self.scanned + step.control.trailing_zeros() as usize);
+    /// Remembers the first control character of the value; those behind its end are of no concern.
+    #[cold]
+    fn note_control(&mut self, controls: u64, end: Option<usize>) {
+        let controls = end.map_or(controls, |end| controls & ((1 << end) - 1));
+        if controls != 0 && self.control.is_none() {
+            self.control = Some(self.scanned + controls.trailing_zeros() as usize);
         }
-        self.marks.push(step.mark);
-        self.scanned += BLOCK;
-        self.in_string = step.in_string;
-        self.escape = step.escape;
-        self.depth = step.depth;
-    }
-
-    #[inline]
-    fn step(&self, bytes: &[u8; BLOCK]) -> Step {
-        let classes = classify(bytes);
-        let (escaped, escape) = escaped(classes.backslash, self.escape);
-        let quote = classes.quote & !escaped;
-        let strings = self.in_string ^ runs(quote);
-        let control = if classes.has_control { controls(bytes) & strings } else { 0 };
-        let (open, close) = self.brackets(&classes, strings);
-        let (opens, closes) = (open.count_ones(), close.count_ones());
-        let end = match self.shape {
-            Shape::Container if closes >= self.depth => last_bracket(open, close, self.depth, 0),
-            // The bit of the quote that begins the string is no end.
-            Shape::String => first_bit(if self.scanned == 0 { quote & !1 } else { quote }),
-            _ => None,
-        };
-        let floor = self.depth.saturating_sub(closes);
-        Step {
-            mark: Mark { quote, backslash: classes.backslash, open, close, depth: self.depth, floor },
-            in_string: ((strings as i64) >> 63) as u64,
-            escape,
-            depth: (self.depth + opens).saturating_sub(closes),
-            control: end.map_or(control, |end| control & below(end)),
-            end: end.map(|end| end + 1),
-        }
-    }
-
-    /// The brackets outside strings, less the pairs with nothing between them.
-    ///
-    /// Half the brackets of a real object are `{}`. They change no depth, and without them the floor of
-    /// most blocks lies well above the depth a reader skips to.
-    #[inline]
-    fn brackets(&self, classes: &Classes, strings: u64) -> (u64, u64) {
-        let (open, close) = (classes.open & !strings, classes.close & !strings);
-        let mut pairs = open & (close >> 1);
-        if self.scanned == 0 {
-            // The bracket that begins the value must stay, even if the value is `{}`.
-            pairs &= !1;
-        }
-        (open & !pairs, close & !(pairs << 1))
     }
 }
 
-/// The first closing bracket, at or after the lowest bit set, that leaves `target` brackets open.
+impl Default for Carry {
+    fn default() -> Self {
+        Self { in_string: 0, escape: 0, depth: 0, later: !1 }
+    }
+}
+
+impl Carry {
+    /// Learns what one block holds; also says which of its strings hold control characters.
+    ///
+    /// Inlined by force: called, it would pass everything through memory, which costs half as much again.
+    #[inline(always)]
+    fn step(&mut self, bytes: &[u8; BLOCK]) -> (Mark, u64) {
+        let classes = classify(bytes);
+        let escaped = self.escaped(classes.backslash);
+        let quote = classes.quote & !escaped;
+        let strings = self.in_string ^ runs(quote);
+        self.in_string = ((strings as i64) >> 63) as u64;
+        let controls = if classes.has_control { controls(bytes) & strings } else { 0 };
+        let (open, close) = (classes.open & !strings, classes.close & !strings);
+        // Half the brackets of a real object are `{}`. They change no depth, and without them the floor of most blocks
+        // lies well above the depth a reader skips to. Only the one that begins the value must stay.
+        let pairs = open & (close >> 1) & self.later;
+        let (open, close) = (open & !pairs, close & !(pairs << 1));
+        let closes = close.count_ones();
+        let floor = self.depth.saturating_sub(closes);
+        let mark = Mark { quote, backslash: classes.backslash, open, close, depth: self.depth, floor };
+        self.depth = (self.depth + open.count_ones()).saturating_sub(closes);
+        self.later = !0;
+        (mark, controls)
+    }
+
+    /// The same out of line, for the one block in many that is not full.
+    #[inline(never)]
+    fn step_apart(&mut self, bytes: &[u8; BLOCK]) -> (Mark, u64) {
+        self.step(bytes)
+    }
+
+    /// Which characters a backslash escapes.
+    ///
+    /// The way of simdjson: a run of backslashes escapes what follows it if it is of odd length, and adding the
+    /// starts of the runs to the runs themselves tells odd ends from even ones, all runs at once.
+    #[inline]
+    fn escaped(&mut self, backslash: u64) -> u64 {
+        const EVEN: u64 = 0x5555_5555_5555_5555;
+        let carried = std::mem::take(&mut self.escape);
+        if backslash == 0 {
+            return carried;
+        }
+        let backslash = backslash & !carried;
+        let follows = backslash << 1 | carried;
+        let odd_starts = backslash & !EVEN & !follows;
+        let (even_runs, overflow) = odd_starts.overflowing_add(backslash);
+        self.escape = u64::from(overflow);
+        (EVEN ^ (even_runs << 1)) & follows
+    }
+}
+
+impl Mark {
+    /// The bit of the bracket that closes the whole value.
+    #[inline]
+    fn end_of_container(&self, _later: u64) -> Option<usize> {
+        if self.floor > 0 {
+            return None;
+        }
+        last_bracket(self.open, self.close, self.depth, 0)
+    }
+
+    /// The bit of the quote that ends the value, which is not the one that begins it.
+    #[inline]
+    fn end_of_string(&self, later: u64) -> Option<usize> {
+        let quote = self.quote & later;
+        (quote != 0).then(|| quote.trailing_zeros() as usize)
+    }
+}
+
+/// The first closing bracket that leaves no more than `target` brackets open.
 #[inline]
 pub(super) fn last_bracket(open: u64, close: u64, mut depth: u32, target: u32) -> Option<usize> {
     let mut bits = open | close;
@@ -215,24 +259,6 @@ pub(super) fn last_bracket(open: u64, close: u64, mut depth: u32, target: u32) -
     None
 }
 
-/// Which characters a backslash escapes, and whether the first of the next block is one of them.
-///
-/// The way of simdjson: a run of backslashes escapes what follows it if it is of odd length, and adding the
-/// starts of the runs to the runs themselves tells odd ends from even ones, all runs at once.
-#[inline]
-fn escaped(backslash: u64, carry: u64) -> (u64, u64) {
-    const EVEN: u64 = 0x5555_5555_5555_5555;
-    if backslash == 0 {
-        return (carry, 0);
-    }
-    let backslash = backslash & !carry;
-    let follows = backslash << 1 | carry;
-    let odd_starts = backslash & !EVEN & !follows;
-    let (even_runs, overflow) = odd_starts.overflowing_add(backslash);
-    let inverted = even_runs << 1;
-    ((EVEN ^ inverted) & follows, u64::from(overflow))
-}
-
 /// Sets every bit from each odd bit set (counted from the lowest) up to, but not including, the next.
 #[inline]
 fn runs(mut bits: u64) -> u64 {
@@ -240,16 +266,6 @@ fn runs(mut bits: u64) -> u64 {
         bits ^= bits << shift;
     }
     bits
-}
-
-#[inline]
-fn first_bit(bits: u64) -> Option<usize> {
-    (bits != 0).then(|| bits.trailing_zeros() as usize)
-}
-
-#[inline]
-fn below(bit: usize) -> u64 {
-    (1 << bit) - 1
 }
 
 #[cfg(test)]

@@ -1,0 +1,54 @@
+//! Lists the pods of a namespace, or of all, in pages, and prints where each runs.
+//!
+//! ```text
+//! cargo run --example 01_list_pods -- --namespace kube-system --selector app=web
+//! ```
+
+#![allow(clippy::print_stdout, reason = "a program that prints")]
+
+use clap::Parser;
+use dogwatch::k8s_openapi::api::core::v1::Pod;
+use dogwatch::{Api, Client, LabelSelector, ListParams, Listed, Object};
+use futures_util::TryStreamExt;
+
+#[derive(Parser)]
+struct Arguments {
+    /// Only this namespace.
+    #[arg(short, long)]
+    namespace: Option<String>,
+    /// Only pods with these labels.
+    #[arg(short = 'l', long, default_value = "")]
+    selector: LabelSelector,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let client = Client::from_env().await?;
+    let pods = match &arguments.namespace {
+        Some(namespace) => Api::<Pod>::namespaced(client, namespace),
+        None => Api::all(client),
+    };
+
+    // Objects come out while the answer arrives: at no time is the whole list in memory.
+    let mut list = pods.list_pages(&ListParams::default().labels(arguments.selector));
+    let mut count = 0;
+    while let Some(listed) = list.try_next().await? {
+        match listed {
+            Listed::Item(pod) => {
+                count += 1;
+                let Some(key) = pod.key() else { continue };
+                let node = pod.spec.as_ref().and_then(|it| it.node_name.as_deref()).unwrap_or("-");
+                let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref()).unwrap_or("Unknown");
+                println!("{key:60} {phase:10} {node}");
+            }
+            Listed::Bad(bad) => println!("{bad}"),
+            _ => {
+                count = 0;
+                println!("the server forgot the list half-way: once more from the start");
+            }
+        }
+    }
+    println!("{count} pods at version {}", list.into_metadata().version);
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! Follows the pods of the whole cluster: first those that are there, then every change, over broken connections too.
+//!
+//! ```text
+//! cargo run --example 02_watch_pods -- --events 10      # or until Ctrl-C
+//! ```
+
+#![allow(clippy::print_stdout, reason = "a program that prints")]
+
+use clap::Parser;
+use dogwatch::k8s_openapi::api::core::v1::Pod;
+use dogwatch::{Api, Client, Header, ListParams, Meta, Object, View, WatchEvent, WatchParams};
+use futures_util::{StreamExt, TryStreamExt};
+
+#[derive(Parser)]
+struct Arguments {
+    /// End after so many changes.
+    #[arg(long, value_name = "N", default_value_t = usize::MAX, hide_default_value = true)]
+    events: usize,
+}
+
+/// What we want to know of a pod. Everything else is skipped on the wire.
+#[derive(serde::Deserialize)]
+struct PodMeta {
+    metadata: Meta,
+}
+
+impl Object for PodMeta {
+    fn header(&self) -> Header<'_> {
+        self.metadata.header()
+    }
+}
+
+impl View for PodMeta {
+    type Of = Pod;
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let pods = Api::<PodMeta>::all(Client::from_env().await?);
+    tokio::select! {
+        done = follow(&pods, Arguments::parse().events) => done,
+        _ = tokio::signal::ctrl_c() => Ok(()),
+    }
+}
+
+async fn follow(pods: &Api<PodMeta>, count: usize) -> anyhow::Result<()> {
+    let list = pods.list_all(&ListParams::default()).await?;
+    println!("{} pods at version {}", list.items.len(), list.metadata.version);
+    let mut watch = pods.watch_from(WatchParams::from(list.metadata.version))?.take(count);
+    while let Some(event) = watch.try_next().await? {
+        match &event {
+            WatchEvent::Added(pod) | WatchEvent::Modified(pod) | WatchEvent::Deleted(pod) => {
+                println!("{:8} {}/{}", event.kind().as_str(), pod.metadata.namespace, pod.metadata.name);
+            }
+            WatchEvent::Error(status) => anyhow::bail!("the watch cannot go on: {status}"),
+            _ => {}
+        }
+    }
+    Ok(())
+}

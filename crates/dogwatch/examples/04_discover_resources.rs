@@ -1,0 +1,55 @@
+//! Prints what a server serves, or what a word such as `deploy` means there and how many objects of it there are.
+//!
+//! ```text
+//! cargo run --example 04_discover_resources -- deploy po
+//! ```
+
+#![allow(clippy::print_stdout, reason = "a program that prints")]
+
+use clap::Parser;
+use dogwatch::discovery::ServedResource;
+use dogwatch::{Api, CachedDiscovery, Client, ListParams, PartialObjectMeta, RestMapper};
+
+#[derive(Parser)]
+struct Arguments {
+    /// Names, short names or kinds; everything where none is given.
+    words: Vec<String>,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let words = Arguments::parse().words;
+    let client = Client::from_env().await?;
+    let mapper = RestMapper::new(CachedDiscovery::new(client.clone()));
+    if words.is_empty() {
+        let served = mapper.discovery().get().await?;
+        served.preferred_resources().for_each(print);
+        for failure in &served.failures {
+            println!("{failure}: {}", failure.reason);
+        }
+        return Ok(());
+    }
+    for word in words {
+        let found = mapper.resolve(&word).await?.resource;
+        print(&found);
+        if found.supports("list") {
+            // Metadata is enough to count by, and a fraction of the bytes.
+            let api = Api::<PartialObjectMeta>::dynamic_metadata(client.clone(), found.resource);
+            let list = api.list_all(&ListParams::default()).await?;
+            println!("  {} objects at version {}", list.items.len(), list.metadata.version);
+        }
+    }
+    Ok(())
+}
+
+fn print(it: &ServedResource) {
+    let scope = if it.is_namespaced() { "namespaced" } else { "cluster" };
+    let names = it.short_names.join(",");
+    println!(
+        "{:50} {:12} {scope:11} {:30} {}",
+        it.group_resource(),
+        names,
+        it.resource.gvk.kind,
+        it.verbs.join(",")
+    );
+}
