@@ -181,4 +181,13 @@ mod tests {
             assert_eq!(base64(text), Some(format!("illegal base64 data at input byte {at}")), "{text}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_is_too_strange(text in ".{0,40}", stamp in "[0-9]{4}-0[1-9]-[0-9TZ:.+é-]{0,24}") {
+            for it in [&text, &stamp] {
+                let _ = (time(it), micro_time(it), quantity(it), base64(it));
+            }
+        }
+    }
 }

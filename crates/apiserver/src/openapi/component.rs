@@ -53,19 +53,14 @@ pub(super) fn add_referred(components: &mut Components, text: &str, group: &str,
 
 /// The schema of a custom kind: its own, with the fields every object has, and with its name.
 pub(super) fn custom_schema(resource: &ResourceDef, schema: Option<&Value>) -> Value {
-    let mut out = schema.filter(|it| it.is_object()).cloned().unwrap_or_else(|| json!({"type": "object"}));
-    spell_int_or_string(&mut out);
-    if !preserves_unknown(&out) || out.get("properties").is_some() {
-        let properties = &mut out["properties"];
-        if !properties.is_object() {
-            *properties = Value::Object(Map::new());
-        }
-        properties["apiVersion"] = json!({"type": "string"});
-        properties["kind"] = json!({"type": "string"});
-        properties["metadata"] = json!({"allOf": [reference(&meta("ObjectMeta"))]});
-    }
-    out["x-kubernetes-group-version-kind"] = named(resource, &resource.kind);
-    out
+    let mut out = match schema {
+        Some(Value::Object(fields)) => fields.clone(),
+        _ => Map::from_iter([("type".to_owned(), json!("object"))]),
+    };
+    spell_out(&mut out);
+    add_object_fields(&mut out);
+    out.insert("x-kubernetes-group-version-kind".to_owned(), named(resource, &resource.kind));
+    Value::Object(out)
 }
 
 /// The schema of lists of a custom kind.
@@ -87,30 +82,40 @@ fn named(resource: &ResourceDef, kind: &str) -> Value {
     json!([{"group": resource.group, "kind": kind, "version": resource.version}])
 }
 
-fn preserves_unknown(schema: &Value) -> bool {
-    schema["x-kubernetes-preserve-unknown-fields"] == true
+/// Gives a schema the fields of every object, in place of what it says about them.
+fn add_object_fields(schema: &mut Map<String, Value>) {
+    let properties = schema.entry("properties").or_insert_with(|| json!({}));
+    if let Value::Object(properties) = properties {
+        properties.insert("apiVersion".to_owned(), json!({"type": "string"}));
+        properties.insert("kind".to_owned(), json!({"type": "string"}));
+        properties.insert("metadata".to_owned(), json!({"allOf": [reference(&meta("ObjectMeta"))]}));
+    }
 }
 
-/// Numbers that may be text are said twice: once for us, once for those who know only OpenAPI.
-fn spell_int_or_string(schema: &mut Value) {
-    match schema {
-        Value::Object(fields) => {
-            if fields.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true))
-                && !fields.contains_key("anyOf")
-            {
-                fields.insert("anyOf".to_owned(), json!([{"type": "integer"}, {"type": "string"}]));
-            }
-            for key in ["items", "additionalProperties"] {
-                if let Some(inner) = fields.get_mut(key) {
-                    spell_int_or_string(inner);
+/// Says what our extensions mean in words that those who know only OpenAPI understand, at every depth: numbers that may be
+/// text, and objects within objects.
+fn spell_out(schema: &mut Map<String, Value>) {
+    let is_set = |schema: &Map<String, Value>, name: &str| schema.get(name) == Some(&Value::Bool(true));
+    for key in ["items", "additionalProperties"] {
+        if let Some(Value::Object(inner)) = schema.get_mut(key) {
+            spell_out(inner);
+        }
+    }
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        properties.values_mut().filter_map(Value::as_object_mut).for_each(spell_out);
+    }
+    if is_set(schema, "x-kubernetes-int-or-string") && !schema.contains_key("anyOf") {
+        schema.insert("anyOf".to_owned(), json!([{"type": "integer"}, {"type": "string"}]));
+    }
+    if is_set(schema, "x-kubernetes-embedded-resource") {
+        add_object_fields(schema);
+        if let Value::Array(required) = schema.entry("required").or_insert_with(|| json!([])) {
+            for name in ["kind", "apiVersion"] {
+                if !required.iter().any(|it| it == name) {
+                    required.push(json!(name));
                 }
             }
-            if let Some(Value::Object(properties)) = fields.get_mut("properties") {
-                properties.values_mut().for_each(spell_int_or_string);
-            }
         }
-        Value::Array(items) => items.iter_mut().for_each(spell_int_or_string),
-        _ => {}
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use dogwatch_apiserver::builtin::{self, BuiltinDefinitions, Findings};
 use dogwatch_apiserver::schema::Schema;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn schema(group: &str, version: &str, kind: &str) -> Schema {
@@ -268,4 +269,49 @@ fn values_are_checked_like_texts() {
         builtin::type_errors(&object, &schema, &BuiltinDefinitions),
         ["json: cannot unmarshal number into Go struct field ObjectMeta.metadata.name of type string"]
     );
+}
+
+/// Values as people might send them for a Pod: some fields are known, some are not, and types are anything.
+fn anything() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        (-1e9..1e9f64).prop_map(Value::from),
+        ".{0,8}".prop_map(Value::from),
+        "[0-9TZ:.+-]{0,30}".prop_map(Value::from),
+    ];
+    let name = prop_oneof![
+        Just("spec".to_owned()),
+        Just("metadata".to_owned()),
+        Just("containers".to_owned()),
+        Just("ports".to_owned()),
+        Just("creationTimestamp".to_owned()),
+        Just("labels".to_owned()),
+        "[a-z]{0,4}".prop_map(|it| it),
+    ];
+    leaf.prop_recursive(5, 40, 5, move |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            proptest::collection::btree_map(name.clone(), inner, 0..5)
+                .prop_map(|it| Value::Object(it.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_text_and_the_value_it_says_give_the_same_findings(value in anything()) {
+        let schema = schema("", "v1", "Pod");
+        let found = builtin::inspect(value.to_string().as_bytes(), &schema, &BuiltinDefinitions).unwrap();
+        prop_assert_eq!(&found.strict, &builtin::unknown_fields(&value, &schema, &BuiltinDefinitions));
+        let mismatch: Vec<String> = found.mismatch.into_iter().collect();
+        prop_assert_eq!(mismatch, builtin::type_errors(&value, &schema, &BuiltinDefinitions));
+    }
+
+    #[test]
+    fn duplicates_are_found_in_any_bytes_without_falling_over(bytes in any::<Vec<u8>>()) {
+        builtin::duplicate_fields(&bytes);
+    }
 }

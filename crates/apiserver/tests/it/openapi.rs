@@ -173,10 +173,25 @@ fn custom_kinds_are_published_with_their_schema_and_without_strategic_merge() {
 }
 
 #[test]
+fn objects_within_objects_have_the_fields_of_objects() {
+    let embedded = json!({"type": "object", "x-kubernetes-embedded-resource": true});
+    let schema = json!({"type": "object", "properties": {"list": {"type": "array", "items": embedded}}});
+    let kind = CustomKind { resource: trains(true), schema: Some(schema) };
+    let made = openapi::custom_document("rail.example.com", "v1", &[kind]);
+    let document: Value = serde_json::from_slice(&made.body).unwrap();
+    let train = &document["components"]["schemas"]["com.example.rail.v1.Train"];
+    let item = &train["properties"]["list"]["items"];
+    assert_eq!(item["required"], json!(["kind", "apiVersion"]));
+    assert_eq!(item["properties"]["metadata"], train["properties"]["metadata"]);
+}
+
+#[test]
 fn a_custom_kind_without_a_schema_is_still_an_object() {
     let kind = CustomKind { resource: trains(false), schema: None };
     let made = openapi::custom_document("rail.example.com", "v1", &[kind]);
     let document: Value = serde_json::from_slice(&made.body).unwrap();
     assert!(document["paths"]["/apis/rail.example.com/v1/trains/{name}"]["get"].is_object());
-    assert_eq!(document["components"]["schemas"]["com.example.rail.v1.Train"]["type"], "object");
+    let train = &document["components"]["schemas"]["com.example.rail.v1.Train"];
+    assert_eq!(train["type"], "object");
+    assert_eq!(train["properties"]["kind"], json!({"type": "string"}));
 }
