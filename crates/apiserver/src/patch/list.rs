@@ -97,6 +97,23 @@ fn follow_directives(
     Ok((live, plain))
 }
 
+/// The live order of a list whose order the patch gives. The original deletes and adds in place: what is added takes the
+/// slots of what was deleted, and counts as having stood there.
+pub(super) fn live_order(live: &[Value], patch: &[Value], key: &str) -> Result<Vec<Value>, Refusal> {
+    if patch.iter().any(|item| item[DIRECTIVE] == "replace") {
+        return Ok(live.to_vec());
+    }
+    let (mut order, plain) = follow_directives(live.to_vec(), patch.to_vec(), key)?;
+    let mut known = Positions::new(&order, Some(key));
+    for item in plain {
+        let Some(value) = item.get(key).filter(|value| known.of_key(value).is_none()) else { continue };
+        known.add(value, order.len());
+        order.push(item);
+    }
+    order.truncate(live.len());
+    Ok(order)
+}
+
 /// Puts merged items in order: those in `first` as they stand there, the others as in `live`, interleaved by `live`.
 pub(super) fn arrange(
     merged: Vec<Value>,

@@ -79,7 +79,13 @@ fn merge_ordered_lists(live: &mut Fields, patch: &mut Fields, place: &Place<'_>)
         };
         let (current, change) = (current.unwrap_or_default(), change.unwrap_or_default());
         let objects = list::holds_objects(&[current, change])?;
-        let arranged = list::arrange(merged, order, current, merge_key, objects)?;
+        let live_order = match merge_key {
+            Some(key) if objects && strategy.merge && !current.is_empty() => {
+                list::live_order(current, change, key)?
+            }
+            _ => current.to_vec(),
+        };
+        let arranged = list::arrange(merged, order, &live_order, merge_key, objects)?;
         live.insert(key.to_owned(), Value::Array(arranged));
         patch.remove(key);
     }

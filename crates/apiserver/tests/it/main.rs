@@ -8,3 +8,4 @@ mod discovery;
 mod kinds;
 mod openapi;
 mod ownership;
+mod patch;

@@ -1,0 +1,144 @@
+//! Objects in a strategic merge patch: maps, nulls, `$patch` and `$retainKeys`.
+
+use serde_json::json;
+
+use super::check;
+
+#[test]
+fn maps_merge_and_null_deletes() {
+    check(
+        "metadata",
+        [
+            (
+                "one key goes, one comes",
+                json!({"labels": {"a": "1", "b": "2"}}),
+                json!({"labels": {"a": null, "c": "3"}}),
+                json!({"labels": {"b": "2", "c": "3"}}),
+            ),
+            (
+                "the last key goes",
+                json!({"labels": {"a": "1"}}),
+                json!({"labels": {"a": null}}),
+                json!({"labels": {}}),
+            ),
+            ("the whole map goes", json!({"labels": {"a": "1"}}), json!({"labels": null}), json!({})),
+            ("null for nothing", json!({"name": "x"}), json!({"labels": null}), json!({"name": "x"})),
+            (
+                "nulls in what is new are dropped at every depth",
+                json!({}),
+                json!({"labels": {"a": null, "b": "1"}, "list": [{"c": null}, null]}),
+                json!({"labels": {"b": "1"}, "list": [{}, null]}),
+            ),
+            (
+                "another type replaces",
+                json!({"labels": {"a": "1"}}),
+                json!({"labels": "x"}),
+                json!({"labels": "x"}),
+            ),
+            (
+                "a live null is replaced",
+                json!({"labels": null}),
+                json!({"labels": {"a": "1"}}),
+                json!({"labels": {"a": "1"}}),
+            ),
+            ("unknown fields are taken", json!({}), json!({"bogus": {"x": 1}}), json!({"bogus": {"x": 1}})),
+        ],
+    );
+}
+
+#[test]
+fn a_directive_replaces_or_empties_an_object() {
+    check(
+        "metadata",
+        [
+            (
+                "replace",
+                json!({"labels": {"a": "1"}}),
+                json!({"labels": {"$patch": "replace", "only": "x"}}),
+                json!({"labels": {"only": "x"}}),
+            ),
+            (
+                "replace leaves nulls for decoding",
+                json!({"labels": {"a": "1"}}),
+                json!({"labels": {"$patch": "replace", "a": null}}),
+                json!({"labels": {"a": null}}),
+            ),
+            (
+                "delete",
+                json!({"labels": {"a": "1"}}),
+                json!({"labels": {"$patch": "delete", "b": "2"}}),
+                json!({"labels": {}}),
+            ),
+            (
+                "any directive for nothing",
+                json!({"name": "x"}),
+                json!({"labels": {"$patch": "nonsense"}}),
+                json!({"name": "x"}),
+            ),
+            (
+                "instead of another type",
+                json!({"labels": "x"}),
+                json!({"labels": {"$patch": "delete"}}),
+                json!({}),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn retain_keys_drops_all_keys_but_those() {
+    check(
+        "spec",
+        [
+            (
+                "of an object",
+                json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"by": "1"}}}),
+                json!({"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}),
+                json!({"strategy": {"type": "Recreate"}}),
+            ),
+            (
+                "what is kept is merged",
+                json!({"strategy": {"type": "Recreate", "by": "x", "rollingUpdate": {"type": "a", "by": "1"}}}),
+                json!({"strategy": {"$retainKeys": ["type", "rollingUpdate"], "rollingUpdate": {"by": "2"}}}),
+                json!({"strategy": {"type": "Recreate", "rollingUpdate": {"type": "a", "by": "2"}}}),
+            ),
+            (
+                "null needs no mention",
+                json!({"strategy": {"type": "Recreate", "by": "x"}}),
+                json!({"strategy": {"$retainKeys": ["type"], "by": null}}),
+                json!({"strategy": {"type": "Recreate"}}),
+            ),
+            (
+                "without the directive nothing is dropped",
+                json!({"strategy": {"type": "RollingUpdate", "by": "x"}}),
+                json!({"strategy": {"type": "Recreate"}}),
+                json!({"strategy": {"type": "Recreate", "by": "x"}}),
+            ),
+            (
+                "of an item",
+                json!({"volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "emptyDir": {}}]}),
+                json!({"volumes": [{"name": "v", "hostPath": {"path": "/x"}, "$retainKeys": ["name", "hostPath"]}]}),
+                json!({"volumes": [{"name": "v", "hostPath": {"path": "/x"}}, {"name": "w", "emptyDir": {}}]}),
+            ),
+            (
+                "of any object, whatever the schema says",
+                json!({"nodeSelector": {"a": "b", "z": "1"}}),
+                json!({"nodeSelector": {"$retainKeys": ["b"], "b": "c"}}),
+                json!({"nodeSelector": {"b": "c"}}),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn what_is_new_keeps_the_directives_inside_items_as_the_original_does() {
+    check(
+        "spec",
+        [(
+            "they go with all unknown fields when the result is decoded",
+            json!({"containers": [{"name": "a"}]}),
+            json!({"containers": [{"name": "z", "env": [{"name": "e", "$patch": "delete"}]}]}),
+            json!({"containers": [{"name": "z", "env": [{"name": "e", "$patch": "delete"}]}, {"name": "a"}]}),
+        )],
+    );
+}
