@@ -13,7 +13,7 @@ mod tables;
 mod ci;
 mod conformance;
 mod bench;
-mod generate;
+mod sample;
 
 use std::process::ExitCode;
 
@@ -45,8 +45,8 @@ enum Task {
     Conformance(conformance::Options),
     /// Measure something, in release mode.
     Bench(bench::Options),
-    /// Make data to try things with.
-    Gen(generate::Options),
+    /// Write a list of realistic pods, to try things with.
+    Pods(sample::Options),
 }
 
 fn main() -> ExitCode {
@@ -68,7 +68,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Gen(options) => tables::run(&options),
         Task::Conformance(options) => conformance::run(&options),
         Task::Bench(options) => bench::run(&options),
-        Task::Gen(options) => generate::run(&options),
+        Task::Pods(options) => sample::run(&options),
     }
 }
 
