@@ -23,7 +23,7 @@ fn visit(
 ) -> Value {
     let shape = Shape::of(schema, over.or(base), definitions);
     match &shape {
-        Shape::List(list) if !shape.is_atomic() && !(items(base).is_empty() && items(over).is_empty()) => {
+        Shape::List(list) if !shape.is_atomic() && items(base).len() + items(over).len() > 0 => {
             merge_items(list, items(base), items(over), definitions)
         }
         Shape::Object { members, .. } if !shape.is_atomic() && !names(base, over).is_empty() => {
@@ -87,7 +87,9 @@ fn merge_items(list: &Items, base: &[Value], over: &[Value], definitions: &dyn D
             if ours == theirs {
                 merged.push(both(ours));
                 done.insert(ours);
-                (l.next(), r.next(), shared.next());
+                l.next();
+                r.next();
+                shared.next();
                 continue;
             }
             if right.has(ours) && shared.peek().is_some_and(|next| *next != ours) {

@@ -20,6 +20,7 @@ mod extract;
 mod compare;
 mod merge;
 mod managed;
+mod scale;
 mod update;
 mod apply;
 
@@ -35,6 +36,7 @@ pub use extract::{blank, fields_of};
 pub use field_set::{BadFields, FieldSet, Path};
 pub use managed::keep_times_if_unchanged;
 pub use merge::{merge, remove};
+pub use scale::{Replicas, from_scale, to_scale};
 pub use update::update;
 
 /// What is written: a kind in one of its versions, through one of its endpoints.
