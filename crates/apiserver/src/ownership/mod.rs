@@ -73,7 +73,8 @@ pub struct Writer<'a> {
 pub trait Versions: Send + Sync {
     /// The object as that version shows it, with the schema of that version; `None` where there is no such version any
     /// more, which drops the entries that were written in it. The object may be of any of the versions, and each of
-    /// them may be asked for.
+    /// them may be asked for. A version whose schema does not know all fields of the object refuses to be applied to,
+    /// and ends tracking, as in the original.
     fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, Schema)>;
 }
 
