@@ -59,14 +59,7 @@ pub fn apply(
     if applied.pointer("/metadata/managedFields").is_some_and(Value::is_array) {
         return Err(Refusal::bad_request("metadata.managedFields must be nil"));
     }
-    check(applied, target.schema, target.definitions, Duplicates::Refused).map_err(|mistakes| {
-        let what = described(applied);
-        Refusal::unexplained(format!("failed to create typed patch object ({what}): {mistakes}"))
-    })?;
-    check(&live, target.schema, target.definitions, Duplicates::Allowed).map_err(|mistakes| {
-        let what = described(&live);
-        Refusal::unexplained(format!("failed to create typed live object ({what}): {mistakes}"))
-    })?;
+    refuse_mistakes(applied, &live, target)?;
 
     let manager = manager_of(writer, Operation::Apply, target);
     let attempt = |force| settle_apply(&live, applied, managed.clone(), target, &manager, force);
@@ -89,6 +82,10 @@ pub fn apply(
     if writer.manager == KUBECTL {
         renew_last_applied(&mut result, applied);
     }
+    if let Some(metadata) = result.get_mut("metadata").and_then(Value::as_object_mut) {
+        // Taking all labels leaves null in their place, which metadata has no room for in any kind.
+        metadata.retain(|_, value| !value.is_null());
+    }
     managed.write(&mut result);
     Ok(result)
 }
@@ -99,6 +96,17 @@ fn refuse_strangers(applied: &Value, target: &Target<'_>) -> Result<(), Refusal>
         return Ok(());
     }
     Err(Refusal::bad_request(format!("invalid object type: {}", kind_of(applied))))
+}
+
+fn refuse_mistakes(applied: &Value, live: &Value, target: &Target<'_>) -> Result<(), Refusal> {
+    check(applied, target.schema, target.definitions, Duplicates::Refused).map_err(|mistakes| {
+        let what = described(applied);
+        Refusal::unexplained(format!("failed to create typed patch object ({what}): {mistakes}"))
+    })?;
+    check(live, target.schema, target.definitions, Duplicates::Allowed).map_err(|mistakes| {
+        let what = described(live);
+        Refusal::unexplained(format!("failed to create typed live object ({what}): {mistakes}"))
+    })
 }
 
 /// A conflict: who owns the field, and which it is.
