@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use dogwatch_core::Reason;
 use serde_json::Value;
 
-use super::check::{Duplicates, check};
+use super::check::{Duplicates, Mistakes, check};
 use super::compare::{Comparison, compare};
 use super::element::{escape_html, same};
 use super::extract::{fields_of, with_named_fields};
 use super::field_set::{FieldSet, Path};
 use super::managed::{Managed, Manager, Operation, Owned, strip};
 use super::merge::{merge, remove};
-use super::update::{Changes, manager_of, nothing, settle, stamp, track, without_nobodys};
+use super::update::{Changes, manager_of, nothing, settle, stamp, track, view, without_nobodys};
 use super::{Target, Writer};
 use crate::refusal::Refusal;
 use crate::schema::Schema;
@@ -59,32 +59,32 @@ pub fn apply(
     if applied.pointer("/metadata/managedFields").is_some_and(Value::is_array) {
         return Err(Refusal::bad_request("metadata.managedFields must be nil"));
     }
-    check(applied, target.schema, target.definitions, Duplicates::Refused).map_err(|mistakes| {
-        let what = described(applied);
-        Refusal::unexplained(format!("failed to create typed patch object ({what}): {mistakes}"))
-    })?;
-    check(&live, target.schema, target.definitions, Duplicates::Allowed).map_err(|mistakes| {
-        let what = described(&live);
-        Refusal::unexplained(format!("failed to create typed live object ({what}): {mistakes}"))
-    })?;
+    refuse_mistakes(applied, &live, target)?;
 
     let manager = manager_of(writer, Operation::Apply, target);
     let attempt = |force| settle_apply(&live, applied, managed.clone(), target, &manager, force);
     let outcome = match attempt(force) {
-        Err(conflicts) if writer.manager == KUBECTL => {
+        Err(Obstacle::Conflicts(conflicts)) if writer.manager == KUBECTL => {
             let allowed = last_applied_and_unchanged(&live, target).unwrap_or_default();
             let left: Vec<_> = conflicts.into_iter().filter(|(_, path)| !allowed.contains(&path.0)).collect();
-            if left.is_empty() { attempt(true) } else { Err(left) }
+            if left.is_empty() { attempt(true) } else { Err(Obstacle::Conflicts(left)) }
         }
         outcome => outcome,
     };
-    let (changed, mut managed) = outcome.map_err(|conflicts| refusal(&conflicts))?;
+    let (changed, mut managed) = outcome.map_err(|obstacle| match obstacle {
+        Obstacle::Conflicts(conflicts) => refusal(&conflicts),
+        Obstacle::Mistakes(mistakes) => Refusal::unexplained(mistakes.to_string()),
+    })?;
     if changed.is_some() {
         managed.times.insert(manager, stamp(writer.now));
     }
     let mut result = changed.unwrap_or(live);
     if writer.manager == KUBECTL {
         renew_last_applied(&mut result, applied);
+    }
+    if let Some(metadata) = result.get_mut("metadata").and_then(Value::as_object_mut) {
+        // Taking all labels leaves null in their place, which metadata has no room for in any kind.
+        metadata.retain(|_, value| !value.is_null());
     }
     managed.write(&mut result);
     Ok(result)
@@ -98,8 +98,31 @@ fn refuse_strangers(applied: &Value, target: &Target<'_>) -> Result<(), Refusal>
     Err(Refusal::bad_request(format!("invalid object type: {}", kind_of(applied))))
 }
 
+fn refuse_mistakes(applied: &Value, live: &Value, target: &Target<'_>) -> Result<(), Refusal> {
+    check(applied, target.schema, target.definitions, Duplicates::Refused).map_err(|mistakes| {
+        let what = described(applied);
+        Refusal::unexplained(format!("failed to create typed patch object ({what}): {mistakes}"))
+    })?;
+    check(live, target.schema, target.definitions, Duplicates::Allowed).map_err(|mistakes| {
+        let what = described(live);
+        Refusal::unexplained(format!("failed to create typed live object ({what}): {mistakes}"))
+    })
+}
+
 /// A conflict: who owns the field, and which it is.
 type Conflict = (Manager, Path);
+
+/// What keeps an object from being applied.
+enum Obstacle {
+    Conflicts(Vec<Conflict>),
+    Mistakes(Mistakes),
+}
+
+impl From<Mistakes> for Obstacle {
+    fn from(mistakes: Mistakes) -> Self {
+        Self::Mistakes(mistakes)
+    }
+}
 
 /// The object after applying, where it is another one, and its owners; or all conflicts.
 fn settle_apply(
@@ -109,22 +132,24 @@ fn settle_apply(
     target: &Target<'_>,
     manager: &Manager,
     force: bool,
-) -> Result<(Option<Value>, Managed), Vec<Conflict>> {
-    settle(live, &mut managed, target);
+) -> Result<(Option<Value>, Managed), Obstacle> {
+    settle(live, &mut managed, target)?;
     let merged = merge(live, applied, target.schema, target.definitions);
     let stated = target.reset.filter(&fields_of(applied, target.schema, target.definitions));
     let now = Owned { fields: stated, api_version: target.api_version.to_owned() };
     let last = managed.sets.insert(manager.clone(), now);
     let new = match last {
-        Some(last) if !last.fields.is_empty() => prune(merged, &managed, &last, target),
+        Some(last) if !last.fields.is_empty() => {
+            prune(merged, &managed, &last, target).map_err(|why| why.within("failed to prune fields"))?
+        }
         _ => merged,
     };
 
-    let mut changes = Changes::between(live, &new, target);
+    let changes = Changes::between(live, &new, target, &managed)?;
     if !force {
         let conflicts = changes.conflicts(&managed, manager);
         if !conflicts.is_empty() {
-            return Err(listed(conflicts));
+            return Err(Obstacle::Conflicts(listed(conflicts)));
         }
     }
     changes.take_from_others(&mut managed, Some(manager));
@@ -139,49 +164,59 @@ fn settle_apply(
 
 /// Takes out of the merged object what the manager owned and no longer states, unless somebody else owns it, or it
 /// holds something that is owned or was never owned by this manager.
-fn prune(merged: Value, managed: &Managed, last: &Owned, target: &Target<'_>) -> Value {
-    let Some((then, schema)) = at_version(&merged, &last.api_version, target) else { return merged };
-    let definitions = target.definitions;
-    let named = |set: &FieldSet, schema: &Schema| with_named_fields(set, schema, definitions);
-    let owned_before = named(&last.fields, &schema);
-    let mut pruned = remove(&then, &owned_before, &schema, definitions);
+fn prune(merged: Value, managed: &Managed, last: &Owned, target: &Target<'_>) -> Result<Value, Mistakes> {
+    let then = view(&merged, &last.api_version, target)
+        .map_err(|why| why.within("failed to convert merged object to last applied version"))?;
+    let Some((then, schema)) = then else { return Ok(merged) };
+    let stated = |object: &Value| stated_with_names(object, &schema, target);
+    let owned_before = with_named_fields(&last.fields, &schema, target.definitions);
+    let pruned = remove(&then, &owned_before, &schema, target.definitions);
+    let pruned = give_back(&merged, pruned, managed, last, target)
+        .map_err(|why| why.within("failed add back owned items"))?;
+    let pruned = view(&pruned, &last.api_version, target).map_err(|why| {
+        why.within("failed add back dangling items: failed to convert pruned object to last applied version")
+    })?;
+    let Some((pruned, _)) = pruned else { return Ok(merged) };
+    let gone = stated(&then).difference(&stated(&pruned)).intersection(&owned_before);
+    let result = remove(&then, &gone, &schema, target.definitions);
+    Ok(view(&result, target.api_version, target)?.map_or(merged, |(result, _)| result))
+}
 
+/// Puts back into the pruned object what anybody owns, version by version.
+fn give_back(
+    merged: &Value,
+    mut pruned: Value,
+    managed: &Managed,
+    last: &Owned,
+    target: &Target<'_>,
+) -> Result<Value, Mistakes> {
     // The version of the last apply goes first, as the others may need its fields to be converted.
     let mut by_version: BTreeMap<(bool, &str), FieldSet> = BTreeMap::new();
     for owned in managed.sets.values() {
         let all = by_version.entry((owned.api_version != last.api_version, &owned.api_version)).or_default();
         *all = all.union(&owned.fields);
     }
-    let mut pruned_version = last.api_version.clone();
-    for ((_, version), owned) in by_version {
-        let Some((all, schema)) = at_version(&merged, version, target) else { continue };
-        let Some((kept, _)) = convert(&pruned, &pruned_version, version, target) else { continue };
-        let keep = named(&fields_of(&kept, &schema, definitions), &schema).union(&named(&owned, &schema));
-        let gone = named(&fields_of(&all, &schema, definitions), &schema).difference(&keep);
-        pruned = remove(&all, &gone, &schema, definitions);
-        version.clone_into(&mut pruned_version);
+    for ((another, version), owned) in by_version {
+        let failed = |which: &str, why: Mistakes| {
+            why.within(&format!("failed to convert {which} object at version {version}"))
+        };
+        let all = view(merged, version, target).map_err(|why| failed("merged", why))?;
+        let Some((all, schema)) = all else { continue };
+        if another {
+            let converted = view(&pruned, version, target).map_err(|why| failed("pruned", why))?;
+            let Some((converted, _)) = converted else { continue };
+            pruned = converted;
+        }
+        let owned = with_named_fields(&owned, &schema, target.definitions);
+        let keep = stated_with_names(&pruned, &schema, target).union(&owned);
+        let gone = stated_with_names(&all, &schema, target).difference(&keep);
+        pruned = remove(&all, &gone, &schema, target.definitions);
     }
-
-    let Some((pruned, _)) = convert(&pruned, &pruned_version, &last.api_version, target) else {
-        return merged;
-    };
-    let kept = named(&fields_of(&pruned, &schema, definitions), &schema);
-    let gone = named(&fields_of(&then, &schema, definitions), &schema).difference(&kept);
-    let result = remove(&then, &gone.intersection(&owned_before), &schema, definitions);
-    convert(&result, &last.api_version, target.api_version, target).map_or(merged, |(result, _)| result)
+    Ok(pruned)
 }
 
-/// An object of the target's version as another version shows it.
-fn at_version(object: &Value, version: &str, target: &Target<'_>) -> Option<(Value, Schema)> {
-    convert(object, target.api_version, version, target)
-}
-
-fn convert(object: &Value, from: &str, to: &str, target: &Target<'_>) -> Option<(Value, Schema)> {
-    if to == target.api_version && from == to {
-        return Some((object.clone(), target.schema.clone()));
-    }
-    let (converted, schema) = target.versions.convert(object, to)?;
-    Some(if from == to { (object.clone(), schema) } else { (converted, schema) })
+fn stated_with_names(object: &Value, schema: &Schema, target: &Target<'_>) -> FieldSet {
+    with_named_fields(&fields_of(object, schema, target.definitions), schema, target.definitions)
 }
 
 fn listed(conflicts: BTreeMap<Manager, FieldSet>) -> Vec<Conflict> {

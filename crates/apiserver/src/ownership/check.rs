@@ -100,6 +100,13 @@ impl Walk<'_> {
     }
 }
 
+impl Mistakes {
+    /// The same as one mistake, with what was tried before it.
+    pub(super) fn within(self, attempt: &str) -> Self {
+        Self(vec![format!("{attempt}: {self}")])
+    }
+}
+
 impl fmt::Display for Mistakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {

@@ -138,3 +138,49 @@ impl Walk<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::schema::{List, NoDefinitions, Scalar, Topology};
+
+    #[test]
+    fn changes_are_named_with_everything_in_them() {
+        for (old, new, added, modified, removed) in [
+            (json!({}), json!({"a": {"b": 1}}), json!({"f:a": {".": {}, "f:b": {}}}), json!({}), json!({})),
+            (json!({"a": 1}), json!({"a": 2}), json!({}), json!({"f:a": {}}), json!({})),
+            (json!({"a": [1]}), json!({"a": [1, 2]}), json!({}), json!({"f:a": {}}), json!({})),
+            (
+                json!({"a": {"b": 1}}),
+                json!({"a": 5}),
+                json!({}),
+                json!({"f:a": {}}),
+                json!({"f:a": {"f:b": {}}}),
+            ),
+            (json!({"a": {}}), json!({"a": null}), json!({}), json!({"f:a": {}}), json!({})),
+            (json!({"a": 1}), json!({"a": 1.0}), json!({}), json!({}), json!({})),
+        ] {
+            let found = compare(&old, &new, &Schema::Any, &NoDefinitions);
+            let found = (found.added.to_json(), found.modified.to_json(), found.removed.to_json());
+            assert_eq!(found, (added, modified, removed), "{old} to {new}");
+        }
+    }
+
+    #[test]
+    fn items_that_cannot_be_told_apart_are_one_leaf() {
+        let item = Schema::Scalar(Scalar::String);
+        let schema = Schema::List(Arc::new(List { item, topology: Topology::Set }));
+        let compared = |old: Value, new: Value| compare(&old, &new, &schema, &NoDefinitions);
+        let a = FieldSet::from_json(&json!({"v:\"a\"": {}})).unwrap();
+        assert_eq!(compared(json!(["a", "a"]), json!(["a", "a"])), Comparison::default());
+        assert_eq!(compared(json!(["a", "a"]), json!(["a", "a", "a"])).modified, a);
+        let fewer = compared(json!(["a", "a"]), json!(["a"]));
+        assert_eq!((fewer.added, fewer.removed), (a.clone(), a.clone()));
+        let more = compared(json!(["a"]), json!(["a", "a"]));
+        assert_eq!((more.added, more.removed), (a.clone(), a));
+    }
+}

@@ -288,3 +288,81 @@ pub fn keep_times_if_unchanged(old: &Value, new: &mut Value) {
         *new = restored;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(manager: &str, operation: &str, time: &str) -> Value {
+        json!({"manager": manager, "operation": operation, "apiVersion": "v1", "time": time,
+            "fieldsType": "FieldsV1", "fieldsV1": {"f:a": {}}})
+    }
+
+    fn owned_by(entries: &[Value]) -> Value {
+        json!({"metadata": {"managedFields": entries}})
+    }
+
+    #[test]
+    fn appliers_come_first_then_the_oldest() {
+        let sorted = [
+            entry("z", "Apply", "2026-01-02T00:00:00Z"),
+            entry("b", "Update", "2026-01-01T00:00:00Z"),
+            entry("c", "Update", "2026-01-01T00:00:00Z"),
+            entry("a", "Update", "2026-01-02T00:00:00Z"),
+        ];
+        let mut reversed = sorted.to_vec();
+        reversed.reverse();
+        let mut object = owned_by(&reversed);
+        Managed::of(&object).unwrap().write(&mut object);
+        assert_eq!(object, owned_by(&sorted));
+    }
+
+    #[test]
+    fn what_is_not_an_entry_is_refused_with_its_reason() {
+        let with = |name: &str, value: Value| {
+            let mut entry = entry("a", "Update", "2026-01-01T00:00:00Z");
+            entry[name] = value;
+            Managed::of(&owned_by(&[entry])).unwrap_err().to_string()
+        };
+        assert_eq!(with("operation", json!("Patch")), "operation must be `Apply` or `Update`");
+        assert_eq!(with("apiVersion", json!("")), "apiVersion must not be empty");
+        assert_eq!(with("fieldsType", json!("")), "missing fieldsType in managed fields entry 0");
+        assert_eq!(with("fieldsType", json!("V2")), "invalid fieldsType \"V2\" in managed fields entry 0");
+        assert_eq!(Managed::of(&json!({"metadata": {"managedFields": 1}})), Err(Unreadable::Shape));
+    }
+
+    #[test]
+    fn an_empty_list_or_entry_asks_for_a_reset() {
+        for (entries, reset) in [
+            (json!([]), true),
+            (json!([{}]), true),
+            (json!([{"manager": ""}]), true),
+            (json!([{}, {}]), false),
+            (json!([{"manager": "a"}]), false),
+            (json!(null), false),
+        ] {
+            assert_eq!(asks_for_reset(&json!({"metadata": {"managedFields": entries}})), reset, "{entries}");
+        }
+    }
+
+    #[test]
+    fn times_go_back_only_when_nothing_else_changed() {
+        let old = owned_by(&[entry("a", "Apply", "2026-01-01T00:00:00Z")]);
+        let mut new = owned_by(&[entry("a", "Apply", "2026-01-02T00:00:00Z")]);
+        let mut other = new.clone();
+        other["data"] = json!({"k": "v"});
+        let before = other.clone();
+        keep_times_if_unchanged(&old, &mut new);
+        keep_times_if_unchanged(&old, &mut other);
+        assert_eq!((new, other), (old, before));
+    }
+
+    #[test]
+    fn managers_are_named_with_subresource_and_version() {
+        let manager = |operation, subresource: &str| {
+            Manager::new("x".to_owned(), operation, "v1", subresource.to_owned()).to_string()
+        };
+        assert_eq!(manager(Operation::Apply, ""), r#""x""#);
+        assert_eq!(manager(Operation::Update, "status"), r#""x" with subresource "status" using v1"#);
+    }
+}

@@ -23,7 +23,7 @@ fn visit(
 ) -> Value {
     let shape = Shape::of(schema, over.or(base), definitions);
     match &shape {
-        Shape::List(list) if !shape.is_atomic() && !(items(base).is_empty() && items(over).is_empty()) => {
+        Shape::List(list) if !shape.is_atomic() && items(base).len() + items(over).len() > 0 => {
             merge_items(list, items(base), items(over), definitions)
         }
         Shape::Object { members, .. } if !shape.is_atomic() && !names(base, over).is_empty() => {
@@ -87,7 +87,9 @@ fn merge_items(list: &Items, base: &[Value], over: &[Value], definitions: &dyn D
             if ours == theirs {
                 merged.push(both(ours));
                 done.insert(ours);
-                (l.next(), r.next(), shared.next());
+                l.next();
+                r.next();
+                shared.next();
                 continue;
             }
             if right.has(ours) && shared.peek().is_some_and(|next| *next != ours) {
@@ -152,5 +154,57 @@ pub fn remove(value: &Value, set: &FieldSet, schema: &Schema, definitions: &dyn 
             if kept.is_empty() { Value::Null } else { Value::Object(kept) }
         }
         _ => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::schema::{List, NoDefinitions, Scalar};
+
+    fn set_of_texts() -> Schema {
+        Schema::List(Arc::new(List { item: Schema::Scalar(Scalar::String), topology: Topology::Set }))
+    }
+
+    #[test]
+    fn shared_items_come_in_the_order_of_the_upper_list() {
+        for (base, over, merged) in [
+            ("", "ab", "ab"),
+            ("ab", "", "ab"),
+            ("ab", "c", "abc"),
+            ("abc", "ca", "bca"),
+            ("ab", "xb", "axb"),
+            ("ab", "bx", "abx"),
+            ("abcd", "dxb", "acdxb"),
+        ] {
+            let list = |text: &str| json!(text.chars().map(String::from).collect::<Vec<_>>());
+            let result = merge(&list(base), &list(over), &set_of_texts(), &NoDefinitions);
+            assert_eq!(result, list(merged), "{over} over {base}");
+        }
+    }
+
+    #[test]
+    fn anything_merges_by_what_it_is_and_null_over_something_filled_changes_nothing() {
+        for (base, over, merged) in [
+            (json!({"a": {"b": 1}}), json!({"a": {"c": 2}}), json!({"a": {"b": 1, "c": 2}})),
+            (json!({"a": [1, 2]}), json!({"a": [3]}), json!({"a": [3]})),
+            (json!({"a": {"b": 1}}), json!({"a": 5}), json!({"a": 5})),
+            (json!({"a": 5}), json!({"a": {"b": 1}}), json!({"a": {"b": 1}})),
+            (json!({"a": {"b": 1}}), json!({"a": null}), json!({"a": {"b": 1}})),
+            (json!({"a": {}}), json!({"a": null}), json!({"a": null})),
+        ] {
+            assert_eq!(merge(&base, &over, &Schema::Any, &NoDefinitions), merged, "{over} over {base}");
+        }
+    }
+
+    #[test]
+    fn what_loses_everything_becomes_null() {
+        let fields = FieldSet::from_json(&json!({"f:a": {"f:b": {}}, "f:c": {}})).unwrap();
+        let left = remove(&json!({"a": {"b": 1}, "c": 2, "d": 3}), &fields, &Schema::Any, &NoDefinitions);
+        assert_eq!(left, json!({"a": null, "d": 3}));
     }
 }

@@ -20,6 +20,7 @@ mod extract;
 mod compare;
 mod merge;
 mod managed;
+mod scale;
 mod update;
 mod apply;
 
@@ -35,6 +36,7 @@ pub use extract::{blank, fields_of};
 pub use field_set::{BadFields, FieldSet, Path};
 pub use managed::keep_times_if_unchanged;
 pub use merge::{merge, remove};
+pub use scale::{Replicas, from_scale, to_scale};
 pub use update::update;
 
 /// What is written: a kind in one of its versions, through one of its endpoints.
@@ -71,7 +73,8 @@ pub struct Writer<'a> {
 pub trait Versions: Send + Sync {
     /// The object as that version shows it, with the schema of that version; `None` where there is no such version any
     /// more, which drops the entries that were written in it. The object may be of any of the versions, and each of
-    /// them may be asked for.
+    /// them may be asked for. A version whose schema does not know all fields of the object refuses to be applied to,
+    /// and ends tracking, as in the original.
     fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, Schema)>;
 }
 

@@ -3,7 +3,7 @@
 //! What a write changes it owns from then on, alone; what it does not change stays with its owners.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -81,8 +81,8 @@ pub(super) fn track(
     for object in [new, &live] {
         check(object, target.schema, target.definitions, Duplicates::Allowed)?;
     }
-    settle(&live, &mut managed, target);
-    let mut changes = Changes::between(&live, new, target);
+    settle(&live, &mut managed, target)?;
+    let changes = Changes::between(&live, new, target, &managed)?;
     changes.take_from_others(&mut managed, None);
     let Comparison { added, modified, .. } = changes.here();
     let gained = without_nobodys(&target.reset.filter(&modified.union(added)));
@@ -98,45 +98,55 @@ pub(super) fn track(
 }
 
 /// The difference of two objects, in each version somebody wrote.
-pub(super) struct Changes<'a> {
-    old: &'a Value,
-    new: &'a Value,
-    target: &'a Target<'a>,
-    /// By version; `None` where the version is gone.
-    found: BTreeMap<String, Option<Comparison>>,
-    here: Comparison,
+pub(super) struct Changes {
+    /// The version that is written.
+    version: String,
+    /// By version; those that are gone are not there.
+    found: BTreeMap<String, Comparison>,
 }
 
-impl<'a> Changes<'a> {
-    pub(super) fn between(old: &'a Value, new: &'a Value, target: &'a Target<'a>) -> Self {
+impl Changes {
+    /// Compares both objects in the target's version and in those of all entries.
+    pub(super) fn between(
+        old: &Value,
+        new: &Value,
+        target: &Target<'_>,
+        managed: &Managed,
+    ) -> Result<Self, Mistakes> {
         let here = filtered(&compare(old, new, target.schema, target.definitions), target);
-        Self { old, new, target, found: BTreeMap::new(), here }
+        let version = target.api_version.to_owned();
+        let mut found = BTreeMap::from([(version.clone(), here)]);
+        for owned in managed.sets.values() {
+            if found.contains_key(&owned.api_version) {
+                continue;
+            }
+            let failed = |which: &'static str| {
+                move |why: Mistakes| why.within(&format!("failed to convert {which} object"))
+            };
+            let Some((old, schema)) = view(old, &owned.api_version, target).map_err(failed("old"))? else {
+                continue;
+            };
+            let Some((new, _)) = view(new, &owned.api_version, target).map_err(failed("new"))? else {
+                continue;
+            };
+            let there = compare(&old, &new, &schema, target.definitions);
+            found.insert(owned.api_version.clone(), filtered(&there, target));
+        }
+        Ok(Self { version, found })
     }
 
     /// The difference in the version that is written.
     pub(super) fn here(&self) -> &Comparison {
-        &self.here
-    }
-
-    /// The difference as that version shows it.
-    fn at(&mut self, api_version: &str) -> Option<&Comparison> {
-        if api_version == self.target.api_version {
-            return Some(&self.here);
-        }
-        let Self { old, new, target, found, .. } = self;
-        let compared = found.entry(api_version.to_owned()).or_insert_with(|| {
-            let (old, schema) = target.versions.convert(old, api_version)?;
-            let (new, _) = target.versions.convert(new, api_version)?;
-            Some(filtered(&compare(&old, &new, &schema, target.definitions), target))
-        });
-        compared.as_ref()
+        self.found.get(&self.version).expect("the version that is written was compared first")
     }
 
     /// The fields each manager but `me` owns that were given another value.
-    pub(super) fn conflicts(&mut self, managed: &Managed, me: &Manager) -> BTreeMap<Manager, FieldSet> {
+    pub(super) fn conflicts(&self, managed: &Managed, me: &Manager) -> BTreeMap<Manager, FieldSet> {
         let mut conflicts = BTreeMap::new();
         for (manager, owned) in managed.sets.iter().filter(|(manager, _)| *manager != me) {
-            let Some(Comparison { added, modified, .. }) = self.at(&owned.api_version) else { continue };
+            let Some(Comparison { added, modified, .. }) = self.found.get(&owned.api_version) else {
+                continue;
+            };
             let lost = owned.fields.intersection(&modified.union(added));
             if !lost.is_empty() {
                 conflicts.insert(manager.clone(), lost);
@@ -146,10 +156,10 @@ impl<'a> Changes<'a> {
     }
 
     /// Takes what was changed or removed from all managers but `me`; those left with nothing go.
-    pub(super) fn take_from_others(&mut self, managed: &mut Managed, me: Option<&Manager>) {
+    pub(super) fn take_from_others(&self, managed: &mut Managed, me: Option<&Manager>) {
         managed.sets.retain(|manager, owned| {
             if Some(manager) != me {
-                let Some(Comparison { added, modified, removed }) = self.at(&owned.api_version) else {
+                let Some(Comparison { added, modified, removed }) = self.found.get(&owned.api_version) else {
                     return false;
                 };
                 owned.fields = owned.fields.difference(&modified.union(added)).difference(removed);
@@ -157,6 +167,21 @@ impl<'a> Changes<'a> {
             !owned.fields.is_empty()
         });
     }
+}
+
+/// The object as another version shows it; `None` where the version is gone. A version that does not know all fields of
+/// the object cannot show it.
+pub(super) fn view(
+    object: &Value,
+    api_version: &str,
+    target: &Target<'_>,
+) -> Result<Option<(Value, Schema)>, Mistakes> {
+    if api_version == target.api_version && object.get("apiVersion").is_none_or(|it| it == api_version) {
+        return Ok(Some((object.clone(), target.schema.clone())));
+    }
+    let Some((object, schema)) = target.versions.convert(object, api_version) else { return Ok(None) };
+    check(&object, &schema, target.definitions, Duplicates::Refused)?;
+    Ok(Some((object, schema)))
 }
 
 fn filtered(comparison: &Comparison, target: &Target<'_>) -> Comparison {
@@ -168,17 +193,24 @@ fn filtered(comparison: &Comparison, target: &Target<'_>) -> Comparison {
 }
 
 /// Reads all sets by the schemas of today; entries of versions that are gone go too.
-pub(super) fn settle(live: &Value, managed: &mut Managed, target: &Target<'_>) {
-    let mut schemas: BTreeMap<String, Option<Schema>> = BTreeMap::new();
-    schemas.insert(target.api_version.to_owned(), Some(target.schema.clone()));
-    managed.sets.retain(|_, owned| {
-        let schema = schemas
-            .entry(owned.api_version.clone())
-            .or_insert_with(|| Some(target.versions.convert(live, &owned.api_version)?.1));
-        let Some(schema) = schema else { return false };
-        owned.fields = settled(&owned.fields, schema, target.definitions);
-        true
-    });
+pub(super) fn settle(live: &Value, managed: &mut Managed, target: &Target<'_>) -> Result<(), Mistakes> {
+    let versions: BTreeSet<String> = managed.sets.values().map(|owned| owned.api_version.clone()).collect();
+    for version in versions {
+        let schema = if version == target.api_version {
+            Some(target.schema.clone())
+        } else {
+            view(live, &version, target)?.map(|(_, schema)| schema)
+        };
+        managed.sets.retain(|_, owned| {
+            if owned.api_version != version {
+                return true;
+            }
+            let Some(schema) = &schema else { return false };
+            owned.fields = settled(&owned.fields, schema, target.definitions);
+            true
+        });
+    }
+    Ok(())
 }
 
 /// The set without the fields nobody owns.
