@@ -61,7 +61,9 @@ pub fn apply_scale(object: &mut Value, scale: &Value, paths: &ScalePaths) -> Res
     let replicas = match scale.pointer("/spec/replicas").and_then(Value::as_i64) {
         Some(replicas) => replicas,
         None if had => 0,
-        None => return Err(Refusal::bad_request(format!("the spec replicas field {path:?} cannot be empty"))),
+        None => {
+            return Err(Refusal::bad_request(format!("the spec replicas field {path:?} cannot be empty")));
+        }
     };
     set_nested(object, path, replicas.into()).map_err(Refusal::unexplained)?;
     if let Some(version) = scale.pointer("/metadata/resourceVersion").filter(|version| *version != "")
@@ -146,7 +148,9 @@ fn mismatch(path: &str, value: &Value, expected: &str) -> String {
     let (shown, kind) = match value {
         Value::Null => ("<nil>".to_owned(), "<nil>"),
         Value::Bool(flag) => (flag.to_string(), "bool"),
-        Value::Number(number) => (shown_number(number), if number.as_i64().is_some() { "int64" } else { "float64" }),
+        Value::Number(number) => {
+            (shown_number(number), if number.as_i64().is_some() { "int64" } else { "float64" })
+        }
         Value::String(text) => (text.clone(), "string"),
         Value::Array(_) => (value.to_string(), "[]interface {}"),
         Value::Object(_) => (value.to_string(), "map[string]interface {}"),
@@ -159,8 +163,17 @@ fn set_nested(object: &mut Value, path: &str, value: Value) -> Result<(), String
     let Some((last, above)) = parts.split_last() else { return Ok(()) };
     let mut at = object;
     for (index, part) in above.iter().enumerate() {
-        let refuse = || format!("value cannot be set because {} is not a map[string]interface{{}}", format_args!(".{}", parts[..=index].join(".")));
-        at = at.as_object_mut().ok_or_else(refuse)?.entry(*part).or_insert_with(|| Value::Object(Object::new()));
+        let refuse = || {
+            format!(
+                "value cannot be set because {} is not a map[string]interface{{}}",
+                format_args!(".{}", parts[..=index].join("."))
+            )
+        };
+        at = at
+            .as_object_mut()
+            .ok_or_else(refuse)?
+            .entry(*part)
+            .or_insert_with(|| Value::Object(Object::new()));
         if !at.is_object() {
             return Err(refuse());
         }
