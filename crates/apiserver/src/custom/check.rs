@@ -17,9 +17,28 @@ const AT_ROOT: &str = "only [Description Type Format Title Maximum ExclusiveMaxi
                        Example XPreserveUnknownFields XValidations] fields are allowed at the root of the schema if the \
                        status subresource is enabled";
 const ROOT_FIELDS: [&str; 22] = [
-    "description", "type", "format", "title", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum", "maxLength",
-    "minLength", "pattern", "maxItems", "minItems", "uniqueItems", "multipleOf", "required", "items", "properties",
-    "externalDocs", "example", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations",
+    "description",
+    "type",
+    "format",
+    "title",
+    "maximum",
+    "exclusiveMaximum",
+    "minimum",
+    "exclusiveMinimum",
+    "maxLength",
+    "minLength",
+    "pattern",
+    "maxItems",
+    "minItems",
+    "uniqueItems",
+    "multipleOf",
+    "required",
+    "items",
+    "properties",
+    "externalDocs",
+    "example",
+    "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-validations",
 ];
 
 /// What is wrong with a new definition, after [`super::definition::prepare_create`]. Labels, annotations and the like
@@ -74,7 +93,9 @@ fn check_both(definition: &Value, old: Option<&Value>, problems: &mut Vec<Proble
     }
     check_stored(definition, problems);
     check_approval(definition, old, problems);
-    if flag(spec, "preserveUnknownFields") && !old.is_some_and(|old| flag(&old["spec"], "preserveUnknownFields")) {
+    if flag(spec, "preserveUnknownFields")
+        && !old.is_some_and(|old| flag(&old["spec"], "preserveUnknownFields"))
+    {
         let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
                       spec.versions[*].schema instead";
         problems.push(invalid("spec.preserveUnknownFields", "true", detail));
@@ -117,7 +138,7 @@ fn check_spec(spec: &Value, problems: &mut Vec<Problem>) {
             check_selectable(first, "spec.selectableFields", problems);
         }
     }
-    check_conversion(&spec["conversion"], problems);
+    check_conversion(spec, problems);
 }
 
 /// What all versions say alike.
@@ -154,15 +175,20 @@ impl Shared {
     /// All of them, with the keys in the order of the original.
     fn shown_all(&self, versions: &[Value]) -> String {
         const ORDER: [&str; 9] = [
-            "Name", "Served", "Storage", "Deprecated", "DeprecationWarning", "Schema", "Subresources",
-            "AdditionalPrinterColumns", "SelectableFields",
+            "Name",
+            "Served",
+            "Storage",
+            "Deprecated",
+            "DeprecationWarning",
+            "Schema",
+            "Subresources",
+            "AdditionalPrinterColumns",
+            "SelectableFields",
         ];
-        if versions.is_empty() {
-            return "null".to_owned();
-        }
         let one = |version: &Value| {
             let shown = self.shown(version);
-            let parts: Vec<String> = ORDER.iter().map(|key| format!("\"{key}\":{}", compact(&shown[*key]))).collect();
+            let parts: Vec<String> =
+                ORDER.iter().map(|key| format!("\"{key}\":{}", compact(&shown[*key]))).collect();
             format!("{{{}}}", parts.join(","))
         };
         format!("[{}]", versions.iter().map(one).collect::<Vec<_>>().join(","))
@@ -220,7 +246,9 @@ fn check_deprecation(version: &Value, path: &str, problems: &mut Vec<Problem>) {
         _ if warning.len() > 256 => "must be <= 256 characters long".to_owned(),
         _ if warning.is_empty() => "must not be an empty string".to_owned(),
         Some((at, _)) => {
-            format!("must only contain printable UTF-8 characters; non-printable character found at index {at}")
+            format!(
+                "must only contain printable UTF-8 characters; non-printable character found at index {at}"
+            )
         }
         None => return,
     };
@@ -228,15 +256,21 @@ fn check_deprecation(version: &Value, path: &str, problems: &mut Vec<Problem>) {
 }
 
 fn check_version_set(versions: &[Value], shared: &Shared, problems: &mut Vec<Problem>) {
-    let repeated = |(index, version): (usize, &Value)| versions[..index].iter().any(|it| it["name"] == version["name"]);
+    let repeated =
+        |(index, version): (usize, &Value)| versions[..index].iter().any(|it| it["name"] == version["name"]);
     if versions.iter().enumerate().any(repeated) {
-        problems.push(invalid("spec.versions", &shared.shown_all(versions), "must contain unique version names"));
+        problems.push(invalid(
+            "spec.versions",
+            &shared.shown_all(versions),
+            "must contain unique version names",
+        ));
     }
     if versions.iter().filter(|version| flag(version, "storage")).count() != 1 {
         let detail = "must have exactly one version marked as storage version";
         problems.push(invalid("spec.versions", &shared.shown_all(versions), detail));
     }
-    if let Some(name) = versions.first().map(|version| text(version, "name")).filter(|name| !name.is_empty()) {
+    if let Some(name) = versions.first().map(|version| text(version, "name")).filter(|name| !name.is_empty())
+    {
         let faults = label_faults(name);
         if !faults.is_empty() {
             problems.push(invalid("spec.version", &quoted(name), &faults.join(",")));
@@ -251,7 +285,11 @@ fn check_names(names: &Value, problems: &mut Vec<Problem>) {
         let faults = if mixed { label_faults(&name.to_lowercase()) } else { label_faults(name) };
         if !name.is_empty() && !faults.is_empty() {
             let faults = faults.join(",");
-            let detail = if mixed { format!("may have mixed case, but should otherwise match: {faults}") } else { faults };
+            let detail = if mixed {
+                format!("may have mixed case, but should otherwise match: {faults}")
+            } else {
+                faults
+            };
             problems.push(invalid(&format!("spec.names.{key}"), &quoted(name), &detail));
         }
     }
@@ -260,7 +298,11 @@ fn check_names(names: &Value, problems: &mut Vec<Problem>) {
             let name = name.as_str().unwrap_or_default();
             let faults = label_faults(name);
             if !faults.is_empty() {
-                problems.push(invalid(&format!("spec.names.{key}[{index}]"), &quoted(name), &faults.join(",")));
+                problems.push(invalid(
+                    &format!("spec.names.{key}[{index}]"),
+                    &quoted(name),
+                    &faults.join(","),
+                ));
             }
         }
     };
@@ -268,7 +310,11 @@ fn check_names(names: &Value, problems: &mut Vec<Problem>) {
     check_list("categories");
     let list_kind = text(names, "listKind");
     if !list_kind.is_empty() && list_kind == text(names, "kind") {
-        problems.push(invalid("spec.names.listKind", &quoted(list_kind), "kind and listKind may not be the same"));
+        problems.push(invalid(
+            "spec.names.listKind",
+            &quoted(list_kind),
+            "kind and listKind may not be the same",
+        ));
     }
 }
 
@@ -365,9 +411,10 @@ fn check_selectable(version: &Value, path: &str, problems: &mut Vec<Problem>) {
             continue;
         }
         let parts = json_path.trim_start_matches('.').split('.');
-        let found = parts.fold(Some(&schema), |schema, part| schema.and_then(|schema| schema.properties.get(part)));
+        let found =
+            parts.fold(Some(&schema), |schema, part| schema.and_then(|schema| schema.properties.get(part)));
         let Some(found) = found.filter(|_| json_path.starts_with('.') && !json_path.contains('[')) else {
-            let why = if json_path.contains('[') { "array notation is not allowed" } else { "does not refer to a valid field" };
+            let why = path_fault(json_path);
             problems.push(invalid(&field, &quoted(json_path), &format!("is an invalid path: {why}")));
             continue;
         };
@@ -386,15 +433,36 @@ fn check_selectable(version: &Value, path: &str, problems: &mut Vec<Problem>) {
         }
     }
     if seen.len() > 8 {
-        problems.push(Problem::with_value(path, ProblemKind::TooMany, seen.len(), "must have at most 8 items"));
+        problems.push(Problem::with_value(
+            path,
+            ProblemKind::TooMany,
+            seen.len(),
+            "must have at most 8 items",
+        ));
     }
 }
 
-fn check_conversion(conversion: &Value, problems: &mut Vec<Problem>) {
+/// Why a path does not name a selectable field.
+fn path_fault(path: &str) -> String {
+    let word = path.split(|ch: char| !ch.is_ascii_alphanumeric() && ch != '_').next().unwrap_or_default();
+    match path.find(['.', '[']) {
+        Some(0) if !path.contains('[') => "does not refer to a valid field".to_owned(),
+        Some(0) => "array notation is not allowed".to_owned(),
+        _ => format!("expected [ or . but got: {word}"),
+    }
+}
+
+fn check_conversion(spec: &Value, problems: &mut Vec<Problem>) {
+    let conversion = &spec["conversion"];
     let strategy = text(conversion, "strategy");
+    if strategy != "None" && flag(spec, "preserveUnknownFields") {
+        let detail = "must be None if spec.preserveUnknownFields is true";
+        problems.push(invalid("spec.conversion.strategy", &quoted(strategy), detail));
+    }
     check_choice("spec.conversion.strategy", strategy, &["None", "Webhook"], problems);
     let webhook = &conversion["webhook"];
-    let (config, reviews) = ("spec.conversion.webhookClientConfig", "spec.conversion.conversionReviewVersions");
+    let (config, reviews) =
+        ("spec.conversion.webhookClientConfig", "spec.conversion.conversionReviewVersions");
     let client = webhook.get("clientConfig").filter(|client| client.is_object());
     let accepted = listed(webhook, "conversionReviewVersions");
     if strategy != "Webhook" {
@@ -406,9 +474,17 @@ fn check_conversion(conversion: &Value, problems: &mut Vec<Problem>) {
         return;
     }
     match client {
-        None => problems.push(Problem::new(config, ProblemKind::Required, "required when strategy is set to Webhook")),
+        None => problems.push(Problem::new(
+            config,
+            ProblemKind::Required,
+            "required when strategy is set to Webhook",
+        )),
         Some(client) if client["url"].is_string() == client["service"].is_object() => {
-            problems.push(Problem::new(config, ProblemKind::Required, "exactly one of url or service is required"));
+            problems.push(Problem::new(
+                config,
+                ProblemKind::Required,
+                "exactly one of url or service is required",
+            ));
         }
         Some(_) => {}
     }
@@ -430,7 +506,9 @@ fn check_stored(definition: &Value, problems: &mut Vec<Problem>) {
         return;
     }
     let shown = compact(&Value::Array(stored.to_vec()));
-    for version in versions.iter().filter(|version| flag(version, "storage") && !stored.contains(&version["name"])) {
+    for version in
+        versions.iter().filter(|version| flag(version, "storage") && !stored.contains(&version["name"]))
+    {
         let detail = format!("must have the storage version {}", text(version, "name"));
         problems.push(invalid(field, &shown, &detail));
     }

@@ -65,7 +65,8 @@ impl Column {
 
 /// The `columnDefinitions` of a table: the name, then these.
 pub fn definitions(columns: &[Column]) -> Vec<Value> {
-    let name = json!({"name": "Name", "type": "string", "format": "name", "description": NAME, "priority": 0});
+    let name =
+        json!({"name": "Name", "type": "string", "format": "name", "description": NAME, "priority": 0});
     // One path that cannot be parsed costs it and all columns behind it.
     let usable = columns.iter().take_while(|column| column.path.is_some());
     let others = usable.map(|column| {

@@ -32,11 +32,20 @@ fn visit(schema: &Structural, path: &str, whole: bool, inside_meta: bool, proble
 fn check(default: &Value, schema: &Structural, path: &str, inside_meta: bool, problems: &mut Vec<Problem>) {
     let mut pruned = default.clone();
     if !inside_meta && !prune::prune_part(&mut pruned, schema).is_empty() {
-        problems.push(Problem::with_value(path, ProblemKind::Invalid, shown(default), "must not have unknown fields"));
+        problems.push(Problem::with_value(
+            path,
+            ProblemKind::Invalid,
+            shown(default),
+            "must not have unknown fields",
+        ));
     }
     if let Err(words) = metadata::coerce_part(&mut pruned, schema, path) {
         let (field, message) = words.split_once(": ").unwrap_or((path, &words));
-        problems.push(Problem { field: field.to_owned(), kind: ProblemKind::Invalid, message: message.to_owned() });
+        problems.push(Problem {
+            field: field.to_owned(),
+            kind: ProblemKind::Invalid,
+            message: message.to_owned(),
+        });
         return;
     }
     let found = embedded::problems(default, schema, path);

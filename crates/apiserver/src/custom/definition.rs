@@ -203,7 +203,8 @@ pub fn fill_defaults(definition: &mut Value) {
 pub fn prepare_create(definition: &mut Value) {
     fill_defaults(definition);
     let stored: Vec<Value> = storage_version(definition).into_iter().map(Value::String).collect();
-    let status = json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored});
+    let status =
+        json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored});
     if let Some(fields) = definition.as_object_mut() {
         fields.insert("status".to_owned(), status);
     }

@@ -8,9 +8,32 @@ use regex::Regex;
 use super::label::{is_label, is_subdomain};
 
 const KNOWN: [&str; 26] = [
-    "bsonobjectid", "uri", "email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uuid", "uuid3", "uuid4", "uuid5", "isbn",
-    "isbn10", "isbn13", "creditcard", "ssn", "hexcolor", "rgbcolor", "byte", "password", "date", "duration", "datetime",
-    "k8sshortname", "k8slongname",
+    "bsonobjectid",
+    "uri",
+    "email",
+    "hostname",
+    "ipv4",
+    "ipv6",
+    "cidr",
+    "mac",
+    "uuid",
+    "uuid3",
+    "uuid4",
+    "uuid5",
+    "isbn",
+    "isbn10",
+    "isbn13",
+    "creditcard",
+    "ssn",
+    "hexcolor",
+    "rgbcolor",
+    "byte",
+    "password",
+    "date",
+    "duration",
+    "datetime",
+    "k8sshortname",
+    "k8slongname",
 ];
 
 static HOSTNAME: LazyLock<Regex> = LazyLock::new(|| {
@@ -36,7 +59,8 @@ static EMAIL: LazyLock<Regex> = LazyLock::new(|| {
     let atom = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\-\u0080-\u{10ffff}]+";
     compile(&format!(r#"^({atom}(\.{atom})*|"([^"\\]|\\.)+")@({atom}(\.{atom})*|\[[^\[\]\\]+\])$"#))
 });
-static DURATION: LazyLock<Regex> = LazyLock::new(|| compile(r"^[+-]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)$"));
+static DURATION: LazyLock<Regex> =
+    LazyLock::new(|| compile(r"^[+-]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)$"));
 static PARTS: LazyLock<Regex> = LazyLock::new(|| compile(r"(\d+)\s*([A-Za-zµ]+)"));
 
 /// Whether texts of that format are checked; dashes in its name do not count.
@@ -94,7 +118,9 @@ fn is_uri(text: &str) -> bool {
     }
     let Some((scheme, _)) = text.split_once(':') else { return false };
     let letters = |ch: char| ch.is_ascii_alphanumeric() || matches!(ch, '+' | '-' | '.');
-    scheme.starts_with(|ch: char| ch.is_ascii_alphabetic()) && scheme.chars().all(letters) && has_sound_escapes(text)
+    scheme.starts_with(|ch: char| ch.is_ascii_alphabetic())
+        && scheme.chars().all(letters)
+        && has_sound_escapes(text)
 }
 
 fn has_sound_escapes(text: &str) -> bool {
@@ -135,7 +161,9 @@ fn is_ip(text: &str) -> bool {
 fn is_cidr(text: &str) -> bool {
     let Some((address, bits)) = text.split_once('/') else { return false };
     let most = if address.contains(':') { Ipv6Addr::BITS } else { Ipv4Addr::BITS };
-    is_ip(address) && bits.bytes().all(|byte| byte.is_ascii_digit()) && bits.parse().is_ok_and(|bits: u32| bits <= most)
+    is_ip(address)
+        && bits.bytes().all(|byte| byte.is_ascii_digit())
+        && bits.parse().is_ok_and(|bits: u32| bits <= most)
 }
 
 /// 6, 8 or 20 bytes, in pairs with colons or dashes, or in fours with dots.
@@ -190,7 +218,11 @@ fn is_isbn13(text: &str) -> bool {
     let digits: Vec<u8> = text.bytes().filter(|byte| !matches!(byte, b' ' | b'-')).collect();
     digits.len() == 13
         && digits.iter().all(u8::is_ascii_digit)
-        && digits.iter().zip([1u32, 3].into_iter().cycle()).map(|(d, weight)| u32::from(d - b'0') * weight).sum::<u32>()
+        && digits
+            .iter()
+            .zip([1u32, 3].into_iter().cycle())
+            .map(|(d, weight)| u32::from(d - b'0') * weight)
+            .sum::<u32>()
             % 10
             == 0
 }
@@ -238,9 +270,12 @@ fn is_duration(text: &str) -> bool {
     ];
     let unit = |name: &str| {
         let name = name.to_lowercase();
-        NAMES.iter().any(|names| names.contains(&name.as_str()) || names.last().is_some_and(|last| name.starts_with(last)))
+        NAMES.iter().any(|names| {
+            names.contains(&name.as_str()) || names.last().is_some_and(|last| name.starts_with(last))
+        })
     };
-    DURATION.is_match(text) || PARTS.captures_iter(text).any(|part| part[1].parse::<i64>().is_ok() && unit(&part[2]))
+    DURATION.is_match(text)
+        || PARTS.captures_iter(text).any(|part| part[1].parse::<i64>().is_ok() && unit(&part[2]))
 }
 
 #[cfg(test)]

@@ -154,7 +154,10 @@ fn parse_filter(text: &str) -> Option<(Step, &str)> {
         (">", Comparison::Greater),
     ];
     let sign = outside_quotes(inside).find_map(|at| {
-        SIGNS.iter().find(|(sign, _)| inside[at..].starts_with(sign)).map(|(sign, comparison)| (at, sign.len(), *comparison))
+        SIGNS
+            .iter()
+            .find(|(sign, _)| inside[at..].starts_with(sign))
+            .map(|(sign, comparison)| (at, sign.len(), *comparison))
     });
     let Some((at, length, comparison)) = sign else {
         return Some((Step::Filter { left: parse_operand(inside)?, test: None }, rest));
@@ -299,7 +302,9 @@ fn passes(item: &Value, left: &Operand, test: Option<&(Comparison, Operand)>) ->
         Operand::Literal(literal) => Some(vec![literal.clone()]),
         Operand::Path(steps) => walk(steps, vec![item]).map(|found| found.into_iter().cloned().collect()),
     };
-    let Some((comparison, right)) = test else { return Some(values(left).is_some_and(|found| !found.is_empty())) };
+    let Some((comparison, right)) = test else {
+        return Some(values(left).is_some_and(|found| !found.is_empty()));
+    };
     match (values(left)?.as_slice(), values(right)?.as_slice()) {
         ([], _) | (_, []) => Some(false),
         ([left], [right]) => compare(left, *comparison, right),
@@ -311,7 +316,9 @@ fn compare(left: &Value, comparison: Comparison, right: &Value) -> Option<bool> 
     let order = match (left, right) {
         (Value::String(left), Value::String(right)) => left.cmp(right),
         (Value::Number(left), Value::Number(right)) => left.as_f64()?.partial_cmp(&right.as_f64()?)?,
-        (Value::Bool(left), Value::Bool(right)) if matches!(comparison, Comparison::Equal | Comparison::NotEqual) => {
+        (Value::Bool(left), Value::Bool(right))
+            if matches!(comparison, Comparison::Equal | Comparison::NotEqual) =>
+        {
             left.cmp(right)
         }
         _ => return None,

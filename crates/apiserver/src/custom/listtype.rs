@@ -58,7 +58,9 @@ fn repeated(items: &[Value], path: &str, problems: &mut Vec<Problem>) {
 }
 
 fn keyed(items: &[Value], keys: &[String], path: &str, problems: &mut Vec<Problem>) {
-    if let Some((index, item)) = items.iter().enumerate().find(|(_, item)| !(item.is_null() || item.is_object())) {
+    if let Some((index, item)) =
+        items.iter().enumerate().find(|(_, item)| !(item.is_null() || item.is_object()))
+    {
         let detail = "must be an object for an array of list-type map";
         let field = format!("{path}[{index}]");
         problems.push(Problem::with_value(field, ProblemKind::Invalid, shown(item), detail));

@@ -53,7 +53,10 @@ const META: &[(&str, Kind)] = &[
     ("annotations", Kind::TextMap),
     ("ownerReferences", Kind::Entries { name: "OwnerReference", go: "[]v1.OwnerReference", fields: OWNER }),
     ("finalizers", Kind::Texts),
-    ("managedFields", Kind::Entries { name: "ManagedFieldsEntry", go: "[]v1.ManagedFieldsEntry", fields: MANAGED }),
+    (
+        "managedFields",
+        Kind::Entries { name: "ManagedFieldsEntry", go: "[]v1.ManagedFieldsEntry", fields: MANAGED },
+    ),
 ];
 
 /// What keeps the `metadata` of an object from being read, in the words of the original; `None` where nothing does.
@@ -147,9 +150,13 @@ fn misfit_in(value: &Value, fields: &[(&str, Kind)], owner: &str, above: &str) -
         let value = value.get(name).filter(|value| !value.is_null())?;
         let path = if above.is_empty() { (*name).to_owned() } else { format!("{above}.{name}") };
         let refuse = |value: &Value, go: &str| {
-            Some(format!("json: cannot unmarshal {} into Go struct field {owner}.{path} of type {go}", word(value)))
+            Some(format!(
+                "json: cannot unmarshal {} into Go struct field {owner}.{path} of type {go}",
+                word(value)
+            ))
         };
-        let text = |value: &Value| if value.is_string() || value.is_null() { None } else { refuse(value, "string") };
+        let text =
+            |value: &Value| if value.is_string() || value.is_null() { None } else { refuse(value, "string") };
         match (kind, value) {
             (Kind::Raw, _) | (Kind::Flag, Value::Bool(_)) => None,
             (Kind::Text, value) => text(value),

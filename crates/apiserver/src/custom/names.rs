@@ -45,7 +45,14 @@ pub fn mark_terminating(definition: &mut Value, now: &str) {
 
 /// Says in a definition that its objects are gone.
 pub fn mark_emptied(definition: &mut Value, now: &str) {
-    set_condition(definition, "Terminating", "False", "InstanceDeletionCompleted", "removed all instances", now);
+    set_condition(
+        definition,
+        "Terminating",
+        "False",
+        "InstanceDeletionCompleted",
+        "removed all instances",
+        now,
+    );
 }
 
 /// Whether a condition of a definition is true.
@@ -76,13 +83,14 @@ impl Taken {
     fn decide(&self, requested: &Names, accepted: &Names) -> (Names, Option<(&'static str, String)>) {
         let mut names = accepted.clone();
         let mut conflict = None;
-        let mut one = |request: &String, current: &mut String, taken: &HashSet<String>, reason: &'static str| {
-            if request != current && taken.contains(request) {
-                conflict = Some((reason, in_use(request)));
-            } else {
-                current.clone_from(request);
-            }
-        };
+        let mut one =
+            |request: &String, current: &mut String, taken: &HashSet<String>, reason: &'static str| {
+                if request != current && taken.contains(request) {
+                    conflict = Some((reason, in_use(request)));
+                } else {
+                    current.clone_from(request);
+                }
+            };
         one(&requested.plural, &mut names.plural, &self.resources, "PluralConflict");
         one(&requested.singular, &mut names.singular, &self.resources, "SingularConflict");
         let refused: Vec<String> = requested
@@ -132,7 +140,8 @@ fn set_condition(definition: &mut Value, kind: &str, status: &str, reason: &str,
     match list.iter_mut().find(|known| known["type"] == kind) {
         None => list.push(new),
         Some(known) => {
-            let since = if known["status"] == status { known["lastTransitionTime"].clone() } else { now.into() };
+            let since =
+                if known["status"] == status { known["lastTransitionTime"].clone() } else { now.into() };
             *known = new;
             known["lastTransitionTime"] = since;
         }

@@ -54,7 +54,8 @@ pub(crate) fn same(left: &Value, right: &Value) -> bool {
 
 /// Whether a number is whole, whatever it is written as.
 pub(crate) fn is_whole(number: &Number) -> bool {
-    number.as_i64().is_some() || number.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() <= 9.007e15)
+    number.as_i64().is_some()
+        || number.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() <= 9.007e15)
 }
 
 /// A number in words for a list of allowed values.
@@ -75,7 +76,9 @@ struct Range<'a> {
 impl Range<'_> {
     fn fault(&self, prefix: &str, whole: bool, value: Option<f64>) -> Option<String> {
         let value = value.unwrap_or(f64::INFINITY);
-        let is_integer = whole || (value.fract() == 0.0 && (-9.223_372_036_854_776e18..9.223_372_036_854_776e18).contains(&value));
+        let is_integer = whole
+            || (value.fract() == 0.0
+                && (-9.223_372_036_854_776e18..9.223_372_036_854_776e18).contains(&value));
         let fits = match (self.kind, self.format) {
             (Some(Type::Integer), Some("int32")) => {
                 is_integer && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&value)

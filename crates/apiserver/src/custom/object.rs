@@ -45,9 +45,15 @@ pub fn prepare_update(object: &mut Value, old: &Value, version: &Version) {
     }
     let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
     let same = |left: &Value, right: &Value| {
-        let rest = |value: &Value| value.as_object().map(|it| it.iter().filter(|(key, _)| *key != "metadata").count());
+        let rest = |value: &Value| {
+            value.as_object().map(|it| it.iter().filter(|(key, _)| *key != "metadata").count())
+        };
         rest(left) == rest(right)
-            && left.as_object().into_iter().flatten().all(|(key, value)| key == "metadata" || right.get(key) == Some(value))
+            && left
+                .as_object()
+                .into_iter()
+                .flatten()
+                .all(|(key, value)| key == "metadata" || right.get(key) == Some(value))
     };
     let generation = if same(object, old) { generation } else { generation + 1 };
     set_generation(object, generation);
@@ -56,7 +62,9 @@ pub fn prepare_update(object: &mut Value, old: &Value, version: &Version) {
 /// Readies a change of the status: everything else stays as it was, but for the managed fields.
 pub fn prepare_status(object: &mut Value, old: &Value) {
     let managed = object["metadata"].get("managedFields").cloned();
-    let keys = |value: &Value| value.as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect::<Vec<_>>();
+    let keys = |value: &Value| {
+        value.as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect::<Vec<_>>()
+    };
     let version = object["metadata"].get("resourceVersion").cloned();
     for key in keys(object).into_iter().chain(keys(old)) {
         if key != "status" && key != "apiVersion" && key != "kind" {
@@ -122,9 +130,8 @@ pub fn validate_status(object: &Value, old: &Value, version: &Version) -> Vec<Pr
 /// Where a schema has rules and the object is wrong in its form, the original says that it did not get to the rules.
 fn blocked_rules(version: &Version, problems: &mut Vec<Problem>) {
     use ProblemKind::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
-    let blocks = |problem: &Problem| {
-        matches!(problem.kind, NotSupported | Required | TooLong | TooMany | TypeInvalid)
-    };
+    let blocks =
+        |problem: &Problem| matches!(problem.kind, NotSupported | Required | TooLong | TooMany | TypeInvalid);
     if version.schema.has_rules() && problems.iter().any(blocks) {
         let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to \
                       complete validation";

@@ -71,7 +71,9 @@ impl Walker {
         if !kind.is_empty() && !TYPES.contains(&kind) {
             self.unsupported(format!("{path}.type"), kind, &TYPES);
         }
-        if let Some(reason) = place.no_defaults.as_ref().filter(|_| schema.get("default").is_some_and(|it| !it.is_null())) {
+        if let Some(reason) =
+            place.no_defaults.as_ref().filter(|_| schema.get("default").is_some_and(|it| !it.is_null()))
+        {
             self.forbid(format!("{path}.default"), &format!("must not be set {reason}"));
         }
         for key in ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"] {
@@ -99,7 +101,8 @@ impl Walker {
             }
             let mut place = place.clone();
             if place.inside_meta {
-                place.no_defaults = Some("inside additionalProperties applying to object metadata".to_owned());
+                place.no_defaults =
+                    Some("inside additionalProperties applying to object metadata".to_owned());
             }
             self.node(additional, &field, &place);
         }
@@ -148,7 +151,10 @@ impl Walker {
     fn list_type(&mut self, schema: &Value, path: &str) {
         let Some(list_type) = schema.get("x-kubernetes-list-type").and_then(Value::as_str) else { return };
         let is_list = self.must_be(schema, path, "array", "x-kubernetes-list-type");
-        if is_list && list_type == "set" && let Some(items) = schema.get("items") {
+        if is_list
+            && list_type == "set"
+            && let Some(items) = schema.get("items")
+        {
             let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
             let nested = text(items, "x-kubernetes-list-type");
             let value = value_of(items, "x-kubernetes-list-type");
@@ -186,7 +192,8 @@ impl Walker {
             self.require(field, "must not be empty if x-kubernetes-list-type is map");
         }
         let Some(items) = schema.get("items") else {
-            return self.require(format!("{path}.items"), "must have a schema if x-kubernetes-list-type is map");
+            return self
+                .require(format!("{path}.items"), "must have a schema if x-kubernetes-list-type is map");
         };
         let kind = text(items, "type");
         if kind != "object" {
@@ -230,7 +237,9 @@ impl Walker {
             return;
         }
         for key in listed(schema, "x-kubernetes-list-map-keys").iter().filter_map(Value::as_str) {
-            let Some(schema) = items.get("properties").and_then(|properties| properties.get(key)) else { continue };
+            let Some(schema) = items.get("properties").and_then(|properties| properties.get(key)) else {
+                continue;
+            };
             let path = property(&format!("{path}.items"), key);
             let is_required = listed(items, "required").iter().any(|name| name == key);
             if !is_required && schema.get("default").is_none_or(Value::is_null) {

@@ -72,7 +72,11 @@ pub(crate) fn json(value: &Value) -> String {
 }
 
 fn printable(ch: char) -> bool {
-    ch == ' ' || !(ch.is_control() || ch.is_whitespace() || ('\u{e000}'..='\u{f8ff}').contains(&ch) || ch == '\u{feff}')
+    ch == ' '
+        || !(ch.is_control()
+            || ch.is_whitespace()
+            || ('\u{e000}'..='\u{f8ff}').contains(&ch)
+            || ch == '\u{feff}')
 }
 
 fn push(out: &mut String, args: std::fmt::Arguments<'_>) {

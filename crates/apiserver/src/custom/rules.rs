@@ -81,7 +81,13 @@ fn node(schema: &Value, level: Level, path: &str, problems: &mut Vec<Problem>) {
     }
     extensions(schema, path, problems);
     let all_of_first = listed(schema, "allOf").first();
-    restrictions(schema, is_int_or_string(schema), all_of_first.is_some_and(is_int_or_string), path, problems);
+    restrictions(
+        schema,
+        is_int_or_string(schema),
+        all_of_first.is_some_and(is_int_or_string),
+        path,
+        problems,
+    );
     types(schema, level, path, problems);
     meta(schema, level, path, problems);
 }
@@ -137,7 +143,9 @@ fn types(schema: &Value, level: Level, path: &str, problems: &mut Vec<Problem>) 
 fn meta(schema: &Value, level: Level, path: &str, problems: &mut Vec<Problem>) {
     let whole = level == Level::Root || flag(schema, "x-kubernetes-embedded-resource");
     for (name, kind) in [("kind", "string"), ("apiVersion", "string"), ("metadata", "object")] {
-        let Some(schema) = schema.get("properties").and_then(|properties| properties.get(name)) else { continue };
+        let Some(schema) = schema.get("properties").and_then(|properties| properties.get(name)) else {
+            continue;
+        };
         let path = property(path, name);
         let actual = text(schema, "type");
         if whole && actual != kind {
@@ -151,7 +159,8 @@ fn meta(schema: &Value, level: Level, path: &str, problems: &mut Vec<Problem>) {
 }
 
 fn says_more_than_names(metadata: &Value) -> bool {
-    let names_only = named(metadata, "properties").all(|(name, _)| matches!(name.as_str(), "name" | "generateName"));
+    let names_only =
+        named(metadata, "properties").all(|(name, _)| matches!(name.as_str(), "name" | "generateName"));
     let empty = |value: &Value| match value {
         Value::Null | Value::Bool(false) => true,
         Value::String(text) => text.is_empty(),
@@ -167,7 +176,13 @@ fn says_more_than_names(metadata: &Value) -> bool {
 }
 
 /// What stands below `allOf`, `anyOf`, `oneOf` and `not`, and the pattern.
-fn restrictions(schema: &Value, skip_any: bool, skip_first_all: bool, path: &str, problems: &mut Vec<Problem>) {
+fn restrictions(
+    schema: &Value,
+    skip_any: bool,
+    skip_first_all: bool,
+    path: &str,
+    problems: &mut Vec<Problem>,
+) {
     for key in ["anyOf", "allOf", "oneOf"] {
         for (index, schema) in listed(schema, key).iter().enumerate() {
             let skip = match key {
@@ -212,8 +227,16 @@ fn restriction(schema: &Value, skip_any: bool, path: &str, problems: &mut Vec<Pr
             flag(schema, "x-kubernetes-preserve-unknown-fields"),
             "must be false to be structural",
         ),
-        ("x-kubernetes-embedded-resource", flag(schema, "x-kubernetes-embedded-resource"), "must be false to be structural"),
-        ("x-kubernetes-int-or-string", flag(schema, "x-kubernetes-int-or-string"), "must be false to be structural"),
+        (
+            "x-kubernetes-embedded-resource",
+            flag(schema, "x-kubernetes-embedded-resource"),
+            "must be false to be structural",
+        ),
+        (
+            "x-kubernetes-int-or-string",
+            flag(schema, "x-kubernetes-int-or-string"),
+            "must be false to be structural",
+        ),
         (
             "x-kubernetes-list-map-keys",
             !listed(schema, "x-kubernetes-list-map-keys").is_empty(),
@@ -237,7 +260,13 @@ fn restriction(schema: &Value, skip_any: bool, path: &str, problems: &mut Vec<Pr
 }
 
 /// Whatever is restricted below `allOf` and the like must also be there without.
-fn completeness(rule: &Value, schema: Option<&Value>, path: &str, rule_path: &str, problems: &mut Vec<Problem>) {
+fn completeness(
+    rule: &Value,
+    schema: Option<&Value>,
+    path: &str,
+    rule_path: &str,
+    problems: &mut Vec<Problem>,
+) {
     let mut nested: Vec<(&Value, String)> = Vec::new();
     if let Some(not) = rule.get("not") {
         nested.push((not, format!("{rule_path}.not")));
@@ -251,14 +280,26 @@ fn completeness(rule: &Value, schema: Option<&Value>, path: &str, rule_path: &st
     }
 }
 
-fn complete_below(rule: &Value, schema: Option<&Value>, path: &str, rule_path: &str, problems: &mut Vec<Problem>) {
+fn complete_below(
+    rule: &Value,
+    schema: Option<&Value>,
+    path: &str,
+    rule_path: &str,
+    problems: &mut Vec<Problem>,
+) {
     let Some(schema) = schema else {
         problems.push(required(path.to_owned(), &format!("because it is defined in {rule_path}")));
         return;
     };
     completeness(rule, Some(schema), path, rule_path, problems);
     if let Some(items) = rule.get("items") {
-        complete_below(items, schema.get("items"), &format!("{path}.items"), &format!("{rule_path}.items"), problems);
+        complete_below(
+            items,
+            schema.get("items"),
+            &format!("{path}.items"),
+            &format!("{rule_path}.items"),
+            problems,
+        );
     }
     let known: Option<&Object<String, Value>> = schema.get("properties").and_then(Value::as_object);
     for (name, rule) in named(rule, "properties") {

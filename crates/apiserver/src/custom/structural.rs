@@ -163,7 +163,10 @@ impl Structural {
             kind,
             properties: properties(object),
             additional: additional(object),
-            items: object.get("items").filter(|items| items.is_object()).map(|items| Box::new(Self::parse(items))),
+            items: object
+                .get("items")
+                .filter(|items| items.is_object())
+                .map(|items| Box::new(Self::parse(items))),
             nullable: flag(object, "nullable"),
             default: object.get("default").filter(|default| !default.is_null()).cloned(),
             limits: Limits::parse(object, kind, int_or_string),
@@ -222,7 +225,9 @@ impl Limits {
     fn parse(object: &Object<String, Value>, kind: Option<Type>, int_or_string: bool) -> Self {
         let list = |key| array(object, key).iter().map(Structural::parse).collect();
         Self {
-            format: text(object, "format").filter(|format| checked(format, kind, int_or_string)).map(str::to_owned),
+            format: text(object, "format")
+                .filter(|format| checked(format, kind, int_or_string))
+                .map(str::to_owned),
             one_of_values: array(object, "enum").to_vec(),
             minimum: number(object, "minimum"),
             exclusive_minimum: flag(object, "exclusiveMinimum"),

@@ -236,7 +236,8 @@ fn check_one_of(schemas: &[Structural], value: &Value, path: &str, outcome: &mut
             closest = Some(result);
         }
     }
-    let words = |more: String| format!("{} must validate one and only one schema (oneOf). {more}", quoted(path));
+    let words =
+        |more: String| format!("{} must validate one and only one schema (oneOf). {more}", quoted(path));
     match passed.len() {
         0 => {
             outcome.nowhere(words("Found none valid".to_owned()));
@@ -291,7 +292,11 @@ fn check_items(schema: &Structural, items: &[Value], old: Option<&Value>, path: 
     }
     let size = items.len() as u64;
     if let Some(least) = schema.limits.min_items.filter(|least| size < *least) {
-        outcome.invalid(path, &size.to_string(), format!("{path} in body should have at least {least} items"));
+        outcome.invalid(
+            path,
+            &size.to_string(),
+            format!("{path} in body should have at least {least} items"),
+        );
     }
     if let Some(most) = schema.limits.max_items.filter(|most| size > *most) {
         too_many(path, size, most, format!("{path} in body should have at most {most} items"), outcome);
@@ -319,7 +324,11 @@ fn check_object(
     let limits = &schema.limits;
     let size = object.len() as u64;
     if let Some(least) = limits.min_properties.filter(|least| size < *least) {
-        outcome.invalid(path, &size.to_string(), format!("{path} in body should have at least {least} properties"));
+        outcome.invalid(
+            path,
+            &size.to_string(),
+            format!("{path} in body should have at least {least} properties"),
+        );
     }
     if let Some(most) = limits.max_properties.filter(|most| size > *most) {
         too_many(path, size, most, format!("{path} in body should have at most {most} properties"), outcome);
@@ -332,7 +341,9 @@ fn check_object(
                 let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
                 outcome.merge(check(property, value, old, &path));
             }
-            (None, Some(Additional::Of(schema))) => outcome.merge(check(schema, value, old, &format!("{path}.{key}"))),
+            (None, Some(Additional::Of(schema))) => {
+                outcome.merge(check(schema, value, old, &format!("{path}.{key}")))
+            }
             (None, Some(Additional::Allowed(false))) => {
                 outcome.invalid(path, &quoted(key), format!("{path}.{key} in body is a forbidden property"));
             }
