@@ -28,6 +28,8 @@ pub mod names;
 mod rules;
 mod openapi;
 mod defaulted;
+mod internal;
+mod parts;
 pub mod check;
 pub mod object;
 

@@ -173,6 +173,68 @@ fn recorded_refusals_of_whole_definitions() {
     );
 }
 
+/// A schema that says nothing but a type, as it is shown.
+fn shown(description: &str, more: &str) -> String {
+    format!(
+        "{{\"ID\":\"\",\"Schema\":\"\",\"Ref\":null,\"Description\":\"{description}\",\"Type\":\"object\",\"Nullable\":false,\
+         \"Format\":\"\",\"Title\":\"\",\"Default\":null,\"Maximum\":null,\"ExclusiveMaximum\":false,\"Minimum\":null,\
+         \"ExclusiveMinimum\":false,\"MaxLength\":null,\"MinLength\":null,\"Pattern\":\"\",\"MaxItems\":null,\"MinItems\":null,\
+         \"UniqueItems\":false,\"MultipleOf\":null,\"Enum\":null,\"MaxProperties\":null,\"MinProperties\":null,\
+         \"Required\":null,\"Items\":null,\"AllOf\":null,\"OneOf\":null,\"AnyOf\":null,\"Not\":null,\"Properties\":null,\
+         \"AdditionalProperties\":{more},\"PatternProperties\":null,\"Dependencies\":null,\"AdditionalItems\":null,\
+         \"Definitions\":null,\"ExternalDocs\":null,\"Example\":null,\"XPreserveUnknownFields\":null,\
+         \"XEmbeddedResource\":false,\"XIntOrString\":false,\"XListMapKeys\":null,\"XListType\":null,\"XMapType\":null,\
+         \"XValidations\":null}}"
+    )
+}
+
+#[test]
+fn versions_that_differ_are_shown_in_their_internal_form() {
+    let schema =
+        |description: &str| json!({"openAPIV3Schema": {"type": "object", "description": description}});
+    let scale = json!({"specReplicasPath": ".spec.a", "statusReplicasPath": ".status.b"});
+    let versions = json!([
+        {"name": "v1", "served": true, "storage": false, "schema": schema(""),
+         "subresources": {"status": {}, "scale": scale},
+         "additionalPrinterColumns": [{"name": "A", "type": "string", "jsonPath": ".a"}]},
+        {"name": "v2", "served": true, "storage": false, "schema": schema("x")},
+    ]);
+    let words = format!(
+        "spec.versions: Invalid value: [{{\"Name\":\"v1\",\"Served\":true,\"Storage\":false,\"Deprecated\":false,\
+         \"DeprecationWarning\":null,\"Schema\":{{\"OpenAPIV3Schema\":{}}},\"Subresources\":{{\"Status\":{{}},\"Scale\":\
+         {{\"SpecReplicasPath\":\".spec.a\",\"StatusReplicasPath\":\".status.b\",\"LabelSelectorPath\":null}}}},\
+         \"AdditionalPrinterColumns\":[{{\"Name\":\"A\",\"Type\":\"string\",\"Format\":\"\",\"Description\":\"\",\
+         \"Priority\":0,\"JSONPath\":\".a\"}}],\"SelectableFields\":null}},{{\"Name\":\"v2\",\"Served\":true,\
+         \"Storage\":false,\"Deprecated\":false,\"DeprecationWarning\":null,\"Schema\":{{\"OpenAPIV3Schema\":{}}},\
+         \"Subresources\":null,\"AdditionalPrinterColumns\":null,\"SelectableFields\":null}}]: must have exactly one \
+         version marked as storage version",
+        shown("", "null"),
+        shown("x", "null"),
+    );
+    let problems = refused(with_versions(versions));
+    assert_eq!(problems[0], words);
+    assert_eq!(
+        problems[1],
+        "status.storedVersions: Invalid value: null: must have at least one stored version"
+    );
+    assert_eq!(problems.len(), 2);
+}
+
+#[test]
+fn with_a_status_subresource_the_root_says_only_what_holds_for_the_status_too() {
+    let mut narrow = noo(json!({"type": "object", "additionalProperties": true}));
+    narrow["spec"]["versions"][0]["subresources"] = json!({"status": {}});
+    let problems = refused(narrow);
+    let start = format!(
+        "spec.validation.openAPIV3Schema: Invalid value: {}: only [Description Type Format ",
+        shown("", r#"{"Allows":true,"Schema":null}"#)
+    );
+    assert!(problems[0].starts_with(&start), "{}", problems[0]);
+    let words =
+        "spec.validation.openAPIV3Schema.additionalProperties: Forbidden: must not be used at the root";
+    assert_eq!(problems[1..], [words]);
+}
+
 #[test]
 fn schemas_are_refused_with_the_words_a_real_server_gave() {
     for (schema, words) in [
@@ -271,6 +333,20 @@ fn the_root_may_not_be_null_and_says_of_metadata_only_what_names_look_like() {
     let named = json!({"type": "object", "properties": {
         "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 5}}}}});
     assert_eq!(refused(noo(named)), Vec::<String>::new());
+}
+
+#[test]
+fn a_default_of_the_root_is_a_resource() {
+    let schema = json!({"type": "object", "default": {"b": 2}, "properties": {"c": {"type": "object"}}});
+    let path = "spec.validation.openAPIV3Schema.default";
+    assert_eq!(
+        refused(noo(schema)),
+        [
+            format!("{path}: Invalid value: {{\"b\":2}}: must not have unknown fields"),
+            format!("{path}.apiVersion: Required value"),
+            format!("{path}.kind: Required value"),
+        ]
+    );
 }
 
 #[test]

@@ -154,6 +154,27 @@ fn every_limit_is_refused_with_the_words_a_real_server_gave() {
             json!({"mo": 0.7}),
             vec!["spec.mo: Invalid value: 0.7: spec.mo in body should be a multiple of 0.5"],
         ),
+        (
+            json!({"mo": 1e30}),
+            vec!["spec.mo: Invalid value: 1e+30: spec.mo in body should be a multiple of 0.5"],
+        ),
+        (
+            json!({"mo": 5}),
+            vec!["spec.mo: Invalid value: 0: factor MultipleOf declared for spec.mo must be positive: 0"],
+        ),
+        (
+            json!({"ex": 3}),
+            vec![
+                "spec.ex: Invalid value: 3: spec.ex in body should be less than or equal to -9223372036854775808",
+            ],
+        ),
+        (
+            json!({"en": 1.5}),
+            vec![
+                r#"<nil>: Invalid value: "": Checked value must be of type integer (default format) in spec.en"#,
+                r#"spec.en: Invalid value: "number": spec.en in body must be of type integer: "number""#,
+            ],
+        ),
         (json!({"moi": 4}), vec!["spec.moi: Invalid value: 4: spec.moi in body should be a multiple of 3"]),
         (json!({"ex": 1.5}), vec!["spec.ex: Invalid value: 1.5: spec.ex in body should be greater than 1.5"]),
         (
@@ -260,6 +281,13 @@ fn every_limit_is_refused_with_the_words_a_real_server_gave() {
     ] {
         assert_eq!(refused(&thing, &spec), words, "{spec}");
     }
+}
+
+#[test]
+fn whole_numbers_lose_their_fraction_on_the_way_to_storage() {
+    let mut value = json!({"a": [2.0, 1.5, -0.0, 1e30], "b": 3});
+    object::settle_numbers(&mut value);
+    assert_eq!(value, json!({"a": [2, 1.5, 0, 1e30], "b": 3}));
 }
 
 #[test]
@@ -387,6 +415,35 @@ fn generation_counts_changes_outside_of_metadata_and_a_status_subresource_keeps_
     object::prepare_status(&mut status, &old);
     assert_eq!((&status["spec"], &status["status"]["phase"]), (&old["spec"], &json!("Down")));
     assert_eq!(status["metadata"].get("labels"), None);
+}
+
+#[test]
+fn rules_that_were_not_reached_are_mentioned() {
+    let version = version(json!({"spec": {"type": "object", "properties": {"a": {"type": "string"}},
+        "x-kubernetes-validations": [{"rule": "self.a != \"no\""}]}}));
+    assert_eq!(
+        refused(&version, &json!({"a": 5})),
+        [
+            "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the \
+             existing errors to complete validation",
+            r#"spec.a: Invalid value: "integer": spec.a in body must be of type string: "integer""#,
+        ]
+    );
+}
+
+#[test]
+fn what_is_unknown_in_metadata_comes_first_and_what_is_unknown_in_embedded_metadata_last() {
+    let mut value = whole(
+        json!({"emb": {"apiVersion": "v1", "kind": "A", "metadata": {"name": "q", "bogus": 1}}, "bogus": 1}),
+    );
+    value["metadata"]["zed"] = json!(1);
+    value["top"] = json!(1);
+    value["aaa"] = json!(1);
+    assert_eq!(
+        object::decode(&mut value, &thing()).unwrap(),
+        ["metadata.zed", "aaa", "spec.bogus", "top", "spec.emb.metadata.bogus"]
+    );
+    assert_eq!(value["spec"]["emb"]["metadata"], json!({"name": "q"}));
 }
 
 #[test]
