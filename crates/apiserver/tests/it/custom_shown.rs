@@ -93,6 +93,20 @@ fn a_definition_without_columns_shows_the_age() {
     assert_eq!(columns::definitions(&kind.versions[0].columns)[1]["name"], "Age");
 }
 
+#[test]
+fn selectable_fields_have_values_as_text() {
+    let kind = kind(
+        json!({"selectableFields": [{"jsonPath": ".spec.on"}, {"jsonPath": ".spec.line"}, {"jsonPath": ".spec.n"},
+                                                {"jsonPath": ".spec.none.at.all"}]}),
+    );
+    let object = json!({"spec": {"on": true, "line": "blue", "n": 3}});
+    let expected = [("spec.on", "true"), ("spec.line", "blue"), ("spec.n", "3"), ("spec.none.at.all", "")];
+    assert_eq!(
+        kind.versions[0].field_values(&object),
+        expected.map(|(name, value)| (name, value.to_owned()))
+    );
+}
+
 fn engine() -> (Value, ScalePaths) {
     let object = json!({
         "apiVersion": "x.example.com/v1", "kind": "Engine",
