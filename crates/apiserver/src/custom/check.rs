@@ -3,10 +3,15 @@
 //! What all versions say alike the original moves up before it checks: a problem of a schema that all versions share is
 //! a problem of `spec.validation`. CEL rules are not compiled, so they are never found wrong.
 
-use serde_json::{Map as Object, Value, json};
+use serde_json::Value;
 
+use super::internal::{self, Shared};
 use super::label::{label_faults, subdomain_faults};
-use super::printed::{json as compact, quoted, quoted_list};
+use super::parts::{
+    check_choice, check_columns, check_conversion, check_deprecation, check_selectable, check_subresources,
+    forbidden, invalid,
+};
+use super::printed::{json as compact, quoted};
 use super::rules::{flag, listed, text};
 use super::{Structural, defaulted, names, openapi, rules};
 use crate::refusal::{Problem, ProblemKind};
@@ -116,7 +121,7 @@ fn check_spec(spec: &Value, problems: &mut Vec<Problem>) {
     for (index, version) in versions.iter().enumerate() {
         check_version(version, &format!("spec.versions[{index}]"), &shared, problems);
     }
-    check_version_set(versions, &shared, problems);
+    check_version_set(spec, &shared, problems);
     for key in ["plural", "singular", "kind", "listKind"] {
         if text(&spec["names"], key).is_empty() {
             problems.push(Problem::new(format!("spec.names.{key}"), ProblemKind::Required, ""));
@@ -138,6 +143,7 @@ fn check_spec(spec: &Value, problems: &mut Vec<Problem>) {
             check_selectable(first, "spec.selectableFields", problems);
         }
     }
+<<<<<<< HEAD
     check_conversion(&spec["conversion"], problems);
 }
 
@@ -196,6 +202,9 @@ impl Shared {
         };
         format!("[{}]", versions.iter().map(one).collect::<Vec<_>>().join(","))
     }
+=======
+    check_conversion(spec, problems);
+>>>>>>> as-crd
 }
 
 fn check_group(group: &str, problems: &mut Vec<Problem>) {
@@ -206,15 +215,6 @@ fn check_group(group: &str, problems: &mut Vec<Problem>) {
         problems.push(invalid("spec.group", &quoted(group), &faults.join(",")));
     } else if !group.contains('.') {
         problems.push(invalid("spec.group", &quoted(group), "should be a domain with at least one dot"));
-    }
-}
-
-fn check_choice(field: &str, value: &str, choices: &[&str], problems: &mut Vec<Problem>) {
-    if value.is_empty() {
-        problems.push(Problem::new(field, ProblemKind::Required, ""));
-    } else if !choices.contains(&value) {
-        let detail = format!("supported values: {}", quoted_list(choices));
-        problems.push(Problem::with_value(field, ProblemKind::NotSupported, quoted(value), &detail));
     }
 }
 
@@ -240,6 +240,7 @@ fn check_version(version: &Value, path: &str, shared: &Shared, problems: &mut Ve
     }
 }
 
+<<<<<<< HEAD
 fn check_deprecation(version: &Value, path: &str, problems: &mut Vec<Problem>) {
     let Some(warning) = version["deprecationWarning"].as_str() else { return };
     let field = format!("{path}.deprecationWarning");
@@ -267,10 +268,19 @@ fn check_version_set(versions: &[Value], shared: &Shared, problems: &mut Vec<Pro
             &shared.shown_all(versions),
             "must contain unique version names",
         ));
+=======
+fn check_version_set(spec: &Value, shared: &Shared, problems: &mut Vec<Problem>) {
+    let versions = listed(spec, "versions");
+    let shown = shared.versions(&spec["versions"]);
+    let repeated =
+        |(index, version): (usize, &Value)| versions[..index].iter().any(|it| it["name"] == version["name"]);
+    if versions.iter().enumerate().any(repeated) {
+        problems.push(invalid("spec.versions", &shown, "must contain unique version names"));
+>>>>>>> as-crd
     }
     if versions.iter().filter(|version| flag(version, "storage")).count() != 1 {
         let detail = "must have exactly one version marked as storage version";
-        problems.push(invalid("spec.versions", &shared.shown_all(versions), detail));
+        problems.push(invalid("spec.versions", &shown, detail));
     }
     if let Some(name) = versions.first().map(|version| text(version, "name")).filter(|name| !name.is_empty())
     {
@@ -330,21 +340,31 @@ fn check_schema(schema: &Value, status: bool, path: &str, problems: &mut Vec<Pro
     if flag(root, "nullable") {
         problems.push(forbidden(&format!("{path}.nullable"), "nullable cannot be true at the root"));
     }
-    let found = rules::problems(root, &path);
-    if found.is_empty() {
-        problems.extend(defaulted::problems(&Structural::parse(root), &path));
-    } else {
-        problems.extend(found);
+    let unsupported = rules::unsupported(root);
+    let before = problems.len();
+    if unsupported.is_none() {
+        let found = rules::problems(root, &path);
+        if found.is_empty() {
+            problems.extend(defaulted::problems(&Structural::parse(root), &path));
+        } else {
+            problems.extend(found);
+        }
     }
     problems.extend(openapi::problems(root, &path));
+    if let Some(keyword) = unsupported.filter(|_| problems.len() == before) {
+        problems.push(invalid(&path, "\"\"", &format!("OpenAPIV3Schema '{keyword}' is not supported")));
+    }
 }
 
-/// With a status subresource the root may say only what holds for `status` by itself, too.
+/// With a status subresource the root may say only what holds for `status` by itself, too. The first thing that is more
+/// is reported; what comes before `type` in the internal form goes before it.
 fn check_root(root: &Value, path: &str, problems: &mut Vec<Problem>) {
     let kind = text(root, "type");
-    if !kind.is_empty() && kind != "object" {
+    let earlier = ["id", "$schema", "$ref"].iter().any(|key| !text(root, key).is_empty());
+    if !earlier && !kind.is_empty() && kind != "object" {
         let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
         problems.push(invalid(&format!("{path}.type"), &quoted(kind), detail));
+<<<<<<< HEAD
     }
     let more = |fields: &Object<String, Value>| fields.keys().any(|key| !ROOT_FIELDS.contains(&key.as_str()));
     if root.as_object().is_some_and(more) {
@@ -485,6 +505,15 @@ fn check_conversion(conversion: &Value, problems: &mut Vec<Problem>) {
     } else if !accepted.iter().any(|version| version == "v1" || version == "v1beta1") {
         let value = compact(&Value::Array(accepted.to_vec()));
         problems.push(invalid(reviews, &value, "must include at least one of v1, v1beta1"));
+=======
+        return;
+    }
+    let more = |(key, value): (&String, &Value)| {
+        !ROOT_FIELDS.contains(&key.as_str()) && !matches!(value, Value::Null | Value::Bool(false))
+    };
+    if root.as_object().is_some_and(|fields| fields.iter().any(more)) {
+        problems.push(invalid(path, &internal::schema(root), AT_ROOT));
+>>>>>>> as-crd
     }
 }
 
@@ -569,12 +598,4 @@ fn unchecked_formats(definition: &Value) -> Vec<String> {
     let count = if Shared::of(versions).schema { versions.len().min(1) } else { versions.len() };
     versions[..count].iter().for_each(|version| collect(&version["schema"]["openAPIV3Schema"], &mut found));
     found
-}
-
-fn invalid(field: &str, value: &str, detail: &str) -> Problem {
-    Problem::with_value(field, ProblemKind::Invalid, value, detail)
-}
-
-fn forbidden(field: &str, detail: &str) -> Problem {
-    Problem::new(field, ProblemKind::Forbidden, detail)
 }

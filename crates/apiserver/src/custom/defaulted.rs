@@ -10,22 +10,23 @@ use crate::refusal::{Problem, ProblemKind};
 /// What is wrong with the defaults of a structural schema.
 pub(crate) fn problems(schema: &Structural, path: &str) -> Vec<Problem> {
     let mut problems = Vec::new();
-    visit(schema, path, true, false, &mut problems);
+    // The root is a resource as embedded ones are.
+    let root = Structural { embedded: true, ..schema.clone() };
+    visit(&root, path, false, &mut problems);
     problems
 }
 
-fn visit(schema: &Structural, path: &str, whole: bool, inside_meta: bool, problems: &mut Vec<Problem>) {
-    let whole = whole || schema.embedded;
+fn visit(schema: &Structural, path: &str, inside_meta: bool, problems: &mut Vec<Problem>) {
     let inside_meta = inside_meta && !schema.embedded;
     if let Some(default) = &schema.default {
         check(default, schema, &format!("{path}.default"), inside_meta, problems);
     }
     if let Some(items) = schema.items.as_deref() {
-        visit(items, &format!("{path}.items"), false, inside_meta, problems);
+        visit(items, &format!("{path}.items"), inside_meta, problems);
     }
     for (name, property) in &schema.properties {
-        let meta = inside_meta || (whole && prune::is_meta(name));
-        visit(property, &rules::property(path, name), false, meta, problems);
+        let meta = inside_meta || (schema.embedded && prune::is_meta(name));
+        visit(property, &rules::property(path, name), meta, problems);
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::{Map as Object, Value, json};
 
 use super::Structural;
 use super::columns::Column;
+use super::printed::shown;
 use super::scale::ScalePaths;
 
 /// The finalizer that holds a definition until its objects are gone.
@@ -147,6 +148,19 @@ impl CustomKind {
 }
 
 impl Version {
+    /// The selectable fields of an object with their values as text; empty where a field is not there.
+    pub fn field_values<'a>(&'a self, object: &Value) -> Vec<(&'a str, String)> {
+        let value = |name: &str| {
+            let found = name.split('.').try_fold(object, |value, part| value.get(part))?;
+            Some(match found {
+                Value::Null => String::new(),
+                Value::String(text) => text.clone(),
+                other => shown(other),
+            })
+        };
+        self.selectable.iter().map(|name| (name.as_str(), value(name).unwrap_or_default())).collect()
+    }
+
     fn read(version: &Value, group: &str, kind: &str) -> Self {
         let text = |key: &str| version[key].as_str().unwrap_or_default().to_owned();
         let name = text("name");

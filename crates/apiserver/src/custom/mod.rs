@@ -1,16 +1,16 @@
 //! What custom resources need: their definition read and checked, and their objects pruned, defaulted, validated,
 //! converted, scaled and shown, all as functions on JSON values.
 //!
-//! A definition is read once into a [`CustomKind`]; a request for one of its objects then takes the [`Structural`]
-//! schema of its version and calls, in this order, [`metadata::misfit`], [`prune::prune`], [`default::fill`] and
-//! [`validate::validate`]. Nothing here stores, watches or knows the time. CEL rules (`x-kubernetes-validations`) are
-//! kept as they are and not evaluated.
+//! A definition is checked ([`check`]), gets its names ([`names`]) and is read once into a [`CustomKind`]. An object of
+//! one of its versions is then read, readied and validated by the functions of [`object`], which put the steps in order.
+//! Nothing here stores, watches or knows the time. CEL rules (`x-kubernetes-validations`) are kept as they are and not
+//! evaluated.
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
-mod formats;
-mod label;
 mod printed;
+mod label;
+mod formats;
 pub mod structural;
 pub mod metadata;
 pub mod prune;
@@ -28,6 +28,8 @@ pub mod names;
 mod rules;
 mod openapi;
 mod defaulted;
+mod internal;
+mod parts;
 pub mod check;
 pub mod object;
 

@@ -14,6 +14,13 @@ pub(crate) enum Fault {
     Plain(String),
     /// Something that is said about the value at the path.
     OfValue(String),
+    /// Something that is said about a limit of the schema at the path.
+    OfLimit {
+        /// The limit.
+        limit: String,
+        /// What is said.
+        words: String,
+    },
 }
 
 /// The faults of a number at a path, in the order of the original: its range, `multipleOf`, `minimum`, `maximum`.
@@ -32,22 +39,26 @@ pub(crate) fn faults(number: &Number, schema: &Structural, path: &str) -> Vec<Fa
         let misfit = range.fault(prefix, false, Some(limit));
         let whole = if misfit.is_none() { number.as_i64() } else { None };
         faults.extend(misfit.map(Fault::Plain));
-        let words = match whole {
-            Some(value) => check.whole(value, limit),
-            None => check.float(number.as_f64().unwrap_or(f64::NAN), limit),
+        let broken = match whole {
+            Some(value) => check.whole(value, cut(limit)).then(|| cut(limit).to_string()),
+            None => check.float(number.as_f64().unwrap_or(f64::NAN), limit).then(|| shown_float(limit)),
         };
-        faults.extend(words.map(|words| Fault::OfValue(format!("{path} in body {words}"))));
+        faults.extend(broken.map(|limit| check.fault(&limit, path)));
     }
     faults
 }
 
-/// Whether two values are the same, where 1 and 1.0 are.
+/// Whether a value is an allowed one. 1 and 1.0 are the same, and where whole numbers are allowed only the whole part
+/// counts: that 1.5 is none is for the type to say.
 pub(crate) fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
-        (Value::Number(left), Value::Number(right)) => match (left.as_i64(), right.as_i64()) {
-            (Some(left), Some(right)) => left == right,
-            _ => left.as_f64() == right.as_f64(),
-        },
+        (Value::Number(left), Value::Number(right)) => {
+            match (left.as_i64(), right.as_i64(), right.as_f64()) {
+                (Some(left), Some(right), _) => left == right,
+                (Some(left), None, Some(right)) => left == cut(right),
+                _ => left.as_f64() == right.as_f64(),
+            }
+        }
         _ => left == right,
     }
 }
@@ -107,37 +118,52 @@ enum Check {
 }
 
 impl Check {
-    /// Limits are cut to their whole part; those out of range stand for the ends of it.
-    fn whole(self, value: i64, limit: f64) -> Option<String> {
-        #[expect(clippy::cast_possible_truncation, reason = "cut on purpose, see above")]
-        let limit = limit as i64;
-        let broken = match self {
+    /// Whether a whole number breaks a limit that was cut to its whole part.
+    fn whole(self, value: i64, limit: i64) -> bool {
+        match self {
             Self::Multiple => limit <= 0 || value % limit != 0,
             Self::Minimum(exclusive) => value < limit || (exclusive && value == limit),
             Self::Maximum(exclusive) => value > limit || (exclusive && value == limit),
-        };
-        broken.then(|| self.words(&limit.to_string()))
+        }
     }
 
-    fn float(self, value: f64, limit: f64) -> Option<String> {
-        let broken = match self {
+    fn float(self, value: f64, limit: f64) -> bool {
+        match self {
             Self::Multiple => {
-                let times = if limit < 1.0 { 1.0 / limit * value } else { value / limit };
-                limit <= 0.0 || (times - times.round()).abs() > 1e-9 * times.abs().max(1.0)
+                limit <= 0.0 || !nearly_whole(if limit < 1.0 { 1.0 / limit * value } else { value / limit })
             }
             Self::Minimum(exclusive) => value < limit || (exclusive && value <= limit),
             Self::Maximum(exclusive) => value > limit || (exclusive && value >= limit),
-        };
-        broken.then(|| self.words(&shown_float(limit)))
-    }
-
-    fn words(self, limit: &str) -> String {
-        match self {
-            Self::Multiple => format!("should be a multiple of {limit}"),
-            Self::Minimum(true) => format!("should be greater than {limit}"),
-            Self::Minimum(false) => format!("should be greater than or equal to {limit}"),
-            Self::Maximum(true) => format!("should be less than {limit}"),
-            Self::Maximum(false) => format!("should be less than or equal to {limit}"),
         }
     }
+
+    fn fault(self, limit: &str, path: &str) -> Fault {
+        let should = match self {
+            Self::Multiple if limit == "0" || limit.starts_with('-') => {
+                let words = format!("factor MultipleOf declared for {path} must be positive: {limit}");
+                return Fault::OfLimit { limit: limit.to_owned(), words };
+            }
+            Self::Multiple => "be a multiple of",
+            Self::Minimum(true) => "be greater than",
+            Self::Minimum(false) => "be greater than or equal to",
+            Self::Maximum(true) => "be less than",
+            Self::Maximum(false) => "be less than or equal to",
+        };
+        Fault::OfValue(format!("{path} in body should {should} {limit}"))
+    }
+}
+
+/// The whole part of a float. What is out of range becomes the smallest number, as it does on the machines the original
+/// runs on.
+fn cut(float: f64) -> i64 {
+    #[expect(clippy::cast_possible_truncation, reason = "cut on purpose")]
+    let whole = float as i64;
+    if whole == i64::MAX || float.is_nan() { i64::MIN } else { whole }
+}
+
+/// Whether a float is whole but for the last digits, and small enough to be sure.
+fn nearly_whole(float: f64) -> bool {
+    const SURE: f64 = 9_007_199_254_740_991.0;
+    let off = (float - float.round()).abs();
+    float.abs() <= SURE && off / (float.abs() + float.round().abs()).max(f64::MIN_POSITIVE) < 1e-9
 }

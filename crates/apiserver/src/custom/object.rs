@@ -5,6 +5,7 @@
 use serde_json::Value;
 
 use super::definition::Version;
+pub use super::printed::settle_numbers;
 use super::{default, embedded, listtype, metadata, prune, scale, validate};
 use crate::refusal::{Problem, ProblemKind};
 

@@ -66,9 +66,30 @@ pub(crate) fn shown_float(float: f64) -> String {
     format!("{digits}e{sign}{exponent:0>2}")
 }
 
-/// Compact JSON with `<`, `>` and `&` escaped, as Go's encoder does.
+/// Compact JSON with `<`, `>` and `&` escaped and whole numbers without a fraction, as Go's encoder does.
 pub(crate) fn json(value: &Value) -> String {
+    let mut value = value.clone();
+    settle_numbers(&mut value);
     value.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+}
+
+/// Writes whole numbers without a fraction, as they come back from storage: 2.0 becomes 2. For after validation, which
+/// sees them as they came.
+pub fn settle_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().unwrap_or(f64::NAN);
+            // Below 2^53 every whole float is exactly that number.
+            if float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0 {
+                #[expect(clippy::cast_possible_truncation, reason = "whole and in range")]
+                let whole = float as i64;
+                *value = whole.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(settle_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(settle_numbers),
+        _ => {}
+    }
 }
 
 fn printable(ch: char) -> bool {
@@ -100,7 +121,7 @@ mod tests {
             (json!(0.00001), "1e-05"),
             (json!("a<b>\"\u{1}é"), r#""a<b>\"\x01é""#),
             (json!(null), "null"),
-            (json!(["a<"]), r#"["a\u003c"]"#),
+            (json!(["a<", 2.0]), r#"["a\u003c",2]"#),
         ] {
             assert_eq!(shown(&value), text);
         }

@@ -23,6 +23,33 @@ pub(crate) fn problems(schema: &Value, path: &str) -> Vec<Problem> {
     problems
 }
 
+/// The first keyword in a schema that no structural schema has. Where there is one, the rest is not looked at.
+pub(crate) fn unsupported(schema: &Value) -> Option<&'static str> {
+    const KEYWORDS: [(&str, &str); 7] = [
+        ("id", "id"),
+        ("$schema", "schema"),
+        ("$ref", "$ref"),
+        ("patternProperties", "patternProperties"),
+        ("dependencies", "dependencies"),
+        ("additionalItems", "additionalItems"),
+        ("definitions", "definitions"),
+    ];
+    let empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    };
+    if schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
+        return Some("x-kubernetes-preserve-unknown-fields: false");
+    }
+    let own = KEYWORDS.iter().find(|(key, _)| schema.get(*key).is_some_and(|value| !empty(value)));
+    let single = ["items", "not", "additionalProperties"].iter().filter_map(|key| schema.get(*key));
+    let several = ["allOf", "anyOf", "oneOf"].iter().flat_map(|key| listed(schema, key));
+    let mut below = single.chain(several).chain(named(schema, "properties").map(|(_, schema)| schema));
+    own.map(|(_, name)| *name).or_else(|| below.find_map(unsupported))
+}
+
 /// The path of a property.
 pub(crate) fn property(path: &str, name: &str) -> String {
     format!("{path}.properties[{name}]")
@@ -215,9 +242,11 @@ fn restriction(schema: &Value, skip_any: bool, path: &str, problems: &mut Vec<Pr
     }
     let there = |key: &str| schema.get(key).is_some_and(|value| !value.is_null());
     let filled = |key: &str| !text(schema, key).is_empty();
+    let additional =
+        schema.get("additionalProperties").is_some_and(|it| it.is_object() || *it == Value::Bool(true));
     for (key, broken, detail) in [
         ("type", filled("type"), "must be empty to be structural"),
-        ("additionalProperties", there("additionalProperties"), "must be undefined to be structural"),
+        ("additionalProperties", additional, "must be undefined to be structural"),
         ("default", there("default"), "must be undefined to be structural"),
         ("title", filled("title"), "must be empty to be structural"),
         ("description", filled("description"), "must be empty to be structural"),

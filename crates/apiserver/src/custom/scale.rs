@@ -16,47 +16,74 @@ pub struct ScalePaths {
     pub selector: Option<String>,
 }
 
-/// The Scale (`autoscaling/v1`) of an object. Replicas that are not there count as 0.
+/// The smallest count there is: a Scale that has it was never given replicas.
+const UNSET: i64 = i32::MIN as i64;
+
+/// The Scale (`autoscaling/v1`) of an object, for those who ask for it.
+///
+/// # Errors
+///
+/// 500 where the object has no replicas, 400 where a path leads to something that is no number, or no text for the
+/// selector.
+pub fn read_scale(object: &Value, paths: &ScalePaths) -> Result<Value, Refusal> {
+    let path = &paths.spec_replicas;
+    if nested_integer(object, path).is_ok_and(|replicas| replicas.is_none()) {
+        let words = format!("the spec replicas field {path:?} does not exist");
+        return Err(Refusal::internal(format!("Internal error occurred: {words}")).cause("", &words, ""));
+    }
+    scale_of(object, paths)
+}
+
+/// The Scale a patch is applied to: replicas that are not there are marked, so that [`apply_scale`] can tell whether the
+/// patch brought some.
+///
+/// # Errors
+///
+/// As for [`scale_of`].
+pub fn patch_base(object: &Value, paths: &ScalePaths) -> Result<Value, Refusal> {
+    let mut scale = scale_of(object, paths)?;
+    if nested_integer(object, &paths.spec_replicas).is_ok_and(|replicas| replicas.is_none()) {
+        scale["spec"]["replicas"] = UNSET.into();
+    }
+    Ok(scale)
+}
+
+/// The Scale of an object, for the answer to a change. Replicas that are not there count as 0.
 ///
 /// # Errors
 ///
 /// 400 where a path leads to something that is no number, or no text for the selector.
 pub fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, Refusal> {
     let replicas = |path: &str| nested_integer(object, path).map_err(Refusal::bad_request);
-    let spec = replicas(&paths.spec_replicas)?.unwrap_or(0);
-    let status = replicas(&paths.status_replicas)?.unwrap_or(0);
-    let selector = match paths.selector.as_deref().filter(|path| !path.is_empty()) {
-        Some(path) => nested_text(object, path).map_err(Refusal::bad_request)?,
-        None => None,
-    };
+    let asked = replicas(&paths.spec_replicas)?.unwrap_or(0);
+    let mut status = json!({"replicas": replicas(&paths.status_replicas)?.unwrap_or(0)});
+    if let Some(path) = paths.selector.as_deref().filter(|path| !path.is_empty())
+        && let Some(selector) = nested_text(object, path).map_err(Refusal::bad_request)?
+        && !selector.is_empty()
+    {
+        status["selector"] = Value::String(selector);
+    }
     let mut metadata = Object::new();
     for key in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         if let Some(value) = object.pointer(&format!("/metadata/{key}")) {
             metadata.insert(key.to_owned(), value.clone());
         }
     }
-    let mut status = json!({"replicas": status});
-    if let Some(selector) = selector.filter(|selector| !selector.is_empty()) {
-        status["selector"] = Value::String(selector);
-    }
-    let mut spec_part = Object::new();
-    if spec != 0 {
-        spec_part.insert("replicas".to_owned(), spec.into());
-    }
+    let spec = if asked == 0 { json!({}) } else { json!({"replicas": asked}) };
     Ok(json!({
-        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec_part, "status": status,
+        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status,
     }))
 }
 
-/// Puts the replicas of a Scale into an object, and the resource version it demands, where it demands one.
-///
-/// `had` says whether the object had replicas before: a Scale that says nothing then means 0, else nothing can be set.
+/// Puts the replicas of a Scale into an object, and the resource version it demands, where it demands one. A Scale that
+/// names no replicas means 0.
 ///
 /// # Errors
 ///
-/// 400 where the Scale has no replicas to set, 500 where the path runs into something that is no object.
+/// 400 where a patch brought no replicas to an object without, 500 where the path runs into something that is no object.
 pub fn apply_scale(object: &mut Value, scale: &Value, paths: &ScalePaths) -> Result<(), Refusal> {
     let path = &paths.spec_replicas;
+<<<<<<< HEAD
     let had = nested_integer(object, path).map_err(Refusal::unexplained)?.is_some();
     let replicas = match scale.pointer("/spec/replicas").and_then(Value::as_i64) {
         Some(replicas) => replicas,
@@ -65,6 +92,12 @@ pub fn apply_scale(object: &mut Value, scale: &Value, paths: &ScalePaths) -> Res
             return Err(Refusal::bad_request(format!("the spec replicas field {path:?} cannot be empty")));
         }
     };
+=======
+    let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
+    if replicas == UNSET {
+        return Err(Refusal::bad_request(format!("the spec replicas field {path:?} cannot be empty")));
+    }
+>>>>>>> as-crd
     set_nested(object, path, replicas.into()).map_err(Refusal::unexplained)?;
     if let Some(version) = scale.pointer("/metadata/resourceVersion").filter(|version| *version != "")
         && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)

@@ -259,7 +259,7 @@ impl Pattern {
 /// Whether a format is checked at all for that type; the others are ignored.
 pub(crate) fn checked(format: &str, kind: Option<Type>, int_or_string: bool) -> bool {
     match kind {
-        _ if int_or_string => false,
+        _ if int_or_string => super::formats::known(format),
         None | Some(Type::String) => super::formats::known(format),
         Some(Type::Integer) => matches!(format, "int32" | "int64"),
         Some(Type::Number) => matches!(format, "float" | "double"),

@@ -125,6 +125,7 @@ fn check_value(schema: &Structural, value: &Value, old: Option<&Value>, path: &s
                 match fault {
                     Fault::Plain(words) => outcome.nowhere(words),
                     Fault::OfValue(words) => outcome.invalid(path, &shown(value), words),
+                    Fault::OfLimit { limit, words } => outcome.invalid(path, &limit, words),
                 }
             }
             outcome.matches += 2;

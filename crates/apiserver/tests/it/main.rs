@@ -4,6 +4,10 @@
 mod recording;
 
 mod builtin;
+mod custom_definition;
+mod custom_object;
+mod custom_properties;
+mod custom_shown;
 mod discovery;
 mod kinds;
 mod openapi;

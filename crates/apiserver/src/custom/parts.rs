@@ -1,0 +1,198 @@
+//! The parts of a version of a definition beside its schema: deprecation, subresources, columns, selectable fields; and
+//! how versions are converted.
+
+use serde_json::Value;
+
+use super::Structural;
+use super::printed::{json as compact, quoted, quoted_list};
+use super::rules::{flag, listed, text};
+use crate::refusal::{Problem, ProblemKind};
+
+/// The warning of a deprecated version.
+pub(crate) fn check_deprecation(version: &Value, path: &str, problems: &mut Vec<Problem>) {
+    let Some(warning) = version["deprecationWarning"].as_str() else { return };
+    let field = format!("{path}.deprecationWarning");
+    let unprintable = warning.char_indices().find(|(_, ch)| ch.is_control());
+    let fault = match unprintable {
+        _ if !flag(version, "deprecated") => "can only be set for deprecated versions".to_owned(),
+        _ if warning.len() > 256 => "must be <= 256 characters long".to_owned(),
+        _ if warning.is_empty() => "must not be an empty string".to_owned(),
+        Some((at, _)) => {
+            format!(
+                "must only contain printable UTF-8 characters; non-printable character found at index {at}"
+            )
+        }
+        None => return,
+    };
+    problems.push(invalid(&field, &quoted(warning), &fault));
+}
+
+/// The paths of `scale`.
+pub(crate) fn check_subresources(subresources: &Value, path: &str, problems: &mut Vec<Problem>) {
+    let Some(scale) = subresources.get("scale").filter(|scale| scale.is_object()) else { return };
+    for (key, prefixes, words) in [
+        ("specReplicasPath", &[".spec."] as &[&str], ".spec"),
+        ("statusReplicasPath", &[".status."], ".status"),
+        ("labelSelectorPath", &[".spec.", ".status."], "either .spec or .status"),
+    ] {
+        let value = text(scale, key);
+        let field = format!("{path}.scale.{key}");
+        if value.is_empty() {
+            if key != "labelSelectorPath" {
+                problems.push(Problem::new(field, ProblemKind::Required, ""));
+            }
+        } else if !value.starts_with('.') {
+            problems.push(invalid(&field, &quoted(value), "must be a simple json path starting with ."));
+        } else if !prefixes.iter().any(|prefix| value.starts_with(prefix)) {
+            problems.push(invalid(&field, &quoted(value), &format!("should be a json path under {words}")));
+        }
+    }
+}
+
+/// The columns of a version.
+pub(crate) fn check_columns(version: &Value, path: &str, problems: &mut Vec<Problem>) {
+    const KINDS: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
+    const FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
+    for (index, column) in listed(version, "additionalPrinterColumns").iter().enumerate() {
+        let field = |key: &str| format!("{path}[{index}].{key}");
+        if text(column, "name").is_empty() {
+            problems.push(Problem::new(field("name"), ProblemKind::Required, ""));
+        }
+        let kind = text(column, "type");
+        let detail = format!("must be one of {}", KINDS.join(","));
+        if kind.is_empty() {
+            problems.push(Problem::new(field("type"), ProblemKind::Required, &detail));
+        } else if !KINDS.contains(&kind) {
+            problems.push(invalid(&field("type"), &quoted(kind), &detail));
+        }
+        let format = text(column, "format");
+        if !format.is_empty() && !FORMATS.contains(&format) {
+            let detail = format!("must be one of {}", FORMATS.join(","));
+            problems.push(invalid(&field("format"), &quoted(format), &detail));
+        }
+        let json_path = text(column, "jsonPath");
+        if json_path.is_empty() {
+            problems.push(Problem::new(field("JSONPath"), ProblemKind::Required, ""));
+        } else if !json_path.starts_with('.') {
+            let detail = "must be a simple json path starting with .";
+            problems.push(invalid(&field("JSONPath"), &quoted(json_path), detail));
+        }
+    }
+}
+
+/// The fields of a version that can be selected by: known scalars outside of `metadata`, at most eight.
+pub(crate) fn check_selectable(version: &Value, path: &str, problems: &mut Vec<Problem>) {
+    let schema = Structural::parse(&version["schema"]["openAPIV3Schema"]);
+    let mut seen: Vec<&str> = Vec::new();
+    for (index, field) in listed(version, "selectableFields").iter().enumerate() {
+        let json_path = text(field, "jsonPath");
+        let field = format!("{path}[{index}].jsonPath");
+        if json_path.is_empty() {
+            problems.push(Problem::new(field, ProblemKind::Required, ""));
+            continue;
+        }
+        let mut parts = json_path.trim_start_matches('.').split('.');
+        let found = parts.try_fold(&schema, |schema, part| schema.properties.get(part));
+        let Some(found) = found.filter(|_| json_path.starts_with('.') && !json_path.contains('[')) else {
+            let why = path_fault(json_path);
+            problems.push(invalid(&field, &quoted(json_path), &format!("is an invalid path: {why}")));
+            continue;
+        };
+        if json_path.starts_with(".metadata.") || json_path == ".metadata" {
+            problems.push(invalid(&field, &quoted(json_path), "must not point to fields in metadata"));
+        }
+        if !matches!(found.kind.map(|kind| kind.name()), Some("string" | "boolean" | "integer")) {
+            let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with \
+                          formats are allowed.";
+            problems.push(invalid(&field, &quoted(json_path), detail));
+        }
+        if seen.contains(&json_path) {
+            problems.push(Problem::with_value(field, ProblemKind::Duplicate, quoted(json_path), ""));
+        } else {
+            seen.push(json_path);
+        }
+    }
+    if seen.len() > 8 {
+        problems.push(Problem::with_value(
+            path,
+            ProblemKind::TooMany,
+            seen.len(),
+            "must have at most 8 items",
+        ));
+    }
+}
+
+/// Why a path does not name a selectable field.
+fn path_fault(path: &str) -> String {
+    let word = path.split(|ch: char| !ch.is_ascii_alphanumeric() && ch != '_').next().unwrap_or_default();
+    match path.find(['.', '[']) {
+        Some(0) if !path.contains('[') => "does not refer to a valid field".to_owned(),
+        Some(0) => "array notation is not allowed".to_owned(),
+        _ => format!("expected [ or . but got: {word}"),
+    }
+}
+
+/// How versions are converted.
+pub(crate) fn check_conversion(spec: &Value, problems: &mut Vec<Problem>) {
+    let conversion = &spec["conversion"];
+    let strategy = text(conversion, "strategy");
+    if strategy != "None" && flag(spec, "preserveUnknownFields") {
+        let detail = "must be None if spec.preserveUnknownFields is true";
+        problems.push(invalid("spec.conversion.strategy", &quoted(strategy), detail));
+    }
+    check_choice("spec.conversion.strategy", strategy, &["None", "Webhook"], problems);
+    let webhook = &conversion["webhook"];
+    let (config, reviews) =
+        ("spec.conversion.webhookClientConfig", "spec.conversion.conversionReviewVersions");
+    let client = webhook.get("clientConfig").filter(|client| client.is_object());
+    let accepted = listed(webhook, "conversionReviewVersions");
+    if strategy != "Webhook" {
+        for (field, there) in [(config, client.is_some()), (reviews, !accepted.is_empty())] {
+            if there {
+                problems.push(forbidden(field, "should not be set when strategy is not set to Webhook"));
+            }
+        }
+        return;
+    }
+    match client {
+        None => problems.push(Problem::new(
+            config,
+            ProblemKind::Required,
+            "required when strategy is set to Webhook",
+        )),
+        Some(client) if client["url"].is_string() == client["service"].is_object() => {
+            problems.push(Problem::new(
+                config,
+                ProblemKind::Required,
+                "exactly one of url or service is required",
+            ));
+        }
+        Some(_) => {}
+    }
+    if accepted.is_empty() {
+        problems.push(Problem::new(reviews, ProblemKind::Required, ""));
+    } else if !accepted.iter().any(|version| version == "v1" || version == "v1beta1") {
+        let value = compact(&Value::Array(accepted.to_vec()));
+        problems.push(invalid(reviews, &value, "must include at least one of v1, v1beta1"));
+    }
+}
+
+/// A word that must be one of these.
+pub(crate) fn check_choice(field: &str, value: &str, choices: &[&str], problems: &mut Vec<Problem>) {
+    if value.is_empty() {
+        problems.push(Problem::new(field, ProblemKind::Required, ""));
+    } else if !choices.contains(&value) {
+        let detail = format!("supported values: {}", quoted_list(choices));
+        problems.push(Problem::with_value(field, ProblemKind::NotSupported, quoted(value), &detail));
+    }
+}
+
+/// A value that is not allowed.
+pub(crate) fn invalid(field: &str, value: &str, detail: &str) -> Problem {
+    Problem::with_value(field, ProblemKind::Invalid, value, detail)
+}
+
+/// A field that may not be there.
+pub(crate) fn forbidden(field: &str, detail: &str) -> Problem {
+    Problem::new(field, ProblemKind::Forbidden, detail)
+}
