@@ -143,68 +143,7 @@ fn check_spec(spec: &Value, problems: &mut Vec<Problem>) {
             check_selectable(first, "spec.selectableFields", problems);
         }
     }
-<<<<<<< HEAD
-    check_conversion(&spec["conversion"], problems);
-}
-
-/// What all versions say alike.
-struct Shared {
-    schema: bool,
-    subresources: bool,
-    columns: bool,
-    selectable: bool,
-}
-
-impl Shared {
-    fn of(versions: &[Value]) -> Self {
-        let alike = |key: &str| versions.windows(2).all(|pair| pair[0].get(key) == pair[1].get(key));
-        Self {
-            schema: alike("schema"),
-            subresources: alike("subresources"),
-            columns: alike("additionalPrinterColumns"),
-            selectable: alike("selectableFields"),
-        }
-    }
-
-    /// A version as the original shows it: its internal form.
-    fn shown(&self, version: &Value) -> Value {
-        let keep = |shared: bool, key: &str| if shared { Value::Null } else { version[key].clone() };
-        json!({
-            "Name": version["name"], "Served": version["served"] == true, "Storage": version["storage"] == true,
-            "Deprecated": version["deprecated"] == true, "DeprecationWarning": version["deprecationWarning"],
-            "Schema": keep(self.schema, "schema"), "Subresources": keep(self.subresources, "subresources"),
-            "AdditionalPrinterColumns": keep(self.columns, "additionalPrinterColumns"),
-            "SelectableFields": keep(self.selectable, "selectableFields"),
-        })
-    }
-
-    /// All of them, with the keys in the order of the original.
-    fn shown_all(&self, versions: &[Value]) -> String {
-        const ORDER: [&str; 9] = [
-            "Name",
-            "Served",
-            "Storage",
-            "Deprecated",
-            "DeprecationWarning",
-            "Schema",
-            "Subresources",
-            "AdditionalPrinterColumns",
-            "SelectableFields",
-        ];
-        if versions.is_empty() {
-            return "null".to_owned();
-        }
-        let one = |version: &Value| {
-            let shown = self.shown(version);
-            let parts: Vec<String> =
-                ORDER.iter().map(|key| format!("\"{key}\":{}", compact(&shown[*key]))).collect();
-            format!("{{{}}}", parts.join(","))
-        };
-        format!("[{}]", versions.iter().map(one).collect::<Vec<_>>().join(","))
-    }
-=======
     check_conversion(spec, problems);
->>>>>>> as-crd
 }
 
 fn check_group(group: &str, problems: &mut Vec<Problem>) {
@@ -240,35 +179,6 @@ fn check_version(version: &Value, path: &str, shared: &Shared, problems: &mut Ve
     }
 }
 
-<<<<<<< HEAD
-fn check_deprecation(version: &Value, path: &str, problems: &mut Vec<Problem>) {
-    let Some(warning) = version["deprecationWarning"].as_str() else { return };
-    let field = format!("{path}.deprecationWarning");
-    let unprintable = warning.char_indices().find(|(_, ch)| ch.is_control());
-    let fault = match unprintable {
-        _ if !flag(version, "deprecated") => "can only be set for deprecated versions".to_owned(),
-        _ if warning.len() > 256 => "must be <= 256 characters long".to_owned(),
-        _ if warning.is_empty() => "must not be an empty string".to_owned(),
-        Some((at, _)) => {
-            format!(
-                "must only contain printable UTF-8 characters; non-printable character found at index {at}"
-            )
-        }
-        None => return,
-    };
-    problems.push(invalid(&field, &quoted(warning), &fault));
-}
-
-fn check_version_set(versions: &[Value], shared: &Shared, problems: &mut Vec<Problem>) {
-    let repeated =
-        |(index, version): (usize, &Value)| versions[..index].iter().any(|it| it["name"] == version["name"]);
-    if versions.iter().enumerate().any(repeated) {
-        problems.push(invalid(
-            "spec.versions",
-            &shared.shown_all(versions),
-            "must contain unique version names",
-        ));
-=======
 fn check_version_set(spec: &Value, shared: &Shared, problems: &mut Vec<Problem>) {
     let versions = listed(spec, "versions");
     let shown = shared.versions(&spec["versions"]);
@@ -276,7 +186,6 @@ fn check_version_set(spec: &Value, shared: &Shared, problems: &mut Vec<Problem>)
         |(index, version): (usize, &Value)| versions[..index].iter().any(|it| it["name"] == version["name"]);
     if versions.iter().enumerate().any(repeated) {
         problems.push(invalid("spec.versions", &shown, "must contain unique version names"));
->>>>>>> as-crd
     }
     if versions.iter().filter(|version| flag(version, "storage")).count() != 1 {
         let detail = "must have exactly one version marked as storage version";
@@ -364,148 +273,6 @@ fn check_root(root: &Value, path: &str, problems: &mut Vec<Problem>) {
     if !earlier && !kind.is_empty() && kind != "object" {
         let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
         problems.push(invalid(&format!("{path}.type"), &quoted(kind), detail));
-<<<<<<< HEAD
-    }
-    let more = |fields: &Object<String, Value>| fields.keys().any(|key| !ROOT_FIELDS.contains(&key.as_str()));
-    if root.as_object().is_some_and(more) {
-        problems.push(invalid(path, &compact(root), AT_ROOT));
-    }
-}
-
-fn check_subresources(subresources: &Value, path: &str, problems: &mut Vec<Problem>) {
-    let Some(scale) = subresources.get("scale").filter(|scale| scale.is_object()) else { return };
-    for (key, prefixes, words) in [
-        ("specReplicasPath", &[".spec."] as &[&str], ".spec"),
-        ("statusReplicasPath", &[".status."], ".status"),
-        ("labelSelectorPath", &[".spec.", ".status."], "either .spec or .status"),
-    ] {
-        let value = text(scale, key);
-        let field = format!("{path}.scale.{key}");
-        if value.is_empty() {
-            if key != "labelSelectorPath" {
-                problems.push(Problem::new(field, ProblemKind::Required, ""));
-            }
-        } else if !value.starts_with('.') {
-            problems.push(invalid(&field, &quoted(value), "must be a simple json path starting with ."));
-        } else if !prefixes.iter().any(|prefix| value.starts_with(prefix)) {
-            problems.push(invalid(&field, &quoted(value), &format!("should be a json path under {words}")));
-        }
-    }
-}
-
-fn check_columns(version: &Value, path: &str, problems: &mut Vec<Problem>) {
-    const KINDS: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
-    const FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
-    for (index, column) in listed(version, "additionalPrinterColumns").iter().enumerate() {
-        let field = |key: &str| format!("{path}[{index}].{key}");
-        if text(column, "name").is_empty() {
-            problems.push(Problem::new(field("name"), ProblemKind::Required, ""));
-        }
-        let kind = text(column, "type");
-        let detail = format!("must be one of {}", KINDS.join(","));
-        if kind.is_empty() {
-            problems.push(Problem::new(field("type"), ProblemKind::Required, &detail));
-        } else if !KINDS.contains(&kind) {
-            problems.push(invalid(&field("type"), &quoted(kind), &detail));
-        }
-        let format = text(column, "format");
-        if !format.is_empty() && !FORMATS.contains(&format) {
-            let detail = format!("must be one of {}", FORMATS.join(","));
-            problems.push(invalid(&field("format"), &quoted(format), &detail));
-        }
-        let json_path = text(column, "jsonPath");
-        if json_path.is_empty() {
-            problems.push(Problem::new(field("JSONPath"), ProblemKind::Required, ""));
-        } else if !json_path.starts_with('.') {
-            let detail = "must be a simple json path starting with .";
-            problems.push(invalid(&field("JSONPath"), &quoted(json_path), detail));
-        }
-    }
-}
-
-fn check_selectable(version: &Value, path: &str, problems: &mut Vec<Problem>) {
-    let schema = Structural::parse(&version["schema"]["openAPIV3Schema"]);
-    let mut seen: Vec<&str> = Vec::new();
-    for (index, field) in listed(version, "selectableFields").iter().enumerate() {
-        let json_path = text(field, "jsonPath");
-        let field = format!("{path}[{index}].jsonPath");
-        if json_path.is_empty() {
-            problems.push(Problem::new(field, ProblemKind::Required, ""));
-            continue;
-        }
-        let parts = json_path.trim_start_matches('.').split('.');
-        let found =
-            parts.fold(Some(&schema), |schema, part| schema.and_then(|schema| schema.properties.get(part)));
-        let Some(found) = found.filter(|_| json_path.starts_with('.') && !json_path.contains('[')) else {
-            let why = if json_path.contains('[') {
-                "array notation is not allowed"
-            } else {
-                "does not refer to a valid field"
-            };
-            problems.push(invalid(&field, &quoted(json_path), &format!("is an invalid path: {why}")));
-            continue;
-        };
-        if json_path.starts_with(".metadata.") || json_path == ".metadata" {
-            problems.push(invalid(&field, &quoted(json_path), "must not point to fields in metadata"));
-        }
-        if !matches!(found.kind.map(|kind| kind.name()), Some("string" | "boolean" | "integer")) {
-            let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with \
-                          formats are allowed.";
-            problems.push(invalid(&field, &quoted(json_path), detail));
-        }
-        if seen.contains(&json_path) {
-            problems.push(Problem::with_value(field, ProblemKind::Duplicate, quoted(json_path), ""));
-        } else {
-            seen.push(json_path);
-        }
-    }
-    if seen.len() > 8 {
-        problems.push(Problem::with_value(
-            path,
-            ProblemKind::TooMany,
-            seen.len(),
-            "must have at most 8 items",
-        ));
-    }
-}
-
-fn check_conversion(conversion: &Value, problems: &mut Vec<Problem>) {
-    let strategy = text(conversion, "strategy");
-    check_choice("spec.conversion.strategy", strategy, &["None", "Webhook"], problems);
-    let webhook = &conversion["webhook"];
-    let (config, reviews) =
-        ("spec.conversion.webhookClientConfig", "spec.conversion.conversionReviewVersions");
-    let client = webhook.get("clientConfig").filter(|client| client.is_object());
-    let accepted = listed(webhook, "conversionReviewVersions");
-    if strategy != "Webhook" {
-        for (field, there) in [(config, client.is_some()), (reviews, !accepted.is_empty())] {
-            if there {
-                problems.push(forbidden(field, "should not be set when strategy is not set to Webhook"));
-            }
-        }
-        return;
-    }
-    match client {
-        None => problems.push(Problem::new(
-            config,
-            ProblemKind::Required,
-            "required when strategy is set to Webhook",
-        )),
-        Some(client) if client["url"].is_string() == client["service"].is_object() => {
-            problems.push(Problem::new(
-                config,
-                ProblemKind::Required,
-                "exactly one of url or service is required",
-            ));
-        }
-        Some(_) => {}
-    }
-    if accepted.is_empty() {
-        problems.push(Problem::new(reviews, ProblemKind::Required, ""));
-    } else if !accepted.iter().any(|version| version == "v1" || version == "v1beta1") {
-        let value = compact(&Value::Array(accepted.to_vec()));
-        problems.push(invalid(reviews, &value, "must include at least one of v1, v1beta1"));
-=======
         return;
     }
     let more = |(key, value): (&String, &Value)| {
@@ -513,7 +280,6 @@ fn check_conversion(conversion: &Value, problems: &mut Vec<Problem>) {
     };
     if root.as_object().is_some_and(|fields| fields.iter().any(more)) {
         problems.push(invalid(path, &internal::schema(root), AT_ROOT));
->>>>>>> as-crd
     }
 }
 

@@ -83,21 +83,10 @@ pub fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, Refusal> {
 /// 400 where a patch brought no replicas to an object without, 500 where the path runs into something that is no object.
 pub fn apply_scale(object: &mut Value, scale: &Value, paths: &ScalePaths) -> Result<(), Refusal> {
     let path = &paths.spec_replicas;
-<<<<<<< HEAD
-    let had = nested_integer(object, path).map_err(Refusal::unexplained)?.is_some();
-    let replicas = match scale.pointer("/spec/replicas").and_then(Value::as_i64) {
-        Some(replicas) => replicas,
-        None if had => 0,
-        None => {
-            return Err(Refusal::bad_request(format!("the spec replicas field {path:?} cannot be empty")));
-        }
-    };
-=======
     let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
     if replicas == UNSET {
         return Err(Refusal::bad_request(format!("the spec replicas field {path:?} cannot be empty")));
     }
->>>>>>> as-crd
     set_nested(object, path, replicas.into()).map_err(Refusal::unexplained)?;
     if let Some(version) = scale.pointer("/metadata/resourceVersion").filter(|version| *version != "")
         && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
