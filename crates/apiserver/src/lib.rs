@@ -1,7 +1,16 @@
-//! A Kubernetes API server as a library: small, honest, instant.
+//! A Kubernetes API server as a library: small, honest, instant. In parts: nothing is served yet.
 //!
-//! Not served yet: the parts that need no server are here first. Objects are JSON values; what is known about their
-//! fields comes from a [`schema`].
+//! ```text
+//! request ─► (authenticate) ─► decode ─► default, prepare, validate ─► own ─► store ─► (answer)
+//!                                                                             │
+//!                                            reading: lists and watches ◄─────┘
+//! ```
+//!
+//! What is in brackets does not exist yet, and neither does what joins the parts: each is a set of functions over JSON
+//! values and bytes, held against recorded answers of the original. [`request`] reads paths, queries and headers;
+//! [`builtin`] knows every built-in kind and its [`schema`], [`kinds`] what is special about some, [`custom`] what a
+//! definition says about its own; [`patch`] and [`ownership`] change objects; [`store`] keeps all their versions and
+//! [`reading`] tells them; [`discovery`], [`openapi`] and [`print`] describe them.
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 

@@ -139,9 +139,15 @@ impl Refusal {
         Self(Box::new(status))
     }
 
-    /// 422: the object is not valid. One cause for each problem, all of them in the message.
+    /// 422: the object is not valid. One cause for each problem, all of them in the message, where one that comes again is
+    /// named once.
     pub fn invalid(group: &str, kind: &str, name: &str, problems: &[Problem]) -> Self {
-        let listed: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        let mut listed: Vec<String> = Vec::new();
+        for problem in problems.iter().map(ToString::to_string) {
+            if !listed.contains(&problem) {
+                listed.push(problem);
+            }
+        }
         let listed = match listed.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
@@ -256,5 +262,9 @@ mod tests {
         );
         assert_eq!(refusal.0.causes().len(), 2);
         assert_eq!(refusal.0.causes()[0].reason, "FieldValueRequired");
+        let twice = [problems[0].clone(), problems[0].clone()];
+        let refusal = Refusal::invalid("", "Pod", "x", &twice);
+        assert_eq!(refusal.0.message.matches("metadata.name").count(), 1);
+        assert_eq!(refusal.0.causes().len(), 2);
     }
 }

@@ -115,6 +115,8 @@ pub struct PatchStrategy {
     pub merge: bool,
     /// Drop the keys the patch does not name (`retainKeys`).
     pub retain_keys: bool,
+    /// Replace an object as a whole, which is merged otherwise.
+    pub replace: bool,
     /// The field that names an item of a merged list; absent for lists of scalars.
     pub merge_key: Option<String>,
 }

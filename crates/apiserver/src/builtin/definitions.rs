@@ -133,6 +133,7 @@ fn patch_strategy(json: &Value) -> PatchStrategy {
     PatchStrategy {
         merge: has("merge"),
         retain_keys: has("retainKeys"),
+        replace: has("replace"),
         merge_key: text(json, "x-kubernetes-patch-merge-key").map(Into::into),
     }
 }
@@ -168,6 +169,7 @@ mod tests {
     #[test]
     fn strategies_required_fields_and_defaults_are_read() {
         assert!(field("io.k8s.api.apps.v1.DeploymentSpec", "strategy").patch.retain_keys);
+        assert!(field("io.k8s.api.policy.v1.PodDisruptionBudgetSpec", "selector").patch.replace);
         assert!(field("io.k8s.api.apps.v1.DeploymentSpec", "selector").required);
         assert!(!field("io.k8s.api.apps.v1.DeploymentSpec", "replicas").required);
         let protocol = field("io.k8s.api.core.v1.ContainerPort", "protocol");

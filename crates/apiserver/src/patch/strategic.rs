@@ -140,7 +140,10 @@ fn merge_value(
 ) -> Result<Value, Refusal> {
     match (current, value) {
         (Value::Object(current), Value::Object(value)) => {
-            let (field, _) = place.field(key)?;
+            let (field, strategy) = place.field(key)?;
+            if strategy.replace {
+                return Ok(Value::Object(value));
+            }
             merge(current, value, &field).map(Value::Object)
         }
         (Value::Array(current), Value::Array(value)) => {

@@ -84,7 +84,12 @@ fn objects(name: &str) -> Schema {
 }
 
 fn merging(schema: Schema, retain_keys: bool, key: Option<&str>) -> Field {
-    let patch = PatchStrategy { merge: true, retain_keys, merge_key: key.map(str::to_owned) };
+    let patch = PatchStrategy {
+        merge: true,
+        retain_keys,
+        merge_key: key.map(str::to_owned),
+        ..PatchStrategy::default()
+    };
     Field { patch, ..Field::new(schema) }
 }
 
