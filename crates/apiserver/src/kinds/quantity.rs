@@ -1,6 +1,6 @@
 //! Amounts of resources such as `500m` and `1Gi`: what they are worth, and the one way to write each.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// An amount in billionths, and how it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,12 +141,14 @@ fn scale_of(suffix: &str) -> Option<(i128, Form)> {
     Some((10_i128.checked_pow(power)?, Form::Exponent))
 }
 
-/// Rewrites the amounts in an object of amounts; what is none stays as it is.
-pub(crate) fn rewrite(amounts: Option<&mut Value>) {
-    let Some(Value::Object(amounts)) = amounts else { return };
-    for value in amounts.values_mut() {
-        if let Some(quantity) = Quantity::read(value) {
-            *value = quantity.canonical().into();
+/// Writes the amounts in some objects of amounts the one way; what is none stays as it is.
+pub(crate) fn rewrite_all(parent: &mut Map<String, Value>, keys: &[&str]) {
+    for key in keys {
+        let Some(Value::Object(amounts)) = parent.get_mut(*key) else { continue };
+        for value in amounts.values_mut() {
+            if let Some(quantity) = Quantity::read(value) {
+                *value = quantity.canonical().into();
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::pod::{source, template};
 use super::workloads::status;
 use crate::kinds::look::{drop_empty, each, fill, object, object_if_there};
+use crate::kinds::quantity::rewrite_all;
 
 type Object = Map<String, Value>;
 
@@ -39,8 +40,8 @@ pub(super) fn apply(kind: &str, map: &mut Object) {
         "ReplicationController" => replication_controller(map),
         "LimitRange" => limit_range(map),
         "ResourceQuota" => {
-            object(map, "spec");
-            object(map, "status");
+            rewrite_all(object(map, "spec"), &["hard"]);
+            rewrite_all(object(map, "status"), &["hard", "used"]);
         }
         "Event" => event(map),
         _ => {}
@@ -142,6 +143,7 @@ fn node(map: &mut Object) {
         spec.entry("podCIDRs").or_insert_with(|| json!([range]));
     }
     let node_status = object(map, "status");
+    rewrite_all(node_status, &["capacity", "allocatable"]);
     if let Some(capacity) = node_status.get("capacity").cloned() {
         node_status.entry("allocatable").or_insert(capacity);
     }
@@ -155,6 +157,7 @@ fn node(map: &mut Object) {
 fn volume(map: &mut Object) {
     let spec = object(map, "spec");
     source(spec);
+    rewrite_all(spec, &["capacity"]);
     fill(spec, "persistentVolumeReclaimPolicy", "Retain");
     fill(spec, "volumeMode", "Filesystem");
     fill(object(map, "status"), "phase", "Pending");
@@ -168,7 +171,7 @@ pub(super) fn claim(map: &mut Object) {
 
 /// The spec of a claim, wherever it is.
 pub(super) fn claim_spec(spec: &mut Object) {
-    object(spec, "resources");
+    rewrite_all(object(spec, "resources"), &["limits", "requests"]);
     fill(spec, "volumeMode", "Filesystem");
 }
 
@@ -193,6 +196,7 @@ fn limit_range(map: &mut Object) {
     let spec = object(map, "spec");
     spec.entry("limits").or_insert(Value::Null);
     for limit in each(spec, "limits") {
+        rewrite_all(limit, &["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"]);
         if limit.get("type").and_then(Value::as_str) != Some("Container") {
             continue;
         }

@@ -15,7 +15,7 @@ use crate::kinds::look::{drop_empty, drop_nulls, object};
 /// Fills in the defaults of an object of a built-in kind. Kinds without defaults only get the shape of their metadata.
 pub fn apply(group: &str, version: &str, kind: &str, value: &mut Value) {
     if !keeps_raw_data(group, kind) {
-        drop_nulls(value);
+        drop_nulls_of_spec(value);
     }
     let Some(map) = value.as_object_mut() else { return };
     metadata(object(map, "metadata"));
@@ -29,6 +29,13 @@ pub fn apply(group: &str, version: &str, kind: &str, value: &mut Value) {
         ("events.k8s.io", "Event") => core::new_event(map),
         _ => others::apply(group, version, kind, map),
     }
+}
+
+/// In a status nulls stay: its conditions show times that never were.
+fn drop_nulls_of_spec(value: &mut Value) {
+    let Some(map) = value.as_object_mut() else { return };
+    map.retain(|_, value| !value.is_null());
+    map.iter_mut().filter(|(key, _)| *key != "status").for_each(|(_, value)| drop_nulls(value));
 }
 
 /// Whether a kind holds JSON of the user's own, in which nulls mean something.

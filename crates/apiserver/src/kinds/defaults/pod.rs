@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::kinds::look::{drop_empty, each, fill, fill_zero, object, object_if_there};
+use crate::kinds::quantity::rewrite_all;
 
 type Object = Map<String, Value>;
 
@@ -144,7 +145,9 @@ fn pod_spec(spec: &mut Object) {
 fn container(container: &mut Object) {
     drop_empty(container, CONTAINER_OMITTED);
     container.entry("name").or_insert("".into());
-    container.entry("resources").or_insert_with(|| json!({}));
+    let resources = object(container, "resources");
+    drop_empty(resources, &["limits", "requests", "claims"]);
+    rewrite_all(resources, &["limits", "requests"]);
     let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
     let pull = if pulls_latest(image) { "Always" } else { "IfNotPresent" };
     fill(container, "imagePullPolicy", pull);
