@@ -3,6 +3,8 @@
 //! Runs after [`defaults`](super::defaults), before validation. What needs more than the object (addresses, ports,
 //! priorities) is asked of [`Surroundings`].
 
+use std::net::IpAddr;
+
 use serde_json::{Map, Value, json};
 
 use crate::Refusal;
@@ -58,7 +60,7 @@ pub fn for_create(
     defaults::apply(names.group, names.version, names.kind, value);
     match (names.group, names.kind) {
         ("", "Pod") => new_pod(value, now, around)?,
-        ("", "Service") => new_service(value, around)?,
+        ("", "Service") => allocate(value, None, around)?,
         ("", "Namespace") => new_namespace(value),
         ("", "Node") => new_node(value),
         ("", "PersistentVolume") => {
@@ -73,8 +75,14 @@ pub fn for_create(
     Ok(())
 }
 
-/// Prepares the new state of an object for a write to the object itself.
-pub fn for_update(names: KindNames<'_>, new: &mut Value, old: &Value) {
+/// Prepares the new state of an object for a write to the object itself. What a service no longer uses is given back by
+/// the caller, who sees both states.
+pub fn for_update(
+    names: KindNames<'_>,
+    new: &mut Value,
+    old: &Value,
+    around: &mut dyn Surroundings,
+) -> Result<(), Refusal> {
     let traits = KindTraits::of(names.group, names.plural);
     if traits.has_status {
         copy(new, old, "status");
@@ -84,7 +92,11 @@ pub fn for_update(names: KindNames<'_>, new: &mut Value, old: &Value) {
             copy(new, old, "spec");
             defaults::apply(names.group, names.version, names.kind, new);
         }
-        ("", "Service") => keep_allocated(new, old),
+        ("", "Pod") => keep_decided(new, old),
+        ("", "Service") => {
+            keep_allocated(new, old);
+            allocate(new, Some(old), around)?;
+        }
         ("apps", "DaemonSet") => {
             let generation = template_generation(old);
             let changed = at(new, "/spec/template") != at(old, "/spec/template");
@@ -93,6 +105,7 @@ pub fn for_update(names: KindNames<'_>, new: &mut Value, old: &Value) {
         _ => {}
     }
     keep_generation(names, traits, new, old);
+    Ok(())
 }
 
 /// Prepares the new state of an object for a write to its `/status`.
@@ -236,35 +249,43 @@ fn tolerate_for_a_while(spec: &mut Map<String, Value>) {
     spec.insert("tolerations".to_owned(), tolerations.into());
 }
 
-fn new_service(service: &mut Value, around: &mut dyn Surroundings) -> Result<(), Refusal> {
+/// What the server decided about a pod stays where an update leaves it out.
+fn keep_decided(new: &mut Value, old: &Value) {
+    let Some(map) = new.as_object_mut() else { return };
+    let spec = object(map, "spec");
+    for key in ["priority", "preemptionPolicy"] {
+        if let Some(value) = old["spec"].get(key) {
+            fill(spec, key, value.clone());
+        }
+    }
+    tolerate_for_a_while(spec);
+}
+
+/// Gets a service its address and ports. What its old state has is not asked for again.
+fn allocate(service: &mut Value, old: Option<&Value>, around: &mut dyn Surroundings) -> Result<(), Refusal> {
     let service_type = text(service, "/spec/type").to_owned();
     if service_type == "ExternalName" {
         return Ok(());
     }
     let wanted = text(service, "/spec/clusterIP").to_owned();
-    let headless = wanted == "None";
+    let held = old.map_or("", |old| text(old, "/spec/clusterIP"));
     let address = match wanted.as_str() {
-        "None" => wanted.clone(),
         "" => around.cluster_ip(service, None)?,
-        some => around.cluster_ip(service, Some(some))?,
-    };
-    let unselected = headless && entries(service, "/spec/selector").next().is_none();
-    let mut ports = items(service, "/spec/ports").to_vec();
-    let balanced = service_type == "LoadBalancer" && flag(service, "/spec/allocateLoadBalancerNodePorts");
-    if service_type == "NodePort" || balanced {
-        for port in &mut ports {
-            let wanted = number(port, "/nodePort").filter(|number| *number != 0);
-            let number = around.node_port(service, text(port, "/protocol"), wanted)?;
-            port["nodePort"] = number.into();
+        // An address that is none is refused by validation, and one that is to change as well.
+        some if some != "None" && held.is_empty() && some.parse::<IpAddr>().is_ok() => {
+            around.cluster_ip(service, Some(some))?
         }
-    }
+        _ => wanted.clone(),
+    };
+    let ports = allocated_ports(service, old, around, &service_type)?;
+    let unselected = wanted == "None" && entries(service, "/spec/selector").next().is_none();
     let Some(map) = service.as_object_mut() else { return Ok(()) };
     let spec = object(map, "spec");
     if !ports.is_empty() {
         spec.insert("ports".to_owned(), ports.into());
     }
     let family = if address.contains(':') { "IPv6" } else { "IPv4" };
-    spec.insert("clusterIPs".to_owned(), json!([address]));
+    spec.entry("clusterIPs").or_insert_with(|| json!([address]));
     spec.insert("clusterIP".to_owned(), address.into());
     let (policy, families) = if unselected {
         ("RequireDualStack", json!(["IPv4", "IPv6"]))
@@ -274,6 +295,31 @@ fn new_service(service: &mut Value, around: &mut dyn Surroundings) -> Result<(),
     fill(spec, "ipFamilyPolicy", policy);
     fill(spec, "ipFamilies", families);
     Ok(())
+}
+
+/// The ports of a service, with one on every node where its type has such.
+fn allocated_ports(
+    service: &Value,
+    old: Option<&Value>,
+    around: &mut dyn Surroundings,
+    service_type: &str,
+) -> Result<Vec<Value>, Refusal> {
+    let mut ports = items(service, "/spec/ports").to_vec();
+    let balanced = service_type == "LoadBalancer" && flag(service, "/spec/allocateLoadBalancerNodePorts");
+    if service_type != "NodePort" && !balanced {
+        return Ok(ports);
+    }
+    let held: Vec<i64> = old
+        .map(|old| items(old, "/spec/ports").iter().filter_map(|port| number(port, "/nodePort")).collect())
+        .unwrap_or_default();
+    for port in &mut ports {
+        let wanted = number(port, "/nodePort").filter(|number| *number != 0);
+        if wanted.is_none_or(|wanted| !held.contains(&wanted)) {
+            let number = around.node_port(service, text(port, "/protocol"), wanted)?;
+            port["nodePort"] = number.into();
+        }
+    }
+    Ok(ports)
 }
 
 /// What was allocated stays where the update does not name it; a service by name gives it back.
@@ -313,7 +359,7 @@ fn keep_allocated(new: &mut Value, old: &Value) {
     let single = spec.get("clusterIP").cloned().unwrap_or_default();
     let listed = spec.get("clusterIPs").and_then(|list| list.get(0)).cloned();
     let was = old["spec"].get("clusterIP").cloned().unwrap_or_default();
-    if listed.is_none() || (single != was && listed.as_ref() == Some(&was)) {
+    if (listed.is_none() && single != "") || (single != was && listed.as_ref() == Some(&was)) {
         spec.insert("clusterIPs".to_owned(), json!([single]));
     }
     if matches!(now.as_str(), "NodePort" | "LoadBalancer") {

@@ -1,8 +1,8 @@
 //! What is wrong with an object, in the words of the original.
 //!
 //! Metadata is checked for every kind, the rest for the kinds people meet most. All problems are found. Objects must
-//! have their defaults and be prepared. Not checked here: whether an update names another uid or version, which is
-//! settled before.
+//! have their defaults and be prepared. Not checked here: versions and preconditions,
+//! which are settled before.
 //!
 //! The `mod` lines below are in layer order.
 
@@ -38,9 +38,9 @@ pub fn create(names: KindNames<'_>, namespaced: bool, object: &Value) -> Vec<Pro
     out
 }
 
-/// What is wrong with the new state of an object.
-pub fn update(names: KindNames<'_>, namespaced: bool, new: &Value, old: &Value) -> Vec<Problem> {
-    let mut out = metadata::update(names.group, names.plural, namespaced, new, old);
+/// What is wrong with the new state of an object. A problem may be there more than once, as in the original's causes.
+pub fn update(names: KindNames<'_>, new: &Value, old: &Value) -> Vec<Problem> {
+    let mut out = metadata::update(names.group, names.plural, new, old);
     match (names.group, names.kind) {
         ("", "Pod") => pod::update(&mut out, new, old),
         ("", "PodTemplate") => pod::template(&mut out, &new["template"], "template"),

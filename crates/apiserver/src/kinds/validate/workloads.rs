@@ -255,8 +255,11 @@ fn replication_controller(out: &mut Problems, spec: &Value) {
 }
 
 fn job(out: &mut Problems, job: &Value) {
-    let spec = &job["spec"];
     generated_selector(out, job);
+    selected_job(out, &job["spec"]);
+}
+
+fn selected_job(out: &mut Problems, spec: &Value) {
     job_spec(out, spec, "spec");
     let labels = at(spec, "/template/metadata/labels");
     match at(spec, "/selector") {
@@ -316,6 +319,8 @@ fn job_spec(out: &mut Problems, spec: &Value, field: &str) {
 }
 
 fn job_update(out: &mut Problems, new: &Value, old: &Value) {
+    // The original looks at the spec twice, and says so twice.
+    selected_job(out, &new["spec"]);
     let elastic = text(new, "/spec/completionMode") == "Indexed"
         && number(new, "/spec/completions") == number(new, "/spec/parallelism");
     if !elastic {
