@@ -14,5 +14,6 @@ pub mod traits;
 pub mod events;
 pub mod fields;
 pub mod defaults;
+mod allocate;
 pub mod prepare;
 pub mod validate;

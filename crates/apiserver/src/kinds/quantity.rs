@@ -145,11 +145,14 @@ fn scale_of(suffix: &str) -> Option<(i128, Form)> {
 pub(crate) fn rewrite_all(parent: &mut Map<String, Value>, keys: &[&str]) {
     for key in keys {
         let Some(Value::Object(amounts)) = parent.get_mut(*key) else { continue };
-        for value in amounts.values_mut() {
-            if let Some(quantity) = Quantity::read(value) {
-                *value = quantity.canonical().into();
-            }
-        }
+        amounts.values_mut().for_each(rewrite);
+    }
+}
+
+/// Writes an amount the one way; what is none stays as it is.
+pub(crate) fn rewrite(value: &mut Value) {
+    if let Some(quantity) = Quantity::read(value) {
+        *value = quantity.canonical().into();
     }
 }
 

@@ -35,6 +35,7 @@ impl prepare::Surroundings for Cluster {
     }
 }
 
+const DEFAULTS: [&str; 7] = ["core", "pod", "workloads", "jobs", "services", "others", "empty"];
 const UID: &str = "00000000-0000-4000-8000-000000000000";
 const NOW: &str = "2026-01-01T00:00:00Z";
 
@@ -119,7 +120,7 @@ fn sent(row: &Value) -> Value {
 #[test]
 fn new_objects_look_as_the_original_makes_them() {
     let mut wrong = Vec::new();
-    for file in ["core", "pod", "workloads", "jobs", "services", "others"] {
+    for file in DEFAULTS {
         for row in recorded(&format!("defaults/{file}")) {
             let mut object = sent(&row);
             prepare::for_create(names(&row), &mut object, NOW, &mut Cluster).expect("granted");
@@ -136,7 +137,7 @@ fn new_objects_look_as_the_original_makes_them() {
 
 #[test]
 fn defaults_do_not_change_their_own_result_for_any_kind() {
-    for file in ["core", "pod", "workloads", "jobs", "services", "others"] {
+    for file in DEFAULTS {
         for row in recorded(&format!("defaults/{file}")) {
             let names = names(&row);
             let mut again = row["stored"].clone();
@@ -216,6 +217,22 @@ fn changes_are_stored_or_refused_as_by_the_original() {
         }
     }
     assert!(wrong.is_empty(), "{} of {all} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn writes_to_the_status_keep_the_rest_as_the_original_keeps_it() {
+    let mut wrong = Vec::new();
+    for mut row in recorded("statuses/all") {
+        calm(&mut row);
+        let names = names(&row);
+        let mut new = merged(&row["old"], &row["patch"]);
+        defaults::apply(names.group, names.version, names.kind, &mut new);
+        prepare::for_status_update(names, &mut new, &row["old"]);
+        if new != row["stored"] {
+            wrong.push(format!("{}\n  ours   {new}\n  theirs {}", row["patch"], row["stored"]));
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 fn merged(old: &Value, patch: &Value) -> Value {

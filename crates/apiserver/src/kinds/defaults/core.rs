@@ -4,7 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::pod::{source, template};
+use super::pod::template;
+use super::storage::{claim, source};
 use super::workloads::status;
 use crate::kinds::look::{drop_empty, each, fill, object, object_if_there};
 use crate::kinds::quantity::rewrite_all;
@@ -66,7 +67,11 @@ fn namespace(map: &mut Object) {
         object(meta, "labels").insert("kubernetes.io/metadata.name".to_owned(), name);
     }
     drop_empty(object(map, "spec"), &["finalizers"]);
-    fill(object(map, "status"), "phase", "Active");
+    let status = object(map, "status");
+    fill(status, "phase", "Active");
+    for condition in each(status, "conditions") {
+        condition.entry("lastTransitionTime").or_insert(Value::Null);
+    }
 }
 
 fn service(map: &mut Object) {
@@ -148,6 +153,11 @@ fn node(map: &mut Object) {
         node_status.entry("allocatable").or_insert(capacity);
     }
     object(object(node_status, "daemonEndpoints"), "kubeletEndpoint").entry("Port").or_insert(0.into());
+    for condition in each(node_status, "conditions") {
+        for key in ["lastHeartbeatTime", "lastTransitionTime"] {
+            condition.entry(key).or_insert(Value::Null);
+        }
+    }
     let info = object(node_status, "nodeInfo");
     for key in NODE_INFO {
         info.entry(*key).or_insert("".into());
@@ -157,22 +167,11 @@ fn node(map: &mut Object) {
 fn volume(map: &mut Object) {
     let spec = object(map, "spec");
     source(spec);
+    drop_empty(spec, &["storageClassName", "mountOptions", "accessModes"]);
     rewrite_all(spec, &["capacity"]);
     fill(spec, "persistentVolumeReclaimPolicy", "Retain");
     fill(spec, "volumeMode", "Filesystem");
     fill(object(map, "status"), "phase", "Pending");
-}
-
-/// A claim, by itself or as a template in a stateful set.
-pub(super) fn claim(map: &mut Object) {
-    claim_spec(object(map, "spec"));
-    fill(object(map, "status"), "phase", "Pending");
-}
-
-/// The spec of a claim, wherever it is.
-pub(super) fn claim_spec(spec: &mut Object) {
-    rewrite_all(object(spec, "resources"), &["limits", "requests"]);
-    fill(spec, "volumeMode", "Filesystem");
 }
 
 fn replication_controller(map: &mut Object) {
@@ -213,7 +212,7 @@ fn limit_range(map: &mut Object) {
 fn event(map: &mut Object) {
     drop_empty(map, &["reason", "message", "type", "count", "action"]);
     object(map, "involvedObject");
-    object(map, "source");
+    drop_empty(object(map, "source"), &["component", "host"]);
     for key in ["firstTimestamp", "lastTimestamp", "eventTime"] {
         map.entry(key).or_insert(Value::Null);
     }

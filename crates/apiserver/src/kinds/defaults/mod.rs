@@ -2,11 +2,14 @@
 //!
 //! Runs on every object that is decoded, so it must not change its own result. Besides defaults it gives an object the
 //! shape a typed one has on the wire: fields that are always shown are there, empty ones that never are, are not.
+//!
+//! The `mod` lines below are in layer order.
 
-mod core;
-mod others;
+mod storage;
 mod pod;
 mod workloads;
+mod core;
+mod others;
 
 use serde_json::{Map, Value};
 

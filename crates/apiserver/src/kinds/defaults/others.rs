@@ -12,10 +12,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// Fills in the defaults of a kind.
 pub(super) fn apply(group: &str, version: &str, kind: &str, map: &mut Object) {
     match (group, kind) {
-        ("networking.k8s.io", "Ingress") => {
-            object(map, "spec");
-            object(object(map, "status"), "loadBalancer");
-        }
+        ("networking.k8s.io", "Ingress") => ingress(map),
         ("networking.k8s.io", "IngressClass") => ingress_class(map),
         ("networking.k8s.io", "NetworkPolicy") => network_policy(map),
         ("discovery.k8s.io", "EndpointSlice") => endpoint_slice(map),
@@ -30,9 +27,15 @@ pub(super) fn apply(group: &str, version: &str, kind: &str, map: &mut Object) {
             );
         }
         ("autoscaling", "HorizontalPodAutoscaler") => autoscaler(version, map),
-        (RBAC, "Role" | "ClusterRole") => null_where_empty(map, "rules"),
+        (RBAC, "Role" | "ClusterRole") => {
+            for rule in each(map, "rules") {
+                drop_empty(rule, &["apiGroups", "resources", "resourceNames", "nonResourceURLs"]);
+            }
+            null_where_empty(map, "rules");
+        }
         (RBAC, "RoleBinding" | "ClusterRoleBinding") => binding(map),
         ("storage.k8s.io", "StorageClass") => {
+            drop_empty(map, &["parameters", "mountOptions", "allowedTopologies"]);
             fill(map, "reclaimPolicy", "Delete");
             fill(map, "volumeBindingMode", "Immediate");
         }
@@ -60,6 +63,29 @@ fn null_where_empty(map: &mut Object, key: &str) {
     map.entry(key).or_insert(Value::Null);
 }
 
+fn ingress(map: &mut Object) {
+    let spec = object(map, "spec");
+    drop_empty(spec, &["tls", "rules"]);
+    if let Some(found) = object_if_there(spec, "defaultBackend") {
+        backend(found);
+    }
+    for rule in each(spec, "rules") {
+        drop_empty(rule, &["host"]);
+        let Some(http) = object_if_there(rule, "http") else { continue };
+        for path in each(http, "paths") {
+            drop_empty(path, &["path"]);
+            backend(object(path, "backend"));
+        }
+    }
+    object(object(map, "status"), "loadBalancer");
+}
+
+fn backend(backend: &mut Object) {
+    if let Some(service) = object_if_there(backend, "service") {
+        drop_empty(object(service, "port"), &["name", "number"]);
+    }
+}
+
 fn ingress_class(map: &mut Object) {
     if let Some(parameters) = object_if_there(object(map, "spec"), "parameters") {
         fill(parameters, "scope", "Cluster");
@@ -68,7 +94,7 @@ fn ingress_class(map: &mut Object) {
 
 fn network_policy(map: &mut Object) {
     let spec = object(map, "spec");
-    object(spec, "podSelector");
+    drop_empty(object(spec, "podSelector"), &["matchLabels", "matchExpressions"]);
     drop_empty(spec, &["ingress", "egress", "policyTypes"]);
     for list in ["ingress", "egress"] {
         for rule in each(spec, list) {

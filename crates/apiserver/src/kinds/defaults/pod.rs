@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::storage::{claim_spec, source};
 use crate::kinds::look::{drop_empty, each, fill, fill_zero, object, object_if_there};
 use crate::kinds::quantity::rewrite_all;
 
@@ -49,50 +50,6 @@ const CONTAINER_OMITTED: &[&str] = &[
     "tty",
 ];
 
-/// The kinds of volumes with fields to fill, and those fields.
-const VOLUME_DEFAULTS: &[(&str, &[(&str, Plain)])] = &[
-    ("secret", &[("defaultMode", Plain::Number(420))]),
-    ("configMap", &[("defaultMode", Plain::Number(420))]),
-    ("downwardAPI", &[("defaultMode", Plain::Number(420))]),
-    ("projected", &[("defaultMode", Plain::Number(420))]),
-    ("iscsi", &[("iscsiInterface", Plain::Text("default"))]),
-    (
-        "rbd",
-        &[
-            ("pool", Plain::Text("rbd")),
-            ("user", Plain::Text("admin")),
-            ("keyring", Plain::Text("/etc/ceph/keyring")),
-        ],
-    ),
-    (
-        "azureDisk",
-        &[
-            ("cachingMode", Plain::Text("ReadWrite")),
-            ("fsType", Plain::Text("ext4")),
-            ("readOnly", Plain::Flag(false)),
-            ("kind", Plain::Text("Shared")),
-        ],
-    ),
-    ("scaleIO", &[("storageMode", Plain::Text("ThinProvisioned")), ("fsType", Plain::Text("xfs"))]),
-];
-
-#[derive(Clone, Copy)]
-enum Plain {
-    Number(i64),
-    Text(&'static str),
-    Flag(bool),
-}
-
-impl From<Plain> for Value {
-    fn from(plain: Plain) -> Self {
-        match plain {
-            Plain::Number(number) => number.into(),
-            Plain::Text(text) => text.into(),
-            Plain::Flag(flag) => flag.into(),
-        }
-    }
-}
-
 /// A pod: what a template gets, and what only pods get.
 pub(super) fn pod(pod: &mut Object) {
     let spec = object(pod, "spec");
@@ -107,7 +64,11 @@ pub(super) fn pod(pod: &mut Object) {
             each(spec, list).for_each(host_ports);
         }
     }
-    object(pod, "status");
+    for condition in each(object(pod, "status"), "conditions") {
+        for key in ["lastProbeTime", "lastTransitionTime"] {
+            condition.entry(key).or_insert(Value::Null);
+        }
+    }
 }
 
 /// The template of a pod inside another kind.
@@ -122,7 +83,8 @@ pub(super) fn template(template: &mut Object) {
 
 fn pod_spec(spec: &mut Object) {
     drop_empty(spec, POD_OMITTED);
-    if !spec.get("containers").is_some_and(|list| list.as_array().is_some_and(|list| !list.is_empty())) {
+    drop_empty(spec, &["containers"]);
+    if !spec.contains_key("containers") {
         spec.insert("containers".to_owned(), Value::Null);
     }
     fill(spec, "dnsPolicy", "ClusterFirst");
@@ -135,6 +97,10 @@ fn pod_spec(spec: &mut Object) {
         spec.insert("serviceAccountName".to_owned(), name.clone());
         spec.insert("serviceAccount".to_owned(), name);
     }
+    if let Some(dns) = object_if_there(spec, "dnsConfig") {
+        drop_empty(dns, &["nameservers", "searches", "options"]);
+    }
+    drop_empty(object(spec, "securityContext"), &["supplementalGroups", "sysctls"]);
     each(spec, "volumes").for_each(volume);
     for list in ["containers", "initContainers"] {
         each(spec, list).for_each(container);
@@ -238,19 +204,7 @@ fn volume(volume: &mut Object) {
         object_if_there(volume, "ephemeral").and_then(|it| object_if_there(it, "volumeClaimTemplate"))
     {
         object(claim, "metadata");
-        super::core::claim_spec(object(claim, "spec"));
-    }
-}
-
-/// The source of a volume, in pods and in persistent volumes.
-pub(super) fn source(volume: &mut Object) {
-    for (kind, fields) in VOLUME_DEFAULTS {
-        if let Some(found) = object_if_there(volume, kind) {
-            fields.iter().for_each(|(key, value)| fill(found, key, *value));
-        }
-    }
-    if let Some(path) = object_if_there(volume, "hostPath") {
-        path.entry("type").or_insert("".into());
+        claim_spec(object(claim, "spec"));
     }
 }
 

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::pod::template;
+use super::storage::claim as claim_defaults;
 use crate::kinds::look::{drop_empty, each, fill, object, object_if_there};
 
 type Object = Map<String, Value>;
@@ -40,6 +41,16 @@ pub(super) fn status(map: &mut Object, shown: Value) {
             status.entry(key).or_insert(value);
         }
     }
+    conditions(status, &["lastTransitionTime"]);
+}
+
+/// Conditions show these times even where they never were.
+pub(super) fn conditions(status: &mut Object, times: &[&str]) {
+    for condition in each(status, "conditions") {
+        for key in times {
+            condition.entry(*key).or_insert(Value::Null);
+        }
+    }
 }
 
 fn deployment(map: &mut Object) {
@@ -56,7 +67,7 @@ fn deployment(map: &mut Object) {
         fill(rolling, "maxSurge", "25%");
     }
     with_template(spec);
-    status(map, json!({}));
+    conditions(object(map, "status"), &["lastUpdateTime", "lastTransitionTime"]);
 }
 
 fn daemon_set(map: &mut Object) {
@@ -84,10 +95,9 @@ fn stateful_set(map: &mut Object) {
         fill(strategy, "type", "RollingUpdate");
         object(strategy, "rollingUpdate");
     }
-    if strategy.get("type").and_then(Value::as_str) == Some("RollingUpdate") {
-        if let Some(rolling) = object_if_there(strategy, "rollingUpdate") {
-            fill(rolling, "partition", 0);
-        }
+    let rolls = strategy.get("type").and_then(Value::as_str) == Some("RollingUpdate");
+    if let Some(rolling) = object_if_there(strategy, "rollingUpdate").filter(|_| rolls) {
+        fill(rolling, "partition", 0);
     }
     let retention = object(spec, "persistentVolumeClaimRetentionPolicy");
     fill(retention, "whenDeleted", "Retain");
@@ -100,7 +110,7 @@ fn stateful_set(map: &mut Object) {
         fill(claim, "kind", "PersistentVolumeClaim");
         fill(claim, "apiVersion", "v1");
         object(claim, "metadata");
-        super::core::claim(claim);
+        claim_defaults(claim);
     }
     with_template(spec);
     status(map, json!({"replicas": 0, "availableReplicas": 0}));
@@ -126,7 +136,7 @@ pub(super) fn job(map: &mut Object) {
     fill(spec, "podReplacementPolicy", replacement);
     failure_policy(spec);
     template(object(spec, "template"));
-    object(map, "status");
+    conditions(object(map, "status"), &["lastProbeTime", "lastTransitionTime"]);
 }
 
 fn failure_policy(spec: &mut Object) {

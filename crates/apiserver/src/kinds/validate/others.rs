@@ -393,7 +393,7 @@ fn priority_class(out: &mut Problems, object: &Value) {
     let system = [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
     let value = number(object, "/value").unwrap_or(0);
     if name.starts_with("system-") {
-        let known = system.iter().any(|known| *known == (name, value)) && !flag(object, "/globalDefault");
+        let known = system.contains(&(name, value)) && !flag(object, "/globalDefault");
         if !known {
             let detail = format!(
                 "priority class names with 'system-' prefix are reserved for system use only. \

@@ -108,10 +108,8 @@ fn one(out: &mut Problems, kind: &str, source: &Value, path: &str) {
             mode_and_items(out, source, path);
         }
         "projected" | "downwardAPI" => mode(out, source, path, "defaultMode"),
-        "persistentVolumeClaim" => {
-            if text(source, "/claimName").is_empty() {
-                required(out, &format!("{path}.claimName"), "");
-            }
+        "persistentVolumeClaim" if text(source, "/claimName").is_empty() => {
+            required(out, &format!("{path}.claimName"), "");
         }
         "nfs" => {
             for key in ["server", "path"] {
