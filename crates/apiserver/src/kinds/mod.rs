@@ -10,6 +10,7 @@
 pub(crate) mod look;
 pub mod names;
 pub mod quantity;
+pub(crate) mod shape;
 pub mod traits;
 pub mod events;
 pub mod fields;

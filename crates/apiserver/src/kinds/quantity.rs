@@ -1,6 +1,6 @@
 //! Amounts of resources such as `500m` and `1Gi`: what they are worth, and the one way to write each.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// An amount in billionths, and how it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,14 +139,6 @@ fn scale_of(suffix: &str) -> Option<(i128, Form)> {
     let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
     let power = u32::try_from(exponent + 9).ok()?;
     Some((10_i128.checked_pow(power)?, Form::Exponent))
-}
-
-/// Writes the amounts in some objects of amounts the one way; what is none stays as it is.
-pub(crate) fn rewrite_all(parent: &mut Map<String, Value>, keys: &[&str]) {
-    for key in keys {
-        let Some(Value::Object(amounts)) = parent.get_mut(*key) else { continue };
-        amounts.values_mut().for_each(rewrite);
-    }
 }
 
 /// Writes an amount the one way; what is none stays as it is.

@@ -3,52 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::storage::{claim_spec, source};
-use crate::kinds::look::{drop_empty, each, fill, fill_zero, object, object_if_there};
-use crate::kinds::quantity::rewrite_all;
+use crate::kinds::look::{each, fill, fill_zero, object, object_if_there};
 
 type Object = Map<String, Value>;
-
-/// Fields of a pod spec that are not shown where they are empty.
-const POD_OMITTED: &[&str] = &[
-    "volumes",
-    "initContainers",
-    "ephemeralContainers",
-    "nodeSelector",
-    "serviceAccountName",
-    "serviceAccount",
-    "nodeName",
-    "hostNetwork",
-    "hostPID",
-    "hostIPC",
-    "imagePullSecrets",
-    "hostname",
-    "subdomain",
-    "tolerations",
-    "hostAliases",
-    "priorityClassName",
-    "readinessGates",
-    "topologySpreadConstraints",
-    "schedulingGates",
-    "resourceClaims",
-    "overhead",
-];
-
-/// Fields of a container that are not shown where they are empty.
-const CONTAINER_OMITTED: &[&str] = &[
-    "image",
-    "command",
-    "args",
-    "workingDir",
-    "ports",
-    "envFrom",
-    "env",
-    "resizePolicy",
-    "volumeMounts",
-    "volumeDevices",
-    "stdin",
-    "stdinOnce",
-    "tty",
-];
 
 /// A pod: what a template gets, and what only pods get.
 pub(super) fn pod(pod: &mut Object) {
@@ -64,29 +21,14 @@ pub(super) fn pod(pod: &mut Object) {
             each(spec, list).for_each(host_ports);
         }
     }
-    for condition in each(object(pod, "status"), "conditions") {
-        for key in ["lastProbeTime", "lastTransitionTime"] {
-            condition.entry(key).or_insert(Value::Null);
-        }
-    }
 }
 
 /// The template of a pod inside another kind.
 pub(super) fn template(template: &mut Object) {
-    let meta = object(template, "metadata");
-    drop_empty(
-        meta,
-        &["labels", "annotations", "name", "creationTimestamp", "finalizers", "ownerReferences"],
-    );
     pod_spec(object(template, "spec"));
 }
 
 fn pod_spec(spec: &mut Object) {
-    drop_empty(spec, POD_OMITTED);
-    drop_empty(spec, &["containers"]);
-    if !spec.contains_key("containers") {
-        spec.insert("containers".to_owned(), Value::Null);
-    }
     fill(spec, "dnsPolicy", "ClusterFirst");
     fill(spec, "restartPolicy", "Always");
     fill(spec, "securityContext", json!({}));
@@ -97,10 +39,6 @@ fn pod_spec(spec: &mut Object) {
         spec.insert("serviceAccountName".to_owned(), name.clone());
         spec.insert("serviceAccount".to_owned(), name);
     }
-    if let Some(dns) = object_if_there(spec, "dnsConfig") {
-        drop_empty(dns, &["nameservers", "searches", "options"]);
-    }
-    drop_empty(object(spec, "securityContext"), &["supplementalGroups", "sysctls"]);
     each(spec, "volumes").for_each(volume);
     for list in ["containers", "initContainers"] {
         each(spec, list).for_each(container);
@@ -109,28 +47,18 @@ fn pod_spec(spec: &mut Object) {
 }
 
 fn container(container: &mut Object) {
-    drop_empty(container, CONTAINER_OMITTED);
-    container.entry("name").or_insert("".into());
-    let resources = object(container, "resources");
-    drop_empty(resources, &["limits", "requests", "claims"]);
-    rewrite_all(resources, &["limits", "requests"]);
     let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
     let pull = if pulls_latest(image) { "Always" } else { "IfNotPresent" };
     fill(container, "imagePullPolicy", pull);
     fill(container, "terminationMessagePath", "/dev/termination-log");
     fill(container, "terminationMessagePolicy", "File");
     for port in each(container, "ports") {
-        drop_empty(port, &["name", "hostPort", "hostIP"]);
         fill(port, "protocol", "TCP");
     }
     for variable in each(container, "env") {
-        drop_empty(variable, &["value"]);
         if let Some(source) = object_if_there(variable, "valueFrom") {
             field_refs(source);
         }
-    }
-    for mount in each(container, "volumeMounts") {
-        drop_empty(mount, &["readOnly", "subPath", "subPathExpr"]);
     }
     for key in ["livenessProbe", "readinessProbe", "startupProbe"] {
         if let Some(found) = object_if_there(container, key) {
@@ -149,7 +77,6 @@ fn container(container: &mut Object) {
 }
 
 fn probe(probe: &mut Object) {
-    drop_empty(probe, &["initialDelaySeconds"]);
     for (key, value) in
         [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
     {
@@ -171,9 +98,6 @@ fn http_get(get: &mut Object) {
 fn field_refs(source: &mut Object) {
     if let Some(field) = object_if_there(source, "fieldRef") {
         fill(field, "apiVersion", "v1");
-    }
-    if let Some(resource) = object_if_there(source, "resourceFieldRef") {
-        fill(resource, "divisor", "0");
     }
 }
 

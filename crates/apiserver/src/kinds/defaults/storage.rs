@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::kinds::look::{drop_empty, fill, object, object_if_there};
-use crate::kinds::quantity::{rewrite, rewrite_all};
+use crate::kinds::look::{fill, object, object_if_there};
 
 type Object = Map<String, Value>;
 
@@ -34,18 +33,6 @@ const VOLUME_DEFAULTS: &[(&str, &[(&str, Plain)])] = &[
     ("scaleIO", &[("storageMode", Plain::Text("ThinProvisioned")), ("fsType", Plain::Text("xfs"))]),
 ];
 
-/// The kinds of volumes with fields that are not shown where they are empty.
-const VOLUME_OMITTED: &[(&str, &[&str])] = &[
-    ("emptyDir", &["medium"]),
-    ("persistentVolumeClaim", &["readOnly"]),
-    ("secret", &["items", "secretName"]),
-    ("configMap", &["items", "name"]),
-    ("downwardAPI", &["items"]),
-    ("nfs", &["readOnly"]),
-    ("iscsi", &["readOnly", "fsType", "portals"]),
-    ("rbd", &["readOnly", "fsType"]),
-];
-
 #[derive(Clone, Copy)]
 enum Plain {
     Number(i64),
@@ -70,14 +57,6 @@ pub(super) fn source(volume: &mut Object) {
             fields.iter().for_each(|(key, value)| fill(found, key, *value));
         }
     }
-    for (kind, omitted) in VOLUME_OMITTED {
-        if let Some(found) = object_if_there(volume, kind) {
-            drop_empty(found, omitted);
-        }
-    }
-    if let Some(limit) = volume.get_mut("emptyDir").and_then(|directory| directory.get_mut("sizeLimit")) {
-        rewrite(limit);
-    }
     if let Some(path) = object_if_there(volume, "hostPath") {
         path.entry("type").or_insert("".into());
     }
@@ -91,7 +70,5 @@ pub(super) fn claim(map: &mut Object) {
 
 /// The spec of a claim, wherever it is.
 pub(super) fn claim_spec(spec: &mut Object) {
-    drop_empty(spec, &["accessModes", "volumeName"]);
-    rewrite_all(object(spec, "resources"), &["limits", "requests"]);
     fill(spec, "volumeMode", "Filesystem");
 }

@@ -1,10 +1,10 @@
 //! Defaults of the kinds that run pods: the group `apps`, jobs and cron jobs.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::pod::template;
 use super::storage::claim as claim_defaults;
-use crate::kinds::look::{drop_empty, each, fill, object, object_if_there};
+use crate::kinds::look::{each, fill, object, object_if_there};
 
 type Object = Map<String, Value>;
 
@@ -15,47 +15,20 @@ pub(super) fn apps(kind: &str, map: &mut Object) {
         "ReplicaSet" => {
             let spec = object(map, "spec");
             fill(spec, "replicas", 1);
-            drop_empty(spec, &["minReadySeconds"]);
             with_template(spec);
-            status(map, json!({"replicas": 0}));
         }
         "StatefulSet" => stateful_set(map),
         "DaemonSet" => daemon_set(map),
-        "ControllerRevision" => {
-            map.entry("revision").or_insert(0.into());
-        }
         _ => {}
     }
 }
 
 fn with_template(spec: &mut Object) {
-    spec.entry("selector").or_insert(Value::Null);
     template(object(spec, "template"));
-}
-
-/// Adds the counts that a status always shows.
-pub(super) fn status(map: &mut Object, shown: Value) {
-    let status = object(map, "status");
-    if let Value::Object(shown) = shown {
-        for (key, value) in shown {
-            status.entry(key).or_insert(value);
-        }
-    }
-    conditions(status, &["lastTransitionTime"]);
-}
-
-/// Conditions show these times even where they never were.
-pub(super) fn conditions(status: &mut Object, times: &[&str]) {
-    for condition in each(status, "conditions") {
-        for key in times {
-            condition.entry(*key).or_insert(Value::Null);
-        }
-    }
 }
 
 fn deployment(map: &mut Object) {
     let spec = object(map, "spec");
-    drop_empty(spec, &["minReadySeconds", "paused"]);
     fill(spec, "replicas", 1);
     fill(spec, "revisionHistoryLimit", 10);
     fill(spec, "progressDeadlineSeconds", 600);
@@ -67,12 +40,10 @@ fn deployment(map: &mut Object) {
         fill(rolling, "maxSurge", "25%");
     }
     with_template(spec);
-    conditions(object(map, "status"), &["lastUpdateTime", "lastTransitionTime"]);
 }
 
 fn daemon_set(map: &mut Object) {
     let spec = object(map, "spec");
-    drop_empty(spec, &["minReadySeconds"]);
     fill(spec, "revisionHistoryLimit", 10);
     let strategy = object(spec, "updateStrategy");
     fill(strategy, "type", "RollingUpdate");
@@ -82,13 +53,10 @@ fn daemon_set(map: &mut Object) {
         fill(rolling, "maxSurge", 0);
     }
     with_template(spec);
-    let counts = json!({"currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0, "numberReady": 0});
-    status(map, counts);
 }
 
 fn stateful_set(map: &mut Object) {
     let spec = object(map, "spec");
-    drop_empty(spec, &["minReadySeconds"]);
     fill(spec, "podManagementPolicy", "OrderedReady");
     let strategy = object(spec, "updateStrategy");
     if strategy.get("type").and_then(Value::as_str).unwrap_or_default().is_empty() {
@@ -104,8 +72,6 @@ fn stateful_set(map: &mut Object) {
     fill(retention, "whenScaled", "Retain");
     fill(spec, "replicas", 1);
     fill(spec, "revisionHistoryLimit", 10);
-    spec.entry("serviceName").or_insert("".into());
-    drop_empty(spec, &["volumeClaimTemplates"]);
     for claim in each(spec, "volumeClaimTemplates") {
         fill(claim, "kind", "PersistentVolumeClaim");
         fill(claim, "apiVersion", "v1");
@@ -113,7 +79,6 @@ fn stateful_set(map: &mut Object) {
         claim_defaults(claim);
     }
     with_template(spec);
-    status(map, json!({"replicas": 0, "availableReplicas": 0}));
 }
 
 /// A job.
@@ -136,7 +101,6 @@ pub(super) fn job(map: &mut Object) {
     fill(spec, "podReplacementPolicy", replacement);
     failure_policy(spec);
     template(object(spec, "template"));
-    conditions(object(map, "status"), &["lastProbeTime", "lastTransitionTime"]);
 }
 
 fn failure_policy(spec: &mut Object) {
@@ -155,11 +119,8 @@ pub(super) fn cron_job(map: &mut Object) {
     fill(spec, "suspend", false);
     fill(spec, "successfulJobsHistoryLimit", 3);
     fill(spec, "failedJobsHistoryLimit", 1);
-    spec.entry("schedule").or_insert("".into());
     let job = object(spec, "jobTemplate");
-    drop_empty(object(job, "metadata"), &["labels", "annotations"]);
     let job = object(job, "spec");
     failure_policy(job);
     template(object(job, "template"));
-    object(map, "status");
 }
