@@ -83,32 +83,3 @@ pub(crate) fn fill_zero(map: &mut Map<String, Value>, key: &str, value: i64) {
         map.insert(key.to_owned(), value.into());
     }
 }
-
-/// Removes a field whose value is what an absent field would be: null, false, zero, or empty.
-pub(crate) fn drop_empty(map: &mut Map<String, Value>, keys: &[&str]) {
-    for key in keys {
-        let empty = match map.get(*key) {
-            Some(Value::Null | Value::Bool(false)) => true,
-            Some(Value::Number(number)) => number.as_i64() == Some(0),
-            Some(Value::String(text)) => text.is_empty(),
-            Some(Value::Array(list)) => list.is_empty(),
-            Some(Value::Object(object)) => object.is_empty(),
-            _ => false,
-        };
-        if empty {
-            map.remove(*key);
-        }
-    }
-}
-
-/// Removes every null inside objects, at any depth.
-pub(crate) fn drop_nulls(value: &mut Value) {
-    match value {
-        Value::Object(map) => {
-            map.retain(|_, value| !value.is_null());
-            map.values_mut().for_each(drop_nulls);
-        }
-        Value::Array(list) => list.iter_mut().for_each(drop_nulls),
-        _ => {}
-    }
-}

@@ -10,9 +10,11 @@
 pub(crate) mod look;
 pub mod names;
 pub mod quantity;
+pub(crate) mod shape;
 pub mod traits;
 pub mod events;
 pub mod fields;
 pub mod defaults;
+mod allocate;
 pub mod prepare;
 pub mod validate;

@@ -6,23 +6,13 @@
 use serde_json::{Map, Value, json};
 
 use crate::Refusal;
+use crate::kinds::allocate::{allocate, keep_allocated};
 use crate::kinds::defaults;
-use crate::kinds::look::{at, each, entries, fill, flag, items, number, object, text};
+use crate::kinds::look::{at, entries, fill, flag, items, number, object, text};
 use crate::kinds::quantity::Quantity;
 use crate::kinds::traits::{KindTraits, StatusMetadata};
 
-/// What an object needs from the rest of the cluster when it is created.
-pub trait Surroundings {
-    /// An address for a service: the one it wants, or a free one.
-    fn cluster_ip(&mut self, service: &Value, wanted: Option<&str>) -> Result<String, Refusal>;
-
-    /// A port on every node for a port of a service: the one it wants, or a free one.
-    fn node_port(&mut self, service: &Value, protocol: &str, wanted: Option<i64>) -> Result<i64, Refusal>;
-
-    /// The value of a priority class and whether it preempts; `None` where there is no such class. An empty name asks
-    /// for the default class.
-    fn priority(&self, class: &str) -> Option<(i64, String)>;
-}
+pub use crate::kinds::allocate::Surroundings;
 
 /// The kind of an object, by all its names.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +48,7 @@ pub fn for_create(
     defaults::apply(names.group, names.version, names.kind, value);
     match (names.group, names.kind) {
         ("", "Pod") => new_pod(value, now, around)?,
-        ("", "Service") => new_service(value, around)?,
+        ("", "Service") => allocate(value, None, around)?,
         ("", "Namespace") => new_namespace(value),
         ("", "Node") => new_node(value),
         ("", "PersistentVolume") => {
@@ -73,8 +63,14 @@ pub fn for_create(
     Ok(())
 }
 
-/// Prepares the new state of an object for a write to the object itself.
-pub fn for_update(names: KindNames<'_>, new: &mut Value, old: &Value) {
+/// Prepares the new state of an object for a write to the object itself. What a service no longer uses is given back by
+/// the caller, who sees both states.
+pub fn for_update(
+    names: KindNames<'_>,
+    new: &mut Value,
+    old: &Value,
+    around: &mut dyn Surroundings,
+) -> Result<(), Refusal> {
     let traits = KindTraits::of(names.group, names.plural);
     if traits.has_status {
         copy(new, old, "status");
@@ -84,7 +80,11 @@ pub fn for_update(names: KindNames<'_>, new: &mut Value, old: &Value) {
             copy(new, old, "spec");
             defaults::apply(names.group, names.version, names.kind, new);
         }
-        ("", "Service") => keep_allocated(new, old),
+        ("", "Pod") => keep_decided(new, old),
+        ("", "Service") => {
+            keep_allocated(new, old);
+            allocate(new, Some(old), around)?;
+        }
         ("apps", "DaemonSet") => {
             let generation = template_generation(old);
             let changed = at(new, "/spec/template") != at(old, "/spec/template");
@@ -93,6 +93,7 @@ pub fn for_update(names: KindNames<'_>, new: &mut Value, old: &Value) {
         _ => {}
     }
     keep_generation(names, traits, new, old);
+    Ok(())
 }
 
 /// Prepares the new state of an object for a write to its `/status`.
@@ -236,102 +237,16 @@ fn tolerate_for_a_while(spec: &mut Map<String, Value>) {
     spec.insert("tolerations".to_owned(), tolerations.into());
 }
 
-fn new_service(service: &mut Value, around: &mut dyn Surroundings) -> Result<(), Refusal> {
-    let service_type = text(service, "/spec/type").to_owned();
-    if service_type == "ExternalName" {
-        return Ok(());
-    }
-    let wanted = text(service, "/spec/clusterIP").to_owned();
-    let headless = wanted == "None";
-    let address = match wanted.as_str() {
-        "None" => wanted.clone(),
-        "" => around.cluster_ip(service, None)?,
-        some => around.cluster_ip(service, Some(some))?,
-    };
-    let unselected = headless && entries(service, "/spec/selector").next().is_none();
-    let mut ports = items(service, "/spec/ports").to_vec();
-    let balanced = service_type == "LoadBalancer" && flag(service, "/spec/allocateLoadBalancerNodePorts");
-    if service_type == "NodePort" || balanced {
-        for port in &mut ports {
-            let wanted = number(port, "/nodePort").filter(|number| *number != 0);
-            let number = around.node_port(service, text(port, "/protocol"), wanted)?;
-            port["nodePort"] = number.into();
-        }
-    }
-    let Some(map) = service.as_object_mut() else { return Ok(()) };
-    let spec = object(map, "spec");
-    if !ports.is_empty() {
-        spec.insert("ports".to_owned(), ports.into());
-    }
-    let family = if address.contains(':') { "IPv6" } else { "IPv4" };
-    spec.insert("clusterIPs".to_owned(), json!([address]));
-    spec.insert("clusterIP".to_owned(), address.into());
-    let (policy, families) = if unselected {
-        ("RequireDualStack", json!(["IPv4", "IPv6"]))
-    } else {
-        ("SingleStack", json!([family]))
-    };
-    fill(spec, "ipFamilyPolicy", policy);
-    fill(spec, "ipFamilies", families);
-    Ok(())
-}
-
-/// What was allocated stays where the update does not name it; a service by name gives it back.
-fn keep_allocated(new: &mut Value, old: &Value) {
-    let (now, before) = (text(new, "/spec/type").to_owned(), text(old, "/spec/type"));
+/// What the server decided about a pod stays where an update leaves it out.
+fn keep_decided(new: &mut Value, old: &Value) {
     let Some(map) = new.as_object_mut() else { return };
     let spec = object(map, "spec");
-    if now == "ExternalName" {
-        if before != "ExternalName" {
-            for key in [
-                "clusterIP",
-                "clusterIPs",
-                "ipFamilies",
-                "ipFamilyPolicy",
-                "internalTrafficPolicy",
-                "externalTrafficPolicy",
-                "allocateLoadBalancerNodePorts",
-                "healthCheckNodePort",
-            ] {
-                spec.remove(key);
-            }
-            each(spec, "ports").for_each(|port| {
-                port.remove("nodePort");
-            });
-        }
-        return;
-    }
-    if before == "ExternalName" {
-        return;
-    }
-    for key in ["clusterIP", "ipFamilyPolicy", "ipFamilies"] {
+    for key in ["priority", "preemptionPolicy"] {
         if let Some(value) = old["spec"].get(key) {
             fill(spec, key, value.clone());
         }
     }
-    // The list follows the single address where only one of them was changed.
-    let single = spec.get("clusterIP").cloned().unwrap_or_default();
-    let listed = spec.get("clusterIPs").and_then(|list| list.get(0)).cloned();
-    let was = old["spec"].get("clusterIP").cloned().unwrap_or_default();
-    if listed.is_none() || (single != was && listed.as_ref() == Some(&was)) {
-        spec.insert("clusterIPs".to_owned(), json!([single]));
-    }
-    if matches!(now.as_str(), "NodePort" | "LoadBalancer") {
-        for port in each(spec, "ports").filter(|port| !port.contains_key("nodePort")) {
-            let same = items(old, "/spec/ports").iter().find(|known| {
-                known.get("port") == port.get("port") && known.get("protocol") == port.get("protocol")
-            });
-            if let Some(number) = same.and_then(|known| known.get("nodePort")) {
-                port.insert("nodePort".to_owned(), number.clone());
-            }
-        }
-    } else if matches!(before, "NodePort" | "LoadBalancer") {
-        each(spec, "ports").for_each(|port| {
-            port.remove("nodePort");
-        });
-        spec.remove("externalTrafficPolicy");
-        spec.remove("allocateLoadBalancerNodePorts");
-    }
+    tolerate_for_a_while(spec);
 }
 
 fn new_namespace(namespace: &mut Value) {

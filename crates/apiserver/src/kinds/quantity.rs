@@ -141,13 +141,10 @@ fn scale_of(suffix: &str) -> Option<(i128, Form)> {
     Some((10_i128.checked_pow(power)?, Form::Exponent))
 }
 
-/// Rewrites the amounts in an object of amounts; what is none stays as it is.
-pub(crate) fn rewrite(amounts: Option<&mut Value>) {
-    let Some(Value::Object(amounts)) = amounts else { return };
-    for value in amounts.values_mut() {
-        if let Some(quantity) = Quantity::read(value) {
-            *value = quantity.canonical().into();
-        }
+/// Writes an amount the one way; what is none stays as it is.
+pub(crate) fn rewrite(value: &mut Value) {
+    if let Some(quantity) = Quantity::read(value) {
+        *value = quantity.canonical().into();
     }
 }
 

@@ -119,6 +119,28 @@ DEFAULTS = {
     ],
 }
 
+EMPTY_C = {"name": "c", "image": "img:1", "command": [], "args": [], "env": [{"name": "A", "value": ""}], "ports": [], "stdin": False, "tty": False, "workingDir": "", "volumeMounts": [{"name": "v", "mountPath": "/v", "readOnly": False, "subPath": ""}],
+           "resources": {"limits": {}, "requests": {"cpu": 0.5, "memory": "1024Mi", "ephemeral-storage": "1.5Gi"}}, "securityContext": {}, "livenessProbe": {"exec": {"command": ["x"]}, "initialDelaySeconds": 0, "periodSeconds": 0}, "lifecycle": {}}
+EMPTY_SPEC = {"hostNetwork": False, "hostPID": False, "nodeName": "", "nodeSelector": {}, "tolerations": [], "imagePullSecrets": [], "initContainers": [], "hostAliases": [], "volumes": [{"name": "v", "emptyDir": {"medium": "", "sizeLimit": "0.5Gi"}}, {"name": "w", "persistentVolumeClaim": {"claimName": "q", "readOnly": False}}, {"name": "s", "secret": {"secretName": "s", "items": [], "optional": False}}, {"name": "h", "hostPath": {"path": "/x", "type": "Directory"}}],
+              "affinity": {}, "shareProcessNamespace": False, "automountServiceAccountToken": False, "dnsConfig": {"nameservers": []}, "securityContext": {"runAsNonRoot": False, "supplementalGroups": []}, "priority": None, "readinessGates": [], "topologySpreadConstraints": []}
+DEFAULTS["empty"] = [
+    ("Pod", pod(EMPTY_SPEC, meta=m(labels={}, annotations={}, finalizers=[], ownerReferences=[], generateName=""), containers=[EMPTY_C])),
+    ("Deployment", workload(template(EMPTY_SPEC, containers=[EMPTY_C]), minReadySeconds=0, paused=False, strategy={})),
+    ("ReplicaSet", workload(minReadySeconds=0)), ("StatefulSet", workload(minReadySeconds=0, volumeClaimTemplates=[], updateStrategy={"rollingUpdate": {"partition": 0}})), ("DaemonSet", workload(minReadySeconds=0, updateStrategy={})),
+    ("Service", service(selector={}, externalIPs=[], publishNotReadyAddresses=False, loadBalancerIP="", externalName="", ports=[{"port": 80, "name": "", "nodePort": 0, "targetPort": 0}])),
+    ("ConfigMap", {"metadata": m(), "data": {"a": ""}, "binaryData": {}, "immutable": False}), ("Secret", {"metadata": m(), "type": "", "data": {}, "immutable": False}),
+    ("ServiceAccount", {"metadata": m(), "secrets": [], "imagePullSecrets": [], "automountServiceAccountToken": False}), ("Node", {"metadata": m(), "spec": {"unschedulable": False, "taints": []}}),
+    ("PersistentVolumeClaim", {"metadata": m("pvc-e"), "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeName": "", "resources": {"requests": {"storage": "1024Mi"}}}}),
+    ("PersistentVolume", {"metadata": m(), "spec": {"capacity": {"storage": "0.5Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "", "mountOptions": [], "nfs": {"server": "s", "path": "/p", "readOnly": False}}}),
+    ("Ingress", {"metadata": m(), "spec": {"tls": [], "rules": [{"host": "", "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "s", "port": {"number": 80, "name": ""}}}}]}}]}}),
+    ("NetworkPolicy", {"metadata": m(), "spec": {"podSelector": {"matchLabels": {}}, "ingress": [], "egress": []}}), ("NetworkPolicy", {"metadata": m(), "spec": {"podSelector": {}, "ingress": [{}]}}),
+    ("Role", {"metadata": m(), "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": []}]}), ("RoleBinding", {"metadata": m(), "roleRef": {"kind": "Role", "name": "r"}, "subjects": []}),
+    ("PodDisruptionBudget", {"metadata": m(), "spec": {"selector": {}}}), ("PriorityClass", {"metadata": m("recorded-x"), "value": 0, "globalDefault": False, "description": ""}), ("StorageClass", {"metadata": m("recorded-x"), "provisioner": "p", "parameters": {}, "mountOptions": []}),
+    ("CronJob", {"metadata": m(), "spec": {"schedule": "* * * * *", "concurrencyPolicy": "", "jobTemplate": {"metadata": {"labels": {}}, "spec": {"template": template({"restartPolicy": "Never"})}}}}),
+    ("ResourceQuota", {"metadata": m(), "spec": {"hard": {"cpu": "0.5", "memory": "2048Ki"}}}), ("EndpointSlice", {"metadata": m(), "addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": True}, "hostname": "h"}], "ports": []}),
+    ("Event", {"metadata": m(), "involvedObject": {"kind": "Pod", "namespace": "recorded"}, "count": 0, "message": "", "source": {"component": ""}, "firstTimestamp": None, "series": None}),
+]
+
 LONG = "a" * 254
 REFUSED = {
     "metadata": [
@@ -198,6 +220,16 @@ REFUSED = {
     ],
 }
 
+STATUS = [
+    ("Pod", pod(), {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}, "spec": {"nodeName": "n"}, "status": {"phase": "Running", "qosClass": None, "podIP": "1.2.3.4", "podIPs": [{"ip": "1.2.3.4"}], "conditions": [{"type": "Ready", "status": "True"}]}}),
+    ("Deployment", workload(), {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}, "spec": {"replicas": 4}, "status": {"replicas": 1, "observedGeneration": 1}}),
+    ("ReplicaSet", workload(), {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}, "spec": {"replicas": 4}, "status": {"replicas": 1}}), ("StatefulSet", workload(), {"metadata": {"labels": {"a": "b"}}, "spec": {"replicas": 4}, "status": {"replicas": 1}}), ("DaemonSet", workload(), {"metadata": {"labels": {"a": "b"}}, "status": {"numberReady": 1}}),
+    ("Service", service(), {"metadata": {"labels": {"a": "b"}}, "spec": {"selector": {"q": "r"}}, "status": {"loadBalancer": {}}}), ("Node", {"metadata": m("recorded-s")}, {"metadata": {"labels": {"a": "b"}}, "spec": {"unschedulable": True}, "status": {"capacity": {"cpu": "1"}}}), ("Namespace", {"metadata": m("recorded-s")}, {"metadata": {"labels": {"a": "b"}}, "status": {"conditions": [{"type": "X", "status": "True"}]}}),
+    ("ResourceQuota", {"metadata": m(), "spec": {"hard": {"pods": "3"}}}, {"metadata": {"labels": {"a": "b"}}, "spec": {"hard": {"pods": "4"}}, "status": {"hard": {"pods": "3"}}}), ("Ingress", {"metadata": m(), "spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}}, {"metadata": {"labels": {"a": "b"}}, "spec": {"ingressClassName": "q"}, "status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}}),
+    ("PodDisruptionBudget", {"metadata": m(), "spec": {"minAvailable": 1, "selector": SEL}}, {"metadata": {"labels": {"a": "b"}}, "spec": {"minAvailable": 5}, "status": {"expectedPods": 3}}), ("ReplicationController", {"metadata": m(), "spec": {"template": template()}}, {"metadata": {"labels": {"a": "b"}}, "spec": {"replicas": 4}, "status": {"replicas": 1}}),
+    ("CronJob", {"metadata": m(), "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": template({"restartPolicy": "Never"})}}}}, {"metadata": {"labels": {"a": "b"}}, "spec": {"suspend": True}, "status": {"lastScheduleTime": "2020-01-01T00:00:00Z"}}), ("HorizontalPodAutoscaler", {"metadata": m(), "spec": {"scaleTargetRef": {"kind": "D", "name": "d", "apiVersion": "apps/v1"}, "maxReplicas": 3}}, {"metadata": {"labels": {"a": "b"}}, "spec": {"maxReplicas": 9}, "status": {"desiredReplicas": 2}}),
+]
+
 JOB = {"metadata": m(), "spec": {"template": template({"restartPolicy": "Never"})}}
 CHANGED = [
     ("ConfigMap", {"metadata": m(), "data": {"a": "b"}, "immutable": True}, {"data": {"a": "c"}}), ("ConfigMap", {"metadata": m(), "data": {"a": "b"}, "immutable": True}, {"immutable": False}), ("ConfigMap", {"metadata": m(), "data": {"a": "b"}, "immutable": True}, {"binaryData": {"z": "aGk="}}),
@@ -209,6 +241,9 @@ CHANGED = [
     ("StatefulSet", workload(), {"spec": {"serviceName": "y"}}), ("StatefulSet", workload(), {"spec": {"replicas": 2}}), ("StatefulSet", workload(), {"spec": {"podManagementPolicy": "Parallel"}}),
     ("Job", JOB, {"spec": {"template": {"spec": {"restartPolicy": "OnFailure"}}}}), ("Job", JOB, {"spec": {"completions": 5}}), ("Job", JOB, {"spec": {"parallelism": 5}}), ("Job", JOB, {"spec": {"suspend": True}}), ("Job", JOB, {"spec": {"selector": {"matchLabels": {"a": "b"}}}}), ("Job", JOB, {"spec": {"completionMode": "Indexed"}}),
     ("Service", service(), {"spec": {"clusterIP": "10.0.0.99"}}), ("Service", service(), {"spec": {"selector": {"a": "b"}}}), ("Service", service(), {"spec": {"ports": None}}), ("Service", service(), {"spec": {"type": "ExternalName", "externalName": "a.b"}}),
+    ("Service", service(), {"spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30123}]}}), ("Service", service(type="NodePort", ports=[{"port": 80, "nodePort": 30124}]), {"spec": {"type": "ClusterIP"}}), ("Service", service(type="NodePort", ports=[{"port": 80, "nodePort": 30125}]), {"spec": {"ports": [{"port": 80, "targetPort": 90}]}}), ("Service", service(clusterIP="None", selector={"a": "b"}), {"spec": {"ports": [{"port": 81}]}}),
+    ("Pod", pod(), {"spec": {"tolerations": None}}), ("Pod", pod({"tolerations": [{"key": "a", "operator": "Exists"}]}), {"spec": {"tolerations": [{"key": "b", "operator": "Exists"}]}}), ("Pod", pod(), {"spec": {"priority": None, "preemptionPolicy": None}}), ("Pod", pod({"schedulingGates": [{"name": "g"}]}), {"spec": {"nodeSelector": {"a": "b"}}}), ("Pod", pod({"schedulingGates": [{"name": "g"}]}), {"spec": {"schedulingGates": None}}),
+    ("EndpointSlice", {"metadata": m(), "addressType": "IPv4", "endpoints": []}, {"metadata": {"labels": {"a": "b"}}}), ("Deployment", workload(), {"spec": {"replicas": None}}), ("Job", {"metadata": m(), "spec": {"completionMode": "Indexed", "completions": 2, "parallelism": 2, "template": template({"restartPolicy": "Never"})}}, {"spec": {"completions": 3, "parallelism": 3}}),
     ("Namespace", {"metadata": m("recorded-y")}, {"spec": {"finalizers": []}}), ("Namespace", {"metadata": m("recorded-w")}, {"metadata": {"labels": {"kubernetes.io/metadata.name": None}}}),
     ("PersistentVolumeClaim", {"metadata": m(), "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}, {"spec": {"accessModes": ["ReadWriteMany"]}}),
     ("RoleBinding", {"metadata": m(), "roleRef": {"kind": "Role", "name": "r"}}, {"roleRef": {"name": "s"}}), ("StorageClass", {"metadata": m("recorded-y"), "provisioner": "p"}, {"provisioner": "q"}), ("PriorityClass", {"metadata": m("recorded-y"), "value": 5}, {"value": 6}), ("RuntimeClass", {"metadata": m("recorded-y"), "handler": "h"}, {"handler": "i"}),

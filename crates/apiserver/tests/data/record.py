@@ -3,7 +3,7 @@
 
     record.py SERVER TOKEN
 
-Rewrites defaults/*.json, refusals/*.json and tables/*.json beside this file. Creates are dry runs, except where a
+Rewrites defaults/, refusals/, statuses/ and tables/ beside this file. Creates are dry runs, except where a
 status has to be written first; those objects live in a namespace of their own, which is deleted at the end.
 Identifiers, versions, times and managers are left out of what is kept.
 """
@@ -38,7 +38,7 @@ def write(folder, name, rows):
         f.write("[\n" + ",\n".join(" " + json.dumps(r) for r in rows) + "\n]\n")
     print(folder, name, len(rows))
 
-from corpus import RESOURCES, DEFAULTS, REFUSED, CHANGED, PRINTED
+from corpus import RESOURCES, DEFAULTS, REFUSED, CHANGED, STATUS, PRINTED
 
 def main():
     call("POST", "/api/v1/namespaces", {"metadata": {"name": NS}})
@@ -72,6 +72,18 @@ def main():
         rows.append(row)
         call("DELETE", one, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
     write("refusals", "updates", rows)
+    rows = []
+    for kind, body, patch in STATUS:
+        gv, plural, scoped = RESOURCES[kind]
+        url = path_of(RESOURCES[kind])
+        code, old = call("POST", url, dict(body, apiVersion=gv, kind=kind))
+        if code != 201: print("NOT CREATED", kind, old.get("message")); continue
+        one = url + "/" + old["metadata"]["name"]
+        code, got = call("PATCH", one + "/status", patch, ctype="application/merge-patch+json")
+        if code != 200: print("STATUS", kind, got.get("message"))
+        else: rows.append({"kind": kind, "apiVersion": gv, "old": clean(old), "patch": patch, "stored": clean(got)})
+        call("DELETE", one, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
+    write("statuses", "all", rows)
     for name, bodies in PRINTED.items():
         rows = []
         for kind, body in bodies:
@@ -89,7 +101,7 @@ def main():
             rows.append({"resource": gv + "/" + plural if "/" in gv else "/" + gv + "/" + plural, "object": obj, "cells": table["rows"][0]["cells"]})
             call("DELETE", one, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
         write("tables", name, rows)
-    for ns in (NS, "recorded-w", "recorded-y", "recorded-z"):
+    for ns in (NS, "recorded-s", "recorded-w", "recorded-y", "recorded-z"):
         call("DELETE", "/api/v1/namespaces/" + ns)
         left = call("GET", "/api/v1/namespaces/" + ns)[1]
         if "spec" in left:

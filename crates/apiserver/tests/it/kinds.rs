@@ -35,6 +35,7 @@ impl prepare::Surroundings for Cluster {
     }
 }
 
+const DEFAULTS: [&str; 7] = ["core", "pod", "workloads", "jobs", "services", "others", "empty"];
 const UID: &str = "00000000-0000-4000-8000-000000000000";
 const NOW: &str = "2026-01-01T00:00:00Z";
 
@@ -43,16 +44,27 @@ fn calm(value: &mut Value) {
     match value {
         Value::Object(map) => map.values_mut().for_each(calm),
         Value::Array(list) => list.iter_mut().for_each(calm),
-        Value::String(text) => {
-            let dashes = text.bytes().filter(|byte| *byte == b'-').count();
-            if text.len() == 36 && dashes == 4 {
-                *text = UID.to_owned();
-            } else if text.starts_with("2026-") && text.ends_with('Z') {
-                *text = NOW.to_owned();
-            }
-        }
+        Value::String(text) if text.starts_with("2026-") && text.ends_with('Z') => *text = NOW.to_owned(),
+        Value::String(text) => *text = with_one_uid(text),
         _ => {}
     }
+}
+
+/// The text with every uid in it replaced by the one of these tests.
+fn with_one_uid(text: &str) -> String {
+    let shape = |window: &[u8]| {
+        window.iter().enumerate().all(|(index, byte)| match index {
+            8 | 13 | 18 | 23 => *byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
+    };
+    let mut out = text.to_owned();
+    let mut from = 0;
+    while let Some(found) = out.as_bytes()[from..].windows(36).position(shape) {
+        out.replace_range(from + found..from + found + 36, UID);
+        from += found + 36;
+    }
+    out
 }
 
 fn names(row: &Value) -> prepare::KindNames<'_> {
@@ -108,7 +120,7 @@ fn sent(row: &Value) -> Value {
 #[test]
 fn new_objects_look_as_the_original_makes_them() {
     let mut wrong = Vec::new();
-    for file in ["core", "pod", "workloads", "jobs", "services", "others"] {
+    for file in DEFAULTS {
         for row in recorded(&format!("defaults/{file}")) {
             let mut object = sent(&row);
             prepare::for_create(names(&row), &mut object, NOW, &mut Cluster).expect("granted");
@@ -125,7 +137,7 @@ fn new_objects_look_as_the_original_makes_them() {
 
 #[test]
 fn defaults_do_not_change_their_own_result_for_any_kind() {
-    for file in ["core", "pod", "workloads", "jobs", "services", "others"] {
+    for file in DEFAULTS {
         for row in recorded(&format!("defaults/{file}")) {
             let names = names(&row);
             let mut again = row["stored"].clone();
@@ -183,17 +195,20 @@ fn changes_are_stored_or_refused_as_by_the_original() {
         }
         all += 1;
         calm(&mut row);
+        row["old"]["metadata"]["uid"] = UID.into();
         let old = row["old"].clone();
         let mut new = merged(&old, &row["patch"]);
         let names = names(&row);
         defaults::apply(names.group, names.version, names.kind, &mut new);
-        prepare::for_update(names, &mut new, &old);
-        let problems = validate::update(names, scoped(&row), &new, &old);
+        prepare::for_update(names, &mut new, &old, &mut Cluster).expect("granted");
+        let problems = validate::update(names, &new, &old);
         if row.get("stored").is_none() {
             check(&row, &problems, &mut wrong);
             continue;
         }
-        new["metadata"].as_object_mut().expect("metadata").remove("creationTimestamp");
+        for key in ["creationTimestamp", "uid"] {
+            new["metadata"].as_object_mut().expect("metadata").remove(key);
+        }
         if !problems.is_empty() || new != row["stored"] {
             wrong.push(format!(
                 "{}\n  {problems:?}\n  ours   {new}\n  theirs {}",
@@ -202,6 +217,22 @@ fn changes_are_stored_or_refused_as_by_the_original() {
         }
     }
     assert!(wrong.is_empty(), "{} of {all} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn writes_to_the_status_keep_the_rest_as_the_original_keeps_it() {
+    let mut wrong = Vec::new();
+    for mut row in recorded("statuses/all") {
+        calm(&mut row);
+        let names = names(&row);
+        let mut new = merged(&row["old"], &row["patch"]);
+        defaults::apply(names.group, names.version, names.kind, &mut new);
+        prepare::for_status_update(names, &mut new, &row["old"]);
+        if new != row["stored"] {
+            wrong.push(format!("{}\n  ours   {new}\n  theirs {}", row["patch"], row["stored"]));
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 fn merged(old: &Value, patch: &Value) -> Value {

@@ -4,30 +4,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::pod::{source, template};
-use super::workloads::status;
-use crate::kinds::look::{drop_empty, each, fill, object, object_if_there};
+use super::pod::template;
+use super::storage::{claim, source};
+use crate::kinds::look::{each, fill, object, object_if_there};
 
 type Object = Map<String, Value>;
-
-/// The fields of what a node says about itself; they are always shown.
-const NODE_INFO: &[&str] = &[
-    "machineID",
-    "systemUUID",
-    "bootID",
-    "kernelVersion",
-    "osImage",
-    "containerRuntimeVersion",
-    "kubeletVersion",
-    "kubeProxyVersion",
-    "operatingSystem",
-    "architecture",
-];
 
 /// Fills in the defaults of a kind of the core group.
 pub(super) fn apply(kind: &str, map: &mut Object) {
     match kind {
-        "ConfigMap" => drop_empty(map, &["data", "binaryData"]),
         "Secret" => secret(map),
         "Namespace" => namespace(map),
         "Service" => service(map),
@@ -35,14 +20,8 @@ pub(super) fn apply(kind: &str, map: &mut Object) {
         "Node" => node(map),
         "PersistentVolume" => volume(map),
         "PersistentVolumeClaim" => claim(map),
-        "ServiceAccount" => drop_empty(map, &["secrets", "imagePullSecrets"]),
         "ReplicationController" => replication_controller(map),
         "LimitRange" => limit_range(map),
-        "ResourceQuota" => {
-            object(map, "spec");
-            object(map, "status");
-        }
-        "Event" => event(map),
         _ => {}
     }
 }
@@ -55,7 +34,6 @@ fn secret(map: &mut Object) {
             data.insert(key, encoded.into());
         }
     }
-    drop_empty(map, &["data"]);
     fill(map, "type", "Opaque");
 }
 
@@ -64,30 +42,16 @@ fn namespace(map: &mut Object) {
     if let Some(name) = meta.get("name").cloned() {
         object(meta, "labels").insert("kubernetes.io/metadata.name".to_owned(), name);
     }
-    drop_empty(object(map, "spec"), &["finalizers"]);
     fill(object(map, "status"), "phase", "Active");
 }
 
 fn service(map: &mut Object) {
     let spec = object(map, "spec");
-    drop_empty(
-        spec,
-        &[
-            "ports",
-            "selector",
-            "externalIPs",
-            "loadBalancerIP",
-            "loadBalancerSourceRanges",
-            "externalName",
-            "healthCheckNodePort",
-            "publishNotReadyAddresses",
-            "clusterIP",
-            "clusterIPs",
-        ],
-    );
     fill(spec, "sessionAffinity", "None");
     match spec.get("sessionAffinity").and_then(Value::as_str) {
-        Some("None") => drop_key(spec, "sessionAffinityConfig"),
+        Some("None") => {
+            spec.remove("sessionAffinityConfig");
+        }
         Some("ClientIP") => {
             fill(object(object(spec, "sessionAffinityConfig"), "clientIP"), "timeoutSeconds", 10_800);
         }
@@ -95,7 +59,6 @@ fn service(map: &mut Object) {
     }
     fill(spec, "type", "ClusterIP");
     for port in each(spec, "ports") {
-        drop_empty(port, &["name", "nodePort"]);
         fill(port, "protocol", "TCP");
         let target = port.get("targetPort");
         if target.is_none_or(|target| target.as_i64() == Some(0) || target.as_str() == Some("")) {
@@ -123,32 +86,20 @@ fn service(map: &mut Object) {
     }
 }
 
-fn drop_key(map: &mut Object, key: &str) {
-    map.remove(key);
-}
-
 fn endpoints(map: &mut Object) {
-    drop_empty(map, &["subsets"]);
     for subset in each(map, "subsets") {
-        drop_empty(subset, &["addresses", "notReadyAddresses", "ports"]);
         each(subset, "ports").for_each(|port| fill(port, "protocol", "TCP"));
     }
 }
 
 fn node(map: &mut Object) {
     let spec = object(map, "spec");
-    drop_empty(spec, &["podCIDR", "podCIDRs", "providerID", "unschedulable", "taints"]);
     if let Some(range) = spec.get("podCIDR").cloned() {
         spec.entry("podCIDRs").or_insert_with(|| json!([range]));
     }
     let node_status = object(map, "status");
     if let Some(capacity) = node_status.get("capacity").cloned() {
         node_status.entry("allocatable").or_insert(capacity);
-    }
-    object(object(node_status, "daemonEndpoints"), "kubeletEndpoint").entry("Port").or_insert(0.into());
-    let info = object(node_status, "nodeInfo");
-    for key in NODE_INFO {
-        info.entry(*key).or_insert("".into());
     }
 }
 
@@ -160,38 +111,22 @@ fn volume(map: &mut Object) {
     fill(object(map, "status"), "phase", "Pending");
 }
 
-/// A claim, by itself or as a template in a stateful set.
-pub(super) fn claim(map: &mut Object) {
-    claim_spec(object(map, "spec"));
-    fill(object(map, "status"), "phase", "Pending");
-}
-
-/// The spec of a claim, wherever it is.
-pub(super) fn claim_spec(spec: &mut Object) {
-    object(spec, "resources");
-    fill(spec, "volumeMode", "Filesystem");
-}
-
 fn replication_controller(map: &mut Object) {
     let labels = map.get("spec").and_then(|spec| spec.pointer("/template/metadata/labels")).cloned();
     if let Some(labels) = labels.filter(|labels| labels.as_object().is_some_and(|map| !map.is_empty())) {
         object(map, "metadata").entry("labels").or_insert(labels.clone());
         let spec = object(map, "spec");
-        drop_empty(spec, &["selector"]);
         spec.entry("selector").or_insert(labels);
     }
     let spec = object(map, "spec");
-    drop_empty(spec, &["minReadySeconds"]);
     fill(spec, "replicas", 1);
     if let Some(found) = object_if_there(spec, "template") {
         template(found);
     }
-    status(map, json!({"replicas": 0}));
 }
 
 fn limit_range(map: &mut Object) {
     let spec = object(map, "spec");
-    spec.entry("limits").or_insert(Value::Null);
     for limit in each(spec, "limits") {
         if limit.get("type").and_then(Value::as_str) != Some("Container") {
             continue;
@@ -204,21 +139,4 @@ fn limit_range(map: &mut Object) {
             }
         }
     }
-}
-
-fn event(map: &mut Object) {
-    drop_empty(map, &["reason", "message", "type", "count", "action"]);
-    object(map, "involvedObject");
-    object(map, "source");
-    for key in ["firstTimestamp", "lastTimestamp", "eventTime"] {
-        map.entry(key).or_insert(Value::Null);
-    }
-    for key in ["reportingComponent", "reportingInstance"] {
-        map.entry(key).or_insert("".into());
-    }
-}
-
-/// An event of the newer group, before it is translated.
-pub(super) fn new_event(map: &mut Object) {
-    map.entry("eventTime").or_insert(Value::Null);
 }

@@ -2,95 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::kinds::look::{drop_empty, each, fill, fill_zero, object, object_if_there};
+use super::storage::{claim_spec, source};
+use crate::kinds::look::{each, fill, fill_zero, object, object_if_there};
 
 type Object = Map<String, Value>;
-
-/// Fields of a pod spec that are not shown where they are empty.
-const POD_OMITTED: &[&str] = &[
-    "volumes",
-    "initContainers",
-    "ephemeralContainers",
-    "nodeSelector",
-    "serviceAccountName",
-    "serviceAccount",
-    "nodeName",
-    "hostNetwork",
-    "hostPID",
-    "hostIPC",
-    "imagePullSecrets",
-    "hostname",
-    "subdomain",
-    "tolerations",
-    "hostAliases",
-    "priorityClassName",
-    "readinessGates",
-    "topologySpreadConstraints",
-    "schedulingGates",
-    "resourceClaims",
-    "overhead",
-];
-
-/// Fields of a container that are not shown where they are empty.
-const CONTAINER_OMITTED: &[&str] = &[
-    "image",
-    "command",
-    "args",
-    "workingDir",
-    "ports",
-    "envFrom",
-    "env",
-    "resizePolicy",
-    "volumeMounts",
-    "volumeDevices",
-    "stdin",
-    "stdinOnce",
-    "tty",
-];
-
-/// The kinds of volumes with fields to fill, and those fields.
-const VOLUME_DEFAULTS: &[(&str, &[(&str, Plain)])] = &[
-    ("secret", &[("defaultMode", Plain::Number(420))]),
-    ("configMap", &[("defaultMode", Plain::Number(420))]),
-    ("downwardAPI", &[("defaultMode", Plain::Number(420))]),
-    ("projected", &[("defaultMode", Plain::Number(420))]),
-    ("iscsi", &[("iscsiInterface", Plain::Text("default"))]),
-    (
-        "rbd",
-        &[
-            ("pool", Plain::Text("rbd")),
-            ("user", Plain::Text("admin")),
-            ("keyring", Plain::Text("/etc/ceph/keyring")),
-        ],
-    ),
-    (
-        "azureDisk",
-        &[
-            ("cachingMode", Plain::Text("ReadWrite")),
-            ("fsType", Plain::Text("ext4")),
-            ("readOnly", Plain::Flag(false)),
-            ("kind", Plain::Text("Shared")),
-        ],
-    ),
-    ("scaleIO", &[("storageMode", Plain::Text("ThinProvisioned")), ("fsType", Plain::Text("xfs"))]),
-];
-
-#[derive(Clone, Copy)]
-enum Plain {
-    Number(i64),
-    Text(&'static str),
-    Flag(bool),
-}
-
-impl From<Plain> for Value {
-    fn from(plain: Plain) -> Self {
-        match plain {
-            Plain::Number(number) => number.into(),
-            Plain::Text(text) => text.into(),
-            Plain::Flag(flag) => flag.into(),
-        }
-    }
-}
 
 /// A pod: what a template gets, and what only pods get.
 pub(super) fn pod(pod: &mut Object) {
@@ -106,24 +21,14 @@ pub(super) fn pod(pod: &mut Object) {
             each(spec, list).for_each(host_ports);
         }
     }
-    object(pod, "status");
 }
 
 /// The template of a pod inside another kind.
 pub(super) fn template(template: &mut Object) {
-    let meta = object(template, "metadata");
-    drop_empty(
-        meta,
-        &["labels", "annotations", "name", "creationTimestamp", "finalizers", "ownerReferences"],
-    );
     pod_spec(object(template, "spec"));
 }
 
 fn pod_spec(spec: &mut Object) {
-    drop_empty(spec, POD_OMITTED);
-    if !spec.get("containers").is_some_and(|list| list.as_array().is_some_and(|list| !list.is_empty())) {
-        spec.insert("containers".to_owned(), Value::Null);
-    }
     fill(spec, "dnsPolicy", "ClusterFirst");
     fill(spec, "restartPolicy", "Always");
     fill(spec, "securityContext", json!({}));
@@ -142,26 +47,18 @@ fn pod_spec(spec: &mut Object) {
 }
 
 fn container(container: &mut Object) {
-    drop_empty(container, CONTAINER_OMITTED);
-    container.entry("name").or_insert("".into());
-    container.entry("resources").or_insert_with(|| json!({}));
     let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
     let pull = if pulls_latest(image) { "Always" } else { "IfNotPresent" };
     fill(container, "imagePullPolicy", pull);
     fill(container, "terminationMessagePath", "/dev/termination-log");
     fill(container, "terminationMessagePolicy", "File");
     for port in each(container, "ports") {
-        drop_empty(port, &["name", "hostPort", "hostIP"]);
         fill(port, "protocol", "TCP");
     }
     for variable in each(container, "env") {
-        drop_empty(variable, &["value"]);
         if let Some(source) = object_if_there(variable, "valueFrom") {
             field_refs(source);
         }
-    }
-    for mount in each(container, "volumeMounts") {
-        drop_empty(mount, &["readOnly", "subPath", "subPathExpr"]);
     }
     for key in ["livenessProbe", "readinessProbe", "startupProbe"] {
         if let Some(found) = object_if_there(container, key) {
@@ -180,7 +77,6 @@ fn container(container: &mut Object) {
 }
 
 fn probe(probe: &mut Object) {
-    drop_empty(probe, &["initialDelaySeconds"]);
     for (key, value) in
         [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
     {
@@ -202,9 +98,6 @@ fn http_get(get: &mut Object) {
 fn field_refs(source: &mut Object) {
     if let Some(field) = object_if_there(source, "fieldRef") {
         fill(field, "apiVersion", "v1");
-    }
-    if let Some(resource) = object_if_there(source, "resourceFieldRef") {
-        fill(resource, "divisor", "0");
     }
 }
 
@@ -235,19 +128,7 @@ fn volume(volume: &mut Object) {
         object_if_there(volume, "ephemeral").and_then(|it| object_if_there(it, "volumeClaimTemplate"))
     {
         object(claim, "metadata");
-        super::core::claim_spec(object(claim, "spec"));
-    }
-}
-
-/// The source of a volume, in pods and in persistent volumes.
-pub(super) fn source(volume: &mut Object) {
-    for (kind, fields) in VOLUME_DEFAULTS {
-        if let Some(found) = object_if_there(volume, kind) {
-            fields.iter().for_each(|(key, value)| fill(found, key, *value));
-        }
-    }
-    if let Some(path) = object_if_there(volume, "hostPath") {
-        path.entry("type").or_insert("".into());
+        claim_spec(object(claim, "spec"));
     }
 }
 

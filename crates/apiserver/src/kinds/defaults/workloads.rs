@@ -1,9 +1,10 @@
 //! Defaults of the kinds that run pods: the group `apps`, jobs and cron jobs.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::pod::template;
-use crate::kinds::look::{drop_empty, each, fill, object, object_if_there};
+use super::storage::claim as claim_defaults;
+use crate::kinds::look::{each, fill, object, object_if_there};
 
 type Object = Map<String, Value>;
 
@@ -14,37 +15,20 @@ pub(super) fn apps(kind: &str, map: &mut Object) {
         "ReplicaSet" => {
             let spec = object(map, "spec");
             fill(spec, "replicas", 1);
-            drop_empty(spec, &["minReadySeconds"]);
             with_template(spec);
-            status(map, json!({"replicas": 0}));
         }
         "StatefulSet" => stateful_set(map),
         "DaemonSet" => daemon_set(map),
-        "ControllerRevision" => {
-            map.entry("revision").or_insert(0.into());
-        }
         _ => {}
     }
 }
 
 fn with_template(spec: &mut Object) {
-    spec.entry("selector").or_insert(Value::Null);
     template(object(spec, "template"));
-}
-
-/// Adds the counts that a status always shows.
-pub(super) fn status(map: &mut Object, shown: Value) {
-    let status = object(map, "status");
-    if let Value::Object(shown) = shown {
-        for (key, value) in shown {
-            status.entry(key).or_insert(value);
-        }
-    }
 }
 
 fn deployment(map: &mut Object) {
     let spec = object(map, "spec");
-    drop_empty(spec, &["minReadySeconds", "paused"]);
     fill(spec, "replicas", 1);
     fill(spec, "revisionHistoryLimit", 10);
     fill(spec, "progressDeadlineSeconds", 600);
@@ -56,12 +40,10 @@ fn deployment(map: &mut Object) {
         fill(rolling, "maxSurge", "25%");
     }
     with_template(spec);
-    status(map, json!({}));
 }
 
 fn daemon_set(map: &mut Object) {
     let spec = object(map, "spec");
-    drop_empty(spec, &["minReadySeconds"]);
     fill(spec, "revisionHistoryLimit", 10);
     let strategy = object(spec, "updateStrategy");
     fill(strategy, "type", "RollingUpdate");
@@ -71,39 +53,32 @@ fn daemon_set(map: &mut Object) {
         fill(rolling, "maxSurge", 0);
     }
     with_template(spec);
-    let counts = json!({"currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0, "numberReady": 0});
-    status(map, counts);
 }
 
 fn stateful_set(map: &mut Object) {
     let spec = object(map, "spec");
-    drop_empty(spec, &["minReadySeconds"]);
     fill(spec, "podManagementPolicy", "OrderedReady");
     let strategy = object(spec, "updateStrategy");
     if strategy.get("type").and_then(Value::as_str).unwrap_or_default().is_empty() {
         fill(strategy, "type", "RollingUpdate");
         object(strategy, "rollingUpdate");
     }
-    if strategy.get("type").and_then(Value::as_str) == Some("RollingUpdate") {
-        if let Some(rolling) = object_if_there(strategy, "rollingUpdate") {
-            fill(rolling, "partition", 0);
-        }
+    let rolls = strategy.get("type").and_then(Value::as_str) == Some("RollingUpdate");
+    if let Some(rolling) = object_if_there(strategy, "rollingUpdate").filter(|_| rolls) {
+        fill(rolling, "partition", 0);
     }
     let retention = object(spec, "persistentVolumeClaimRetentionPolicy");
     fill(retention, "whenDeleted", "Retain");
     fill(retention, "whenScaled", "Retain");
     fill(spec, "replicas", 1);
     fill(spec, "revisionHistoryLimit", 10);
-    spec.entry("serviceName").or_insert("".into());
-    drop_empty(spec, &["volumeClaimTemplates"]);
     for claim in each(spec, "volumeClaimTemplates") {
         fill(claim, "kind", "PersistentVolumeClaim");
         fill(claim, "apiVersion", "v1");
         object(claim, "metadata");
-        super::core::claim(claim);
+        claim_defaults(claim);
     }
     with_template(spec);
-    status(map, json!({"replicas": 0, "availableReplicas": 0}));
 }
 
 /// A job.
@@ -126,7 +101,6 @@ pub(super) fn job(map: &mut Object) {
     fill(spec, "podReplacementPolicy", replacement);
     failure_policy(spec);
     template(object(spec, "template"));
-    object(map, "status");
 }
 
 fn failure_policy(spec: &mut Object) {
@@ -145,11 +119,8 @@ pub(super) fn cron_job(map: &mut Object) {
     fill(spec, "suspend", false);
     fill(spec, "successfulJobsHistoryLimit", 3);
     fill(spec, "failedJobsHistoryLimit", 1);
-    spec.entry("schedule").or_insert("".into());
     let job = object(spec, "jobTemplate");
-    drop_empty(object(job, "metadata"), &["labels", "annotations"]);
     let job = object(job, "spec");
     failure_policy(job);
     template(object(job, "template"));
-    object(map, "status");
 }

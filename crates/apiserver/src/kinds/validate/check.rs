@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::kinds::look::{at, text};
+use crate::kinds::names;
 use crate::{Problem, ProblemKind};
 
 /// A list of problems that grows while an object is read.
@@ -64,3 +65,40 @@ pub(super) fn immutable(out: &mut Problems, new: &Value, old: &Value, pointer: &
         invalid(out, field, &value, "field is immutable");
     }
 }
+
+/// Checks that a number is one of a port.
+pub(super) fn port_number(out: &mut Problems, field: &str, port: i64) {
+    if !(1..=65535).contains(&port) {
+        invalid(out, field, &port.into(), names::PORT);
+    }
+}
+
+/// Checks a number or a percentage, where there is one: neither below zero nor malformed.
+pub(super) fn number_or_percent(out: &mut Problems, object: &Value, pointer: &str, field: &str) {
+    match at(object, pointer) {
+        Some(value @ Value::String(percent)) => {
+            let digits = percent.strip_suffix('%').unwrap_or_default();
+            if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+                invalid(out, field, value, PERCENT);
+            }
+        }
+        _ => not_negative(out, object, pointer, field),
+    }
+}
+
+/// Checks that a percentage, where there is one, is at most the whole.
+pub(super) fn at_most_all(out: &mut Problems, object: &Value, pointer: &str, field: &str) {
+    let percent = text(object, pointer).strip_suffix('%').and_then(|digits| digits.parse::<u64>().ok());
+    if percent.is_some_and(|percent| percent > 100) {
+        invalid(out, field, &text(object, pointer).into(), "must not be greater than 100%");
+    }
+}
+
+/// Checks that a text is an address.
+pub(super) fn address(out: &mut Problems, field: &str, text: &str) {
+    if text.parse::<std::net::IpAddr>().is_err() {
+        invalid(out, field, &text.into(), "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+    }
+}
+
+const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";

@@ -1,12 +1,21 @@
 //! What is wrong with an object, in the words of the original.
 //!
-//! Metadata is checked for every kind, the rest for the kinds people meet most. All problems are found, in the order
-//! in which the original names them. Objects must have their defaults and be prepared.
+//! Metadata is checked for every kind, the rest for the kinds people meet most. All problems are found. Objects must
+//! have their defaults and be prepared. Not checked here: versions and preconditions,
+//! which are settled before.
 //!
 //! The `mod` lines below are in layer order.
 
 mod check;
 pub mod metadata;
+mod selector;
+mod volume;
+mod container;
+mod pod;
+mod cron;
+mod workloads;
+mod core;
+mod others;
 
 use serde_json::Value;
 
@@ -15,10 +24,32 @@ use crate::kinds::prepare::KindNames;
 
 /// What is wrong with a new object.
 pub fn create(names: KindNames<'_>, namespaced: bool, object: &Value) -> Vec<Problem> {
-    metadata::create(names.group, names.plural, namespaced, object)
+    let mut out = metadata::create(names.group, names.plural, namespaced, object);
+    match (names.group, names.kind) {
+        ("", "Pod") => pod::create(&mut out, object),
+        ("", "PodTemplate") => pod::template(&mut out, &object["template"], "template"),
+        ("", "Service") => core::service(&mut out, object),
+        ("", "ReplicationController") | ("apps" | "batch", _) => {
+            workloads::create(&mut out, names.kind, object);
+        }
+        ("", kind) => core::create(&mut out, kind, object),
+        (group, kind) => others::create(&mut out, group, kind, object),
+    }
+    out
 }
 
-/// What is wrong with the new state of an object.
-pub fn update(names: KindNames<'_>, namespaced: bool, new: &Value, old: &Value) -> Vec<Problem> {
-    metadata::update(names.group, names.plural, namespaced, new, old)
+/// What is wrong with the new state of an object. A problem may be there more than once, as in the original's causes.
+pub fn update(names: KindNames<'_>, new: &Value, old: &Value) -> Vec<Problem> {
+    let mut out = metadata::update(names.group, names.plural, new, old);
+    match (names.group, names.kind) {
+        ("", "Pod") => pod::update(&mut out, new, old),
+        ("", "PodTemplate") => pod::template(&mut out, &new["template"], "template"),
+        ("", "Service") => core::service_update(&mut out, new, old),
+        ("", "ReplicationController") | ("apps" | "batch", _) => {
+            workloads::update(&mut out, names.kind, new, old);
+        }
+        ("", kind) => core::update(&mut out, kind, new, old),
+        (group, kind) => others::update(&mut out, group, kind, new, old),
+    }
+    out
 }

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Makes field-shapes.tsv from the public Go types: which empty fields are left out of JSON, which are shown.
+
+    field-shapes.py API_DIR APIMACHINERY_DIR RESOURCES_JSON > field-shapes.tsv
+
+API_DIR and APIMACHINERY_DIR are the sources of k8s.io/api and k8s.io/apimachinery 0.36, RESOURCES_JSON lists the
+kinds a server serves (group, version, kind).
+"""
+import glob, json, re, sys
+
+api, machinery, resources = sys.argv[1:]
+files=[f for f in glob.glob(api+'/*/*/types*.go')+glob.glob(machinery+'/pkg/apis/meta/v1/types.go') if not re.search(r'_test|generated|swagger',f)]
+S={};A={};IMP={}
+for f in files:
+    p=f.split('/'); pkg='meta/v1' if f.startswith(machinery) else p[-3]+'/'+p[-2]
+    src=open(f).read()
+    imps={}
+    for m in re.finditer(r'^\t(?:(\w+) )?"k8s\.io/(api|apimachinery)/([^"]+)"',src,re.M):
+        path=m.group(3)
+        tgt = 'meta/v1' if path=='pkg/apis/meta/v1' else (path if m.group(2)=='api' else path.split('/')[-1])
+        imps[m.group(1) or path.split('/')[-1]]=tgt
+    for m in re.finditer(r'^type (\w+) struct \{\n(.*?)^\}',src,re.S|re.M): S[pkg+'.'+m.group(1)]=(m.group(2),pkg,imps)
+    for m in re.finditer(r'^type (\w+) ([\w\.\[\]\*]+)$',src,re.M): A[pkg+'.'+m.group(1)]=(m.group(2),pkg,imps)
+SCALAR={'string':'s','int':'i','int32':'i','int64':'i','bool':'b','float64':'i','uint8':'i','uint16':'i','int8':'i','rune':'i'}
+SPECIAL={'meta/v1.Time':'n','meta/v1.MicroTime':'n','meta/v1.Duration':'d','resource.Quantity':'q','intstr.IntOrString':'i','runtime.RawExtension':'n','meta/v1.FieldsV1':'n','types.UID':'s','runtime.Object':'n'}
+def resolve(t,pkg,imps):
+    """-> (container '', '[' or '{', zero, target)"""
+    if t.startswith('[]byte'): return ('','s','')
+    if t.startswith('[]'):
+        c,z,g=resolve(t[2:].lstrip('*'),pkg,imps); return ('[','n',(g or ('quantity' if z=='q' else '')) if c=='' else '')
+    if t.startswith('map['):
+        c,z,g=resolve(t[t.index(']')+1:].lstrip('*'),pkg,imps); return ('{','n',(g or ('quantity' if z=='q' else '')) if c=='' else '')
+    if t in SCALAR: return ('',SCALAR[t],'')
+    if '.' in t: a,n=t.split('.'); q=imps.get(a,a)+'.'+n
+    else: q=pkg+'.'+t
+    if q in SPECIAL: return ('',SPECIAL[q],'')
+    if q in S: return ('','o',q)
+    if q in A: return resolve(*A[q])
+    return ('','n','')
+OUT={}
+def fields(q,depth=0):
+    body,pkg,imps=S[q]; r={}
+    for l in body.split('\n'):
+        m=re.match(r'\t(?:(\w+)\s+)?([\w\.\[\]\*]+)\s+`[^`]*json:"([^"]*)"',l)
+        if not m: continue
+        name,t,tag=m.groups(); parts=tag.split(',')
+        if name is None and (parts[0]=='' ):
+            t=t.lstrip('*'); c,z,g=resolve(t,pkg,imps)
+            if t.endswith('TypeMeta'): continue
+            if g: r.update(fields(g,depth+1))
+            continue
+        if parts[0] in ('','-'): continue
+        ptr=t.startswith('*'); c,z,g=resolve(t.lstrip('*'),pkg,imps)
+        empty='omitempty' in parts; zero='omitzero' in parts
+        if ptr: how='k' if (empty or zero) else 'z'; z='n' if how=='z' else z
+        elif zero: how='o'
+        elif empty: how='o' if (c or z in 'sib') and not (t.lstrip('*') in ('intstr.IntOrString',)) else 'z'
+        else: how='z'
+        r[parts[0]]=how+z+(c or '.')+(g or '')
+    return r
+def visit(q):
+    if q in OUT or q=='quantity': return
+    OUT[q]=fields(q)
+    for v in OUT[q].values():
+        if v[3:]: visit(v[3:])
+roots=[]
+for r in json.load(open(resources)):
+    g=r['group']; pk={'':'core','internal.apiserver.k8s.io':'apiserverinternal'}.get(g,g.split('.')[0])
+    q=f"{pk}/{r['version']}.{r['kind']}"
+    if q in S: visit(q); roots.append((g,r['version'],r['kind'],q))
+    else: print('no type', q, file=sys.stderr)
+sys.stdout.write('# How fields look on the wire. A type, then its fields as name=HZC[type]: H is o (left out where empty), z (always shown) or k (shown where set);\n# Z what an empty one is: s "", i 0, b false, n null, q "0", d "0s", o {}; C is [ for lists, { for maps. From the public Go types of Kubernetes 1.36.\n')
+for q in sorted(OUT): sys.stdout.write(q+''.join('\t'+k+'='+v for k,v in OUT[q].items())+'\n')

@@ -1,0 +1,74 @@
+//! Defaults of volumes and claims, wherever they are: in pods, in templates, or by themselves.
+
+use serde_json::{Map, Value};
+
+use crate::kinds::look::{fill, object, object_if_there};
+
+type Object = Map<String, Value>;
+
+/// The kinds of volumes with fields to fill, and those fields.
+const VOLUME_DEFAULTS: &[(&str, &[(&str, Plain)])] = &[
+    ("secret", &[("defaultMode", Plain::Number(420))]),
+    ("configMap", &[("defaultMode", Plain::Number(420))]),
+    ("downwardAPI", &[("defaultMode", Plain::Number(420))]),
+    ("projected", &[("defaultMode", Plain::Number(420))]),
+    ("iscsi", &[("iscsiInterface", Plain::Text("default"))]),
+    (
+        "rbd",
+        &[
+            ("pool", Plain::Text("rbd")),
+            ("user", Plain::Text("admin")),
+            ("keyring", Plain::Text("/etc/ceph/keyring")),
+        ],
+    ),
+    (
+        "azureDisk",
+        &[
+            ("cachingMode", Plain::Text("ReadWrite")),
+            ("fsType", Plain::Text("ext4")),
+            ("readOnly", Plain::Flag(false)),
+            ("kind", Plain::Text("Shared")),
+        ],
+    ),
+    ("scaleIO", &[("storageMode", Plain::Text("ThinProvisioned")), ("fsType", Plain::Text("xfs"))]),
+];
+
+#[derive(Clone, Copy)]
+enum Plain {
+    Number(i64),
+    Text(&'static str),
+    Flag(bool),
+}
+
+impl From<Plain> for Value {
+    fn from(plain: Plain) -> Self {
+        match plain {
+            Plain::Number(number) => number.into(),
+            Plain::Text(text) => text.into(),
+            Plain::Flag(flag) => flag.into(),
+        }
+    }
+}
+
+/// The source of a volume, in pods and in persistent volumes.
+pub(super) fn source(volume: &mut Object) {
+    for (kind, fields) in VOLUME_DEFAULTS {
+        if let Some(found) = object_if_there(volume, kind) {
+            fields.iter().for_each(|(key, value)| fill(found, key, *value));
+        }
+    }
+    if let Some(path) = object_if_there(volume, "hostPath") {
+        path.entry("type").or_insert("".into());
+    }
+}
+
+/// A claim, by itself or as a template in a stateful set.
+pub(super) fn claim(map: &mut Object) {
+    claim_spec(object(map, "spec"));
+    fill(object(map, "status"), "phase", "Pending");
+}
+
+/// The spec of a claim, wherever it is.
+pub(super) fn claim_spec(spec: &mut Object) {
+    fill(spec, "volumeMode", "Filesystem");
+}

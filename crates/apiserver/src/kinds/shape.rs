@@ -1,0 +1,179 @@
+//! How typed objects look on the wire: which empty fields are left out, and which are shown even so.
+//!
+//! The facts are a table of all types; this file walks an object along it. What the table does not know stays as it is.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value};
+
+use crate::kinds::quantity::rewrite;
+
+/// One field of a type.
+#[derive(Clone, Copy)]
+struct Field {
+    name: &'static str,
+    presence: Presence,
+    /// What the field is where it is shown empty; the letter of the table.
+    zero: u8,
+    container: Container,
+    /// The type of the field or of what its list or map holds; empty for plain values.
+    target: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Presence {
+    /// Left out where it is empty.
+    Omitted,
+    /// Shown even where it is empty.
+    Always,
+    /// Shown where it was set, empty or not.
+    WhereSet,
+}
+
+#[derive(Clone, Copy)]
+enum Container {
+    None,
+    List,
+    Map,
+}
+
+static TYPES: LazyLock<HashMap<&'static str, Vec<Field>>> = LazyLock::new(|| {
+    let lines = include_str!("../../data/field-shapes.tsv").lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let mut parts = line.split('\t');
+            (parts.next().unwrap_or_default(), parts.filter_map(field).collect())
+        })
+        .collect()
+});
+
+fn field(written: &'static str) -> Option<Field> {
+    let (name, shape) = written.split_once('=')?;
+    let [how, zero, container, ..] = *shape.as_bytes() else { return None };
+    let presence = match how {
+        b'o' => Presence::Omitted,
+        b'z' => Presence::Always,
+        _ => Presence::WhereSet,
+    };
+    let container = match container {
+        b'[' => Container::List,
+        b'{' => Container::Map,
+        _ => Container::None,
+    };
+    Some(Field { name, presence, zero, container, target: shape.get(3..)? })
+}
+
+/// Gives an object of a built-in kind the shape of a typed one. Says whether the kind is in the table.
+pub(crate) fn apply(group: &str, version: &str, kind: &str, object: &mut Map<String, Value>) -> bool {
+    let package = match group {
+        "" => "core",
+        "internal.apiserver.k8s.io" => "apiserverinternal",
+        group => group.split('.').next().unwrap_or_default(),
+    };
+    let name = format!("{package}/{version}.{kind}");
+    let Some(fields) = TYPES.get(name.as_str()) else { return false };
+    walk(fields, object);
+    true
+}
+
+fn walk(fields: &[Field], object: &mut Map<String, Value>) {
+    for field in fields {
+        if let Some(value) = object.get_mut(field.name) {
+            inside(field, value);
+        }
+        let empty = object.get(field.name).is_none_or(|value| is_empty(value, field));
+        match field.presence {
+            Presence::Omitted | Presence::WhereSet if empty => {
+                object.remove(field.name);
+            }
+            Presence::Always if empty => {
+                let mut zero = zero(field.zero);
+                inside(field, &mut zero);
+                object.insert(field.name.to_owned(), zero);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether a field counts as not set. One that is shown where it was set is empty only where it is null; one that is
+/// always shown keeps what it says, unless that is an empty list or map.
+fn is_empty(value: &Value, field: &Field) -> bool {
+    let shown = field.presence == Presence::Always;
+    match value {
+        Value::Null => true,
+        _ if field.presence == Presence::WhereSet => false,
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty() && (!shown || matches!(field.container, Container::Map)),
+        _ if shown => false,
+        Value::Bool(flag) => !flag,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+    }
+}
+
+fn zero(letter: u8) -> Value {
+    match letter {
+        b's' => "".into(),
+        b'i' => 0.into(),
+        b'b' => false.into(),
+        b'q' => "0".into(),
+        b'd' => "0s".into(),
+        b'o' => Value::Object(Map::new()),
+        _ => Value::Null,
+    }
+}
+
+fn inside(field: &Field, value: &mut Value) {
+    match field.container {
+        Container::None if field.zero == b'q' => rewrite(value),
+        Container::None => target(field.target, value),
+        Container::List => {
+            value.as_array_mut().into_iter().flatten().for_each(|item| target(field.target, item));
+        }
+        Container::Map => {
+            value
+                .as_object_mut()
+                .into_iter()
+                .flat_map(Map::values_mut)
+                .for_each(|item| target(field.target, item));
+        }
+    }
+}
+
+fn target(name: &str, value: &mut Value) {
+    if name == "quantity" {
+        return rewrite(value);
+    }
+    if let (Some(fields), Some(object)) = (TYPES.get(name), value.as_object_mut()) {
+        walk(fields, object);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn empty_fields_are_left_out_or_shown_as_their_type_says() {
+        let mut pod = json!({"metadata": {"labels": {}}, "spec": {"hostNetwork": false, "priority": 0, "containers": [
+            {"name": "c", "env": [], "resources": {"limits": {"cpu": 0.5}}, "stdin": null}]},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        assert!(apply("", "v1", "Pod", pod.as_object_mut().expect("an object")));
+        let shaped = json!({"metadata": {}, "spec": {"priority": 0, "containers": [
+            {"name": "c", "resources": {"limits": {"cpu": "500m"}}}]},
+            "status": {"conditions": [
+                {"type": "Ready", "status": "True", "lastProbeTime": null, "lastTransitionTime": null}]}});
+        assert_eq!(pod, shaped);
+    }
+
+    #[test]
+    fn a_kind_that_is_not_in_the_table_stays_as_it_is() {
+        let mut object = json!({"spec": {"a": null}});
+        assert!(!apply("example.com", "v1", "Foo", object.as_object_mut().expect("an object")));
+        assert_eq!(object, json!({"spec": {"a": null}}));
+    }
+}

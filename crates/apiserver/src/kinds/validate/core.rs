@@ -1,0 +1,382 @@
+//! What is wrong with the kinds of the core group that run no pods.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use super::check::{
+    Problems, address, duplicate, forbidden, immutable, invalid, not_negative, one_of, port_number, required,
+    unsupported, wrong_text,
+};
+use super::metadata::{finalizer, labels};
+use super::volume::has_source;
+use crate::kinds::look::{at, entries, items, number, text};
+use crate::kinds::names;
+use crate::kinds::quantity::Quantity;
+use crate::{Problem, ProblemKind};
+
+/// How much all keys of a ConfigMap or Secret may hold together.
+const DATA_LIMIT: usize = 1024 * 1024;
+const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+const IMMUTABLE: &str = "field is immutable when `immutable` is set";
+
+/// A new object of one of these kinds.
+pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
+    match kind {
+        "ConfigMap" => config_map(out, object),
+        "Secret" => secret(out, object),
+        "Namespace" => {
+            for value in items(object, "/spec/finalizers").iter().filter_map(Value::as_str) {
+                finalizer(out, value, "spec.finalizers", "spec.finalizers");
+            }
+        }
+        "Event" => {
+            let (of, own) = (text(object, "/involvedObject/namespace"), text(object, "/metadata/namespace"));
+            if of != own && !(of.is_empty() && own == "default") {
+                invalid(out, "involvedObject.namespace", &of.into(), "does not match event.namespace");
+            }
+        }
+        "PersistentVolumeClaim" => claim(out, object),
+        "PersistentVolume" => volume(out, object),
+        "Endpoints" => endpoints(out, object),
+        "ResourceQuota" | "LimitRange" | "ServiceAccount" | "Node" => {}
+        _ => {}
+    }
+}
+
+/// The new state of an object of one of these kinds.
+pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
+    match kind {
+        "ConfigMap" | "Secret" => {
+            if kind == "Secret" {
+                immutable(out, new, old, "/type", "type");
+            }
+            if old["immutable"] == true {
+                if new["immutable"] != true {
+                    forbidden(out, "immutable", IMMUTABLE);
+                }
+                for key in ["data", "binaryData"] {
+                    if new.get(key) != old.get(key) {
+                        forbidden(out, key, IMMUTABLE);
+                    }
+                }
+            }
+            create(out, kind, new);
+        }
+        "PersistentVolumeClaim" => {
+            create(out, kind, new);
+            let fixed = |object: &Value| -> Vec<(String, Value)> {
+                entries(object, "/spec")
+                    .filter(|(key, _)| {
+                        !matches!(*key, "resources" | "volumeName" | "volumeAttributesClassName")
+                    })
+                    .map(|(key, value)| (key.to_owned(), value.clone()))
+                    .collect()
+            };
+            if fixed(new) != fixed(old) {
+                let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+                forbidden(out, "spec", detail);
+            }
+        }
+        _ => create(out, kind, new),
+    }
+}
+
+fn too_large(out: &mut Problems, size: usize) {
+    if size > DATA_LIMIT {
+        let detail = format!("may not be more than {DATA_LIMIT} bytes");
+        out.push(Problem::new("data", ProblemKind::TooLong, &detail));
+    }
+}
+
+/// How many bytes a base64 text stands for.
+fn decoded_size(value: &Value) -> usize {
+    value.as_str().map_or(0, |text| text.trim_end_matches('=').len() * 3 / 4)
+}
+
+fn config_map(out: &mut Problems, object: &Value) {
+    let mut size = 0;
+    for (key, value) in entries(object, "/data") {
+        wrong_text(out, &format!("data[{key}]"), key, names::config_key(key));
+        if entries(object, "/binaryData").any(|(other, _)| other == key) {
+            let detail = "duplicate of key present in binaryData";
+            invalid(out, &format!("data[{key}]"), &key.into(), detail);
+        }
+        size += value.as_str().unwrap_or_default().len();
+    }
+    for (key, value) in entries(object, "/binaryData") {
+        wrong_text(out, &format!("binaryData[{key}]"), key, names::config_key(key));
+        size += decoded_size(value);
+    }
+    if size > DATA_LIMIT {
+        let detail = format!("may not be more than {DATA_LIMIT} bytes");
+        out.push(Problem::new("", ProblemKind::TooLong, &detail));
+    }
+}
+
+fn secret(out: &mut Problems, object: &Value) {
+    let mut size = 0;
+    for (key, value) in entries(object, "/data") {
+        wrong_text(out, &format!("data[{key}]"), key, names::config_key(key));
+        size += decoded_size(value);
+    }
+    too_large(out, size);
+    let has = |key: &str| entries(object, "/data").any(|(known, _)| known == key);
+    let keys: &[&str] = match text(object, "/type") {
+        "kubernetes.io/tls" => &["tls.crt", "tls.key"],
+        "kubernetes.io/dockerconfigjson" => &[".dockerconfigjson"],
+        "kubernetes.io/dockercfg" => &[".dockercfg"],
+        "kubernetes.io/ssh-auth" => &["ssh-privatekey"],
+        "kubernetes.io/basic-auth" if has("username") || has("password") => &[],
+        "kubernetes.io/basic-auth" => &["username", "password"],
+        "kubernetes.io/service-account-token" => {
+            let name = "kubernetes.io/service-account.name";
+            if !entries(object, "/metadata/annotations").any(|(key, _)| key == name) {
+                required(out, &format!("metadata.annotations[{name}]"), "");
+            }
+            &[]
+        }
+        _ => &[],
+    };
+    for key in keys {
+        let value = entries(object, "/data").find(|(known, _)| known == key);
+        match value {
+            None => required(out, &format!("data[{key}]"), ""),
+            Some((_, value)) if key.starts_with(".docker") => docker(out, key, value),
+            Some(_) => {}
+        }
+    }
+}
+
+/// Checks that what a registry secret holds is JSON; never shows it.
+fn docker(out: &mut Problems, key: &str, value: &Value) {
+    let bytes = STANDARD.decode(value.as_str().unwrap_or_default()).unwrap_or_default();
+    if serde_json::from_slice::<Value>(&bytes).is_ok() {
+        return;
+    }
+    let why = match bytes.first() {
+        None => "unexpected end of JSON input".to_owned(),
+        Some(first) if !b"{[\"-0123456789tfn".contains(first) => {
+            format!("invalid character '{}' looking for beginning of value", char::from(*first))
+        }
+        Some(_) => "unexpected end of JSON input".to_owned(),
+    };
+    invalid(out, &format!("data[{key}]"), &"<secret contents redacted>".into(), &why);
+}
+
+/// A new service.
+pub(super) fn service(out: &mut Problems, object: &Value) {
+    let spec = &object["spec"];
+    let kind = text(spec, "/type");
+    let headless = text(spec, "/clusterIP") == "None";
+    let list = items(spec, "/ports");
+    if list.is_empty() && !headless && kind != "ExternalName" {
+        required(out, "spec.ports", "");
+    }
+    match kind {
+        "LoadBalancer" | "NodePort" if headless => {
+            let detail = format!("may not be set to 'None' for {kind} services");
+            invalid(out, "spec.clusterIPs[0]", &"None".into(), &detail);
+        }
+        "ExternalName" => match text(spec, "/externalName") {
+            "" => required(out, "spec.externalName", ""),
+            name => wrong_text(out, "spec.externalName", name, names::subdomain(name.trim_end_matches('.'))),
+        },
+        _ => {}
+    }
+    service_ports(out, spec, kind, headless);
+    labels(out, spec, "/selector", "spec.selector");
+    one_of(out, spec, "/sessionAffinity", "spec.sessionAffinity", &["ClientIP", "None"]);
+    for (index, one) in items(spec, "/clusterIPs").iter().filter_map(Value::as_str).enumerate() {
+        if one != "None" && !one.is_empty() {
+            address(out, &format!("spec.clusterIPs[{index}]"), one);
+        }
+    }
+    for (index, one) in items(spec, "/externalIPs").iter().filter_map(Value::as_str).enumerate() {
+        address(out, &format!("spec.externalIPs[{index}]"), one);
+    }
+    let kinds = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+    one_of(out, spec, "/type", "spec.type", &kinds);
+    let reachable = matches!(kind, "LoadBalancer" | "NodePort") || !items(spec, "/externalIPs").is_empty();
+    if let Some(policy) = at(spec, "/externalTrafficPolicy") {
+        if reachable {
+            one_of(out, spec, "/externalTrafficPolicy", "spec.externalTrafficPolicy", &["Cluster", "Local"]);
+        } else {
+            let detail = "may only be set for externally-accessible services";
+            invalid(out, "spec.externalTrafficPolicy", policy, detail);
+        }
+    }
+}
+
+fn service_ports(out: &mut Problems, spec: &Value, kind: &str, headless: bool) {
+    let list = items(spec, "/ports");
+    for (index, port) in list.iter().enumerate() {
+        let path = format!("spec.ports[{index}]");
+        let name = text(port, "/name");
+        if name.is_empty() {
+            if list.len() > 1 {
+                required(out, &format!("{path}.name"), "");
+            }
+        } else {
+            wrong_text(out, &format!("{path}.name"), name, names::label(name));
+            if list[..index].iter().any(|other| text(other, "/name") == name) {
+                duplicate(out, &format!("{path}.name"), &name.into());
+            }
+        }
+        let number_ = number(port, "/port").unwrap_or(0);
+        port_number(out, &format!("{path}.port"), number_);
+        one_of(out, port, "/protocol", &format!("{path}.protocol"), &["SCTP", "TCP", "UDP"]);
+        match at(port, "/targetPort") {
+            Some(Value::String(name)) => {
+                wrong_text(out, &format!("{path}.targetPort"), name, names::port_name(name));
+            }
+            target => {
+                let target = target.and_then(Value::as_i64).unwrap_or(0);
+                if !headless || target != number_ {
+                    port_number(out, &format!("{path}.targetPort"), target);
+                }
+            }
+        }
+        if kind == "ClusterIP" && number(port, "/nodePort").is_some_and(|it| it != 0) {
+            forbidden(out, &format!("{path}.nodePort"), "may not be used when `type` is 'ClusterIP'");
+        }
+        let same = |other: &Value| {
+            other.get("port") == port.get("port") && other.get("protocol") == port.get("protocol")
+        };
+        if list[..index].iter().any(same) {
+            let protocol = Value::from(text(port, "/protocol"));
+            let shown = format!(
+                "{{\"Name\":\"\",\"Protocol\":{protocol},\"AppProtocol\":null,\"Port\":{number_},\"TargetPort\":0,\"NodePort\":0}}"
+            );
+            out.push(Problem::with_value(path, ProblemKind::Duplicate, shown, ""));
+        }
+    }
+}
+
+/// The new state of a service.
+pub(super) fn service_update(out: &mut Problems, new: &Value, old: &Value) {
+    let allocated = |object: &Value| text(object, "/spec/type") != "ExternalName";
+    if allocated(new) && allocated(old) {
+        let before = items(old, "/spec/clusterIPs").first();
+        let now = items(new, "/spec/clusterIPs").first();
+        if before.is_some() && before != now {
+            let shown = new["spec"]["clusterIPs"].clone();
+            invalid(out, "spec.clusterIPs[0]", &shown, "may not change once set");
+        }
+    }
+    service(out, new);
+}
+
+fn access_modes(out: &mut Problems, spec: &Value) {
+    for mode in items(spec, "/accessModes") {
+        if !ACCESS_MODES.iter().any(|known| mode == known) {
+            unsupported(out, "spec.accessModes", mode, ACCESS_MODES);
+        }
+    }
+}
+
+fn claim(out: &mut Problems, object: &Value) {
+    let spec = &object["spec"];
+    if items(spec, "/accessModes").is_empty() {
+        required(out, "spec.accessModes", "at least 1 access mode is required");
+    }
+    access_modes(out, spec);
+    let amount = at(spec, "/resources/requests/storage");
+    match amount.and_then(Quantity::read) {
+        None => required(out, "spec.resources[storage]", ""),
+        Some(amount) if amount.is_negative() || amount.is_zero() => {
+            let shown = Value::from(amount.canonical());
+            invalid(out, "spec.resources[storage]", &shown, "must be greater than zero");
+        }
+        Some(_) => {}
+    }
+    if at(spec, "/volumeMode").is_some() {
+        one_of(out, spec, "/volumeMode", "spec.volumeMode", &["Block", "Filesystem"]);
+    }
+}
+
+fn volume(out: &mut Problems, object: &Value) {
+    let spec = &object["spec"];
+    if items(spec, "/accessModes").is_empty() {
+        required(out, "spec.accessModes", "");
+    }
+    access_modes(out, spec);
+    if entries(spec, "/capacity").next().is_none() {
+        required(out, "spec.capacity", "");
+    }
+    if !entries(spec, "/capacity").any(|(key, _)| key == "storage") {
+        let shown = at(spec, "/capacity").cloned().unwrap_or_default();
+        unsupported(out, "spec.capacity", &shown, &["storage"]);
+    }
+    if !has_source(spec) {
+        required(out, "spec", "must specify a volume type");
+    }
+    let policies = ["Delete", "Recycle", "Retain"];
+    one_of(out, spec, "/persistentVolumeReclaimPolicy", "spec.persistentVolumeReclaimPolicy", &policies);
+}
+
+fn endpoints(out: &mut Problems, object: &Value) {
+    for (index, subset) in items(object, "/subsets").iter().enumerate() {
+        let path = format!("subsets[{index}]");
+        if items(subset, "/addresses").is_empty() && items(subset, "/notReadyAddresses").is_empty() {
+            required(out, &path, "must specify `addresses` or `notReadyAddresses`");
+        }
+        for list in ["addresses", "notReadyAddresses"] {
+            for (index, one) in items(subset, &format!("/{list}")).iter().enumerate() {
+                let field = format!("{path}.{list}[{index}].ip");
+                let ip = text(one, "/ip");
+                let before = out.len();
+                address(out, &field, ip);
+                if out.len() > before {
+                    invalid(out, &field, &ip.into(), "must be a valid IP address");
+                }
+            }
+        }
+        let ports = items(subset, "/ports");
+        for (index, port) in ports.iter().enumerate() {
+            let path = format!("{path}.ports[{index}]");
+            match text(port, "/name") {
+                "" if ports.len() > 1 => required(out, &format!("{path}.name"), ""),
+                "" => {}
+                name => wrong_text(out, &format!("{path}.name"), name, names::label(name)),
+            }
+            port_number(out, &format!("{path}.port"), number(port, "/port").unwrap_or(0));
+            one_of(out, port, "/protocol", &format!("{path}.protocol"), &["SCTP", "TCP", "UDP"]);
+        }
+    }
+}
+
+/// A new lease.
+pub(super) fn lease(out: &mut Problems, object: &Value) {
+    if let Some(seconds) = number(object, "/spec/leaseDurationSeconds").filter(|it| *it <= 0) {
+        invalid(out, "spec.leaseDurationSeconds", &seconds.into(), "must be greater than 0");
+    }
+    not_negative(out, object, "/spec/leaseTransitions", "spec.leaseTransitions");
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn data_may_hold_a_mebibyte_and_no_more() {
+        let problems = |size: usize| {
+            let mut out = Problems::new();
+            config_map(&mut out, &json!({"data": {"k": "v".repeat(size)}}));
+            out
+        };
+        assert!(problems(DATA_LIMIT).is_empty());
+        assert_eq!(problems(DATA_LIMIT + 1)[0].message, "Too long: may not be more than 1048576 bytes");
+    }
+
+    #[test]
+    fn a_refused_secret_is_not_shown() {
+        let mut out = Problems::new();
+        let data = STANDARD.encode("{\"auths\": hunter2");
+        secret(&mut out, &json!({"type": "kubernetes.io/dockercfg", "data": {".dockercfg": data}}));
+        assert_eq!(out.len(), 1);
+        assert!(!out[0].to_string().contains("hunter2") && out[0].to_string().contains("redacted"));
+    }
+}

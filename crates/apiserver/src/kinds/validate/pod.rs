@@ -1,0 +1,217 @@
+//! What is wrong with a pod, or with the template of one in another kind.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::check::{Problems, forbidden, invalid, one_of, required, unsupported, wrong_text};
+use super::container::{Around, containers};
+use super::metadata::{annotations, labels};
+use super::volume::volumes;
+use crate::kinds::look::{at, flag, items, number, text};
+use crate::kinds::names;
+
+const MUTABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+
+/// A new pod.
+pub(super) fn create(out: &mut Problems, pod: &Value) {
+    spec(out, &pod["spec"], "spec");
+    if !items(pod, "/spec/ephemeralContainers").is_empty() {
+        forbidden(out, "spec.ephemeralContainers", "cannot be set on create");
+    }
+}
+
+/// The template of a pod: what is wrong is named by the path of the template.
+pub(super) fn template(out: &mut Problems, template: &Value, field: &str) {
+    labels(out, template, "/metadata/labels", &format!("{field}.labels"));
+    annotations(out, template, "/metadata/annotations", &format!("{field}.annotations"));
+    spec(out, &template["spec"], &format!("{field}.spec"));
+    if !items(template, "/spec/ephemeralContainers").is_empty() {
+        let detail = "ephemeral containers not allowed in pod template";
+        forbidden(out, &format!("{field}.spec.ephemeralContainers"), detail);
+    }
+}
+
+/// The new state of a pod: hardly anything may change.
+pub(super) fn update(out: &mut Problems, new: &Value, old: &Value) {
+    spec(out, &new["spec"], "spec");
+    let mut counted = false;
+    for list in ["containers", "initContainers"] {
+        let pointer = format!("/spec/{list}");
+        if items(new, &pointer).len() != items(old, &pointer).len() {
+            forbidden(out, &format!("spec.{list}"), "pod updates may not add or remove containers");
+            counted = true;
+        }
+    }
+    if counted {
+        return;
+    }
+    if let Some(before) = number(old, "/spec/activeDeadlineSeconds") {
+        match at(new, "/spec/activeDeadlineSeconds") {
+            None => {
+                let detail = "must not update from a positive integer to nil value";
+                return invalid(out, "spec.activeDeadlineSeconds", &Value::Null, detail);
+            }
+            Some(now) if now.as_i64().is_some_and(|now| now > before) => {
+                let detail = "must be less than or equal to previous value";
+                return invalid(out, "spec.activeDeadlineSeconds", now, detail);
+            }
+            Some(_) => {}
+        }
+    }
+    let before = items(old, "/spec/tolerations");
+    let kept = before.iter().all(|toleration| {
+        let same = |other: &&Value| {
+            ["key", "operator", "value", "effect"].iter().all(|key| other.get(*key) == toleration.get(*key))
+        };
+        items(new, "/spec/tolerations").iter().any(|other| same(&other))
+    });
+    // Tolerations that the server itself added may be left out: they are added again.
+    let only_own = before.iter().all(|it| text(it, "/key").starts_with("node.kubernetes.io/"));
+    if !kept && !only_own {
+        forbidden(
+            out,
+            "spec.tolerations",
+            "existing toleration can not be modified except its tolerationSeconds",
+        );
+    }
+    if fixed_parts(new, old) != fixed_parts(old, old) {
+        forbidden(out, "spec", MUTABLE);
+    }
+}
+
+/// The spec of a pod without the parts that may change.
+fn fixed_parts(pod: &Value, old: &Value) -> Value {
+    let mut spec = pod["spec"].clone();
+    let Some(map) = spec.as_object_mut() else { return spec };
+    for key in ["activeDeadlineSeconds", "tolerations"] {
+        map.remove(key);
+    }
+    if map.get("terminationGracePeriodSeconds").and_then(Value::as_i64) == Some(1)
+        && number(old, "/spec/terminationGracePeriodSeconds").is_some_and(|before| before < 0)
+    {
+        map.insert(
+            "terminationGracePeriodSeconds".to_owned(),
+            old["spec"]["terminationGracePeriodSeconds"].clone(),
+        );
+    }
+    // A pod that is held back may still be told where to go, and be let go.
+    if !items(old, "/spec/schedulingGates").is_empty() {
+        for key in ["schedulingGates", "nodeSelector", "affinity"] {
+            map.remove(key);
+        }
+    }
+    for list in ["containers", "initContainers"] {
+        for container in map.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(container) = container.as_object_mut() {
+                container.remove("image");
+                container.remove("imagePullPolicy");
+            }
+        }
+    }
+    spec
+}
+
+fn spec(out: &mut Problems, spec: &Value, field: &str) {
+    let known = volumes(out, items(spec, "/volumes"), &format!("{field}.volumes"));
+    let around = Around { volumes: &known, host_network: flag(spec, "/hostNetwork") };
+    let list = items(spec, "/containers");
+    if list.is_empty() {
+        required(out, &format!("{field}.containers"), "");
+    }
+    let mut seen = HashSet::new();
+    containers(out, list, &format!("{field}.containers"), false, &around, &mut seen);
+    let init = items(spec, "/initContainers");
+    containers(out, init, &format!("{field}.initContainers"), true, &around, &mut seen);
+    one_of(out, spec, "/restartPolicy", &format!("{field}.restartPolicy"), &["Always", "OnFailure", "Never"]);
+    let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+    one_of(out, spec, "/dnsPolicy", &format!("{field}.dnsPolicy"), &policies);
+    labels(out, spec, "/nodeSelector", &format!("{field}.nodeSelector"));
+    named(out, spec, field);
+    if let Some(limit) =
+        number(spec, "/activeDeadlineSeconds").filter(|it| !(1..=i64::from(i32::MAX)).contains(it))
+    {
+        let detail = "must be between 1 and 2147483647, inclusive";
+        invalid(out, &format!("{field}.activeDeadlineSeconds"), &limit.into(), detail);
+    }
+    for (index, gate) in items(spec, "/readinessGates").iter().enumerate() {
+        let kind = text(gate, "/conditionType");
+        wrong_text(
+            out,
+            &format!("{field}.readinessGates[{index}].conditionType"),
+            kind,
+            names::qualified(kind),
+        );
+    }
+    tolerations(out, spec, field);
+    spread(out, spec, field);
+    let terms = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+    if at(spec, terms).is_some_and(|it| items(it, "/nodeSelectorTerms").is_empty()) {
+        let field = format!("{field}{}.nodeSelectorTerms", terms.replace('/', "."));
+        required(out, &field, "must have at least one node selector term");
+    }
+}
+
+fn named(out: &mut Problems, spec: &Value, field: &str) {
+    type Rule = fn(&str) -> Vec<String>;
+    let rules: [(&str, Rule); 5] = [
+        ("nodeName", names::subdomain),
+        ("serviceAccountName", names::subdomain),
+        ("hostname", names::label),
+        ("subdomain", names::label),
+        ("priorityClassName", names::subdomain),
+    ];
+    for (key, rule) in rules {
+        let name = text(spec, &format!("/{key}"));
+        if !name.is_empty() {
+            wrong_text(out, &format!("{field}.{key}"), name, rule(name));
+        }
+    }
+}
+
+fn tolerations(out: &mut Problems, spec: &Value, field: &str) {
+    for (index, toleration) in items(spec, "/tolerations").iter().enumerate() {
+        let path = format!("{field}.tolerations[{index}]");
+        let (key, operator) = (text(toleration, "/key"), text(toleration, "/operator"));
+        let (value, effect) = (text(toleration, "/value"), text(toleration, "/effect"));
+        if !key.is_empty() {
+            wrong_text(out, &format!("{path}.key"), key, names::qualified(key));
+        } else if operator != "Exists" {
+            let detail =
+                "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+            invalid(out, &format!("{path}.operator"), &operator.into(), detail);
+        }
+        if at(toleration, "/tolerationSeconds").is_some() && effect != "NoExecute" {
+            let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+            invalid(out, &format!("{path}.effect"), &effect.into(), detail);
+        }
+        match operator {
+            "" | "Equal" => wrong_text(out, &format!("{path}.operator"), value, names::label_value(value)),
+            "Exists" if !value.is_empty() => {
+                let detail = "value must be empty when `operator` is 'Exists'";
+                invalid(out, &format!("{path}.operator"), &value.into(), detail);
+            }
+            "Exists" => {}
+            other => unsupported(out, &format!("{path}.operator"), &other.into(), &["Equal", "Exists"]),
+        }
+        let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+        if !effect.is_empty() && !effects.contains(&effect) {
+            unsupported(out, &format!("{path}.effect"), &effect.into(), &effects);
+        }
+    }
+}
+
+fn spread(out: &mut Problems, spec: &Value, field: &str) {
+    for (index, constraint) in items(spec, "/topologySpreadConstraints").iter().enumerate() {
+        let path = format!("{field}.topologySpreadConstraints[{index}]");
+        let skew = number(constraint, "/maxSkew").unwrap_or(0);
+        if skew <= 0 {
+            invalid(out, &format!("{path}.maxSkew"), &skew.into(), "must be greater than zero");
+        }
+        if text(constraint, "/topologyKey").is_empty() {
+            required(out, &format!("{path}.topologyKey"), "can not be empty");
+        }
+        let actions = ["DoNotSchedule", "ScheduleAnyway"];
+        one_of(out, constraint, "/whenUnsatisfiable", &format!("{path}.whenUnsatisfiable"), &actions);
+    }
+}

@@ -1,0 +1,76 @@
+//! Selectors of labels: what is wrong with one, what it selects, and how it is shown.
+
+use serde_json::Value;
+
+use super::check::{Problems, forbidden, invalid, required, wrong_text};
+use crate::kinds::look::{entries, items, text};
+use crate::kinds::names;
+use crate::{Problem, ProblemKind};
+
+/// Checks a selector.
+pub(super) fn check(out: &mut Problems, selector: &Value, field: &str) {
+    for (key, value) in entries(selector, "/matchLabels") {
+        let field = format!("{field}.matchLabels");
+        wrong_text(out, &field, key, names::qualified(key));
+        let value = value.as_str().unwrap_or_default();
+        wrong_text(out, &field, value, names::label_value(value));
+    }
+    for (index, expression) in items(selector, "/matchExpressions").iter().enumerate() {
+        let field = format!("{field}.matchExpressions[{index}]");
+        let values = items(expression, "/values");
+        match text(expression, "/operator") {
+            "In" | "NotIn" if values.is_empty() => {
+                let detail = "must be specified when `operator` is 'In' or 'NotIn'";
+                required(out, &format!("{field}.values"), detail);
+            }
+            "Exists" | "DoesNotExist" if !values.is_empty() => {
+                let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+                forbidden(out, &format!("{field}.values"), detail);
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            other => {
+                invalid(out, &format!("{field}.operator"), &other.into(), "not a valid selector operator");
+            }
+        }
+        let key = text(expression, "/key");
+        wrong_text(out, &format!("{field}.key"), key, names::qualified(key));
+        for (index, value) in values.iter().filter_map(Value::as_str).enumerate() {
+            wrong_text(out, &format!("{field}.values[{index}]"), value, names::label_value(value));
+        }
+    }
+}
+
+/// Whether a selector selects everything.
+pub(super) fn is_empty(selector: &Value) -> bool {
+    entries(selector, "/matchLabels").next().is_none() && items(selector, "/matchExpressions").is_empty()
+}
+
+/// Whether a selector selects labels.
+pub(super) fn selects(selector: &Value, labels: Option<&Value>) -> bool {
+    let label = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);
+    let plain = entries(selector, "/matchLabels").all(|(key, value)| label(key) == value.as_str());
+    plain
+        && items(selector, "/matchExpressions").iter().all(|expression| {
+            let found = label(text(expression, "/key"));
+            let listed = || {
+                items(expression, "/values").iter().any(|value| value.as_str() == found && found.is_some())
+            };
+            match text(expression, "/operator") {
+                "In" => listed(),
+                "NotIn" => !listed(),
+                "Exists" => found.is_some(),
+                "DoesNotExist" => found.is_none(),
+                _ => false,
+            }
+        })
+}
+
+/// A problem that shows a selector, with its fields in the original's order.
+pub(super) fn wrong(out: &mut Problems, selector: &Value, field: &str, detail: &str) {
+    let parts: Vec<String> = ["matchLabels", "matchExpressions"]
+        .into_iter()
+        .filter_map(|key| Some(format!("\"{key}\":{}", selector.get(key)?)))
+        .collect();
+    let shown = format!("{{{}}}", parts.join(","));
+    out.push(Problem::with_value(field, ProblemKind::Invalid, shown, detail));
+}

@@ -1,0 +1,151 @@
+//! What is wrong with the volumes of a pod.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::check::{Problems, duplicate, forbidden, invalid, required, unsupported, wrong_text};
+use crate::kinds::look::{at, items, number, text};
+use crate::kinds::names;
+
+/// The kinds of sources, in the order in which a second one is refused.
+const SOURCES: &[&str] = &[
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "flocker",
+    "persistentVolumeClaim",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "quobyte",
+    "downwardAPI",
+    "fc",
+    "flexVolume",
+    "configMap",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "storageos",
+    "projected",
+    "scaleIO",
+    "csi",
+    "ephemeral",
+    "image",
+];
+const PATH_TYPES: &[&str] =
+    &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
+
+/// Checks the volumes of a pod; gives their names.
+pub(super) fn volumes<'a>(out: &mut Problems, list: &'a [Value], field: &str) -> HashSet<&'a str> {
+    let mut names_ = HashSet::new();
+    for (index, volume) in list.iter().enumerate() {
+        let path = format!("{field}[{index}]");
+        let name = text(volume, "/name");
+        if name.is_empty() {
+            required(out, &format!("{path}.name"), "");
+        } else {
+            wrong_text(out, &format!("{path}.name"), name, names::label(name));
+        }
+        let mut found = false;
+        for kind in SOURCES.iter().copied() {
+            let Some(source) = at(volume, &format!("/{kind}")) else { continue };
+            if found {
+                forbidden(out, &format!("{path}.{kind}"), "may not specify more than 1 volume type");
+            } else {
+                one(out, kind, source, &format!("{path}.{kind}"));
+            }
+            found = true;
+        }
+        if !found {
+            required(out, &path, "must specify a volume type");
+        }
+        if !name.is_empty() && !names_.insert(name) {
+            duplicate(out, &format!("{path}.name"), &name.into());
+        }
+    }
+    names_
+}
+
+/// Whether an object names the source of a volume.
+pub(super) fn has_source(object: &Value) -> bool {
+    let elsewhere = ["local"];
+    SOURCES.iter().chain(&elsewhere).any(|kind| at(object, &format!("/{kind}")).is_some())
+}
+
+fn one(out: &mut Problems, kind: &str, source: &Value, path: &str) {
+    match kind {
+        "hostPath" => {
+            let place = text(source, "/path");
+            if place.is_empty() {
+                required(out, &format!("{path}.path"), "");
+            } else if place.split('/').any(|segment| segment == "..") {
+                invalid(out, &format!("{path}.path"), &place.into(), "must not contain '..'");
+            }
+            let kind = text(source, "/type");
+            if !PATH_TYPES.contains(&kind) {
+                unsupported(out, &format!("{path}.type"), &kind.into(), PATH_TYPES);
+            }
+        }
+        "secret" => {
+            if text(source, "/secretName").is_empty() {
+                required(out, &format!("{path}.secretName"), "");
+            }
+            mode_and_items(out, source, path);
+        }
+        "configMap" => {
+            if text(source, "/name").is_empty() {
+                required(out, &format!("{path}.name"), "");
+            }
+            mode_and_items(out, source, path);
+        }
+        "projected" | "downwardAPI" => mode(out, source, path, "defaultMode"),
+        "persistentVolumeClaim" if text(source, "/claimName").is_empty() => {
+            required(out, &format!("{path}.claimName"), "");
+        }
+        "nfs" => {
+            for key in ["server", "path"] {
+                if text(source, &format!("/{key}")).is_empty() {
+                    required(out, &format!("{path}.{key}"), "");
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn mode(out: &mut Problems, source: &Value, path: &str, key: &str) {
+    if let Some(mode) = number(source, &format!("/{key}")).filter(|mode| !(0..=0o777).contains(mode)) {
+        let detail = "must be a number between 0 and 0777 (octal), both inclusive";
+        invalid(out, &format!("{path}.{key}"), &mode.into(), detail);
+    }
+}
+
+fn mode_and_items(out: &mut Problems, source: &Value, path: &str) {
+    mode(out, source, path, "defaultMode");
+    for (index, item) in items(source, "/items").iter().enumerate() {
+        let path = format!("{path}.items[{index}]");
+        if text(item, "/key").is_empty() {
+            required(out, &format!("{path}.key"), "");
+        }
+        let place = text(item, "/path");
+        if place.is_empty() {
+            required(out, &format!("{path}.path"), "");
+        }
+        if place.starts_with('/') {
+            invalid(out, &format!("{path}.path"), &place.into(), "must be a relative path");
+        }
+        if place.split('/').any(|segment| segment == "..") {
+            invalid(out, &format!("{path}.path"), &place.into(), "must not contain '..'");
+        }
+        mode(out, item, &path, "mode");
+    }
+}

@@ -1,0 +1,352 @@
+//! What is wrong with the kinds that run pods: the group `apps`, replication controllers, jobs and cron jobs.
+
+use serde_json::{Value, json};
+
+use super::check::{
+    Problems, at_most_all, forbidden, immutable, invalid, not_negative, number_or_percent, one_of, required,
+    unsupported,
+};
+use super::{cron, pod, selector};
+use crate::kinds::look::{at, entries, flag, number, text};
+use crate::{Problem, ProblemKind};
+
+const UNMATCHED: &str = "`selector` does not match template `labels`";
+const FIXED_STATEFUL_SET: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
+
+/// A new object of one of these kinds.
+pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
+    let spec = &object["spec"];
+    match kind {
+        "Deployment" => deployment(out, spec),
+        "ReplicaSet" => {
+            not_negative(out, spec, "/replicas", "spec.replicas");
+            not_negative(out, spec, "/minReadySeconds", "spec.minReadySeconds");
+            selected_template(out, spec, "deployment", true);
+        }
+        "StatefulSet" => stateful_set(out, spec),
+        "DaemonSet" => daemon_set(out, spec),
+        "ReplicationController" => replication_controller(out, spec),
+        "Job" => job(out, object),
+        "CronJob" => cron_job(out, object),
+        _ => {}
+    }
+}
+
+/// The new state of an object of one of these kinds.
+pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
+    if kind == "ControllerRevision" {
+        not_negative(out, new, "/revision", "revision");
+        if new.get("data") != old.get("data") || new.get("revision") != old.get("revision") {
+            invalid(out, "data", &new["data"], "field is immutable");
+        }
+        return;
+    }
+    create(out, kind, new);
+    match kind {
+        "Deployment" | "ReplicaSet" | "DaemonSet" => fixed_selector(out, new, old),
+        "StatefulSet" => {
+            let fixed = |object: &Value| -> Vec<(String, Value)> {
+                let free = [
+                    "replicas",
+                    "ordinals",
+                    "template",
+                    "updateStrategy",
+                    "revisionHistoryLimit",
+                    "persistentVolumeClaimRetentionPolicy",
+                    "minReadySeconds",
+                ];
+                entries(object, "/spec")
+                    .filter(|(key, _)| !free.contains(key))
+                    .map(|(key, value)| (key.to_owned(), value.clone()))
+                    .collect()
+            };
+            if fixed(new) != fixed(old) {
+                forbidden(out, "spec", FIXED_STATEFUL_SET);
+            }
+        }
+        "Job" => job_update(out, new, old),
+        _ => {}
+    }
+}
+
+fn fixed_selector(out: &mut Problems, new: &Value, old: &Value) {
+    if at(new, "/spec/selector") != at(old, "/spec/selector") {
+        selector::wrong(out, &new["spec"]["selector"], "spec.selector", "field is immutable");
+    }
+}
+
+/// The selector and the template it must select.
+fn selected_template(out: &mut Problems, spec: &Value, of: &str, must_select: bool) {
+    let labels = at(spec, "/template/metadata/labels");
+    let mut right = true;
+    match at(spec, "/selector") {
+        None => {
+            if must_select {
+                required(out, "spec.selector", "");
+            }
+            right = false;
+        }
+        Some(chosen) => {
+            let before = out.len();
+            selector::check(out, chosen, "spec.selector");
+            if out.len() > before {
+                selector::wrong(out, chosen, "spec.selector", "invalid label selector");
+                return pod::template(out, &spec["template"], "spec.template");
+            }
+            if selector::is_empty(chosen) {
+                selector::wrong(out, chosen, "spec.selector", &format!("empty selector is invalid for {of}"));
+            } else {
+                right = selector::selects(chosen, labels);
+            }
+        }
+    }
+    if !right {
+        let shown = labels.cloned().unwrap_or_default();
+        invalid(out, "spec.template.metadata.labels", &shown, UNMATCHED);
+    }
+    pod::template(out, &spec["template"], "spec.template");
+    always_restarts(out, spec);
+    if at(spec, "/template/spec/activeDeadlineSeconds").is_some() && of == "deployment" {
+        let detail = "activeDeadlineSeconds in ReplicaSet is not Supported";
+        forbidden(out, "spec.template.spec.activeDeadlineSeconds", detail);
+    }
+}
+
+fn always_restarts(out: &mut Problems, spec: &Value) {
+    let policy = text(spec, "/template/spec/restartPolicy");
+    if matches!(policy, "OnFailure" | "Never") {
+        unsupported(out, "spec.template.spec.restartPolicy", &policy.into(), &["Always"]);
+    }
+}
+
+/// A value in the shape in which the original shows it.
+fn shown(out: &mut Problems, kind: ProblemKind, field: &str, value: &str, detail: &str) {
+    out.push(Problem::with_value(field, kind, value, detail));
+}
+
+fn deployment(out: &mut Problems, spec: &Value) {
+    not_negative(out, spec, "/replicas", "spec.replicas");
+    selected_template(out, spec, "deployment", true);
+    let rolling = "/strategy/rollingUpdate";
+    match text(spec, "/strategy/type") {
+        "Recreate" if at(spec, rolling).is_some() => {
+            let detail = "may not be specified when strategy `type` is 'Recreate'";
+            forbidden(out, "spec.strategy.rollingUpdate", detail);
+        }
+        "Recreate" => {}
+        "RollingUpdate" => rolling_deployment(out, spec),
+        other => {
+            let value = format!("{{\"Type\":{},\"RollingUpdate\":null}}", Value::from(other));
+            let detail = "supported values: \"Recreate\", \"RollingUpdate\"";
+            shown(out, ProblemKind::NotSupported, "spec.strategy", &value, detail);
+        }
+    }
+    for key in ["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
+        not_negative(out, spec, &format!("/{key}"), &format!("spec.{key}"));
+    }
+    let ready = number(spec, "/minReadySeconds").unwrap_or(0);
+    if let Some(deadline) = number(spec, "/progressDeadlineSeconds").filter(|it| *it <= ready) {
+        let detail = "must be greater than minReadySeconds";
+        invalid(out, "spec.progressDeadlineSeconds", &deadline.into(), detail);
+    }
+}
+
+fn rolling_deployment(out: &mut Problems, spec: &Value) {
+    let (pointer, field) = ("/strategy/rollingUpdate", "spec.strategy.rollingUpdate");
+    for key in ["maxUnavailable", "maxSurge"] {
+        number_or_percent(out, spec, &format!("{pointer}/{key}"), &format!("{field}.{key}"));
+    }
+    at_most_all(out, spec, &format!("{pointer}/maxUnavailable"), &format!("{field}.maxUnavailable"));
+    let none = |key: &str| is_none(at(spec, &format!("{pointer}/{key}")));
+    if none("maxUnavailable") && none("maxSurge") {
+        let value = spec["strategy"]["rollingUpdate"]["maxUnavailable"].clone();
+        invalid(out, &format!("{field}.maxUnavailable"), &value, "may not be 0 when `maxSurge` is 0");
+    }
+}
+
+/// Whether a number or percentage is nothing.
+fn is_none(value: Option<&Value>) -> bool {
+    value.is_some_and(|value| value.as_i64() == Some(0) || value.as_str() == Some("0%"))
+}
+
+fn stateful_set(out: &mut Problems, spec: &Value) {
+    let policy = text(spec, "/podManagementPolicy");
+    if !matches!(policy, "OrderedReady" | "Parallel") {
+        invalid(out, "spec.podManagementPolicy", &policy.into(), "must be 'OrderedReady' or 'Parallel'");
+    }
+    let rolling = at(spec, "/updateStrategy/rollingUpdate");
+    match text(spec, "/updateStrategy/type") {
+        "RollingUpdate" => {
+            let field = "spec.updateStrategy.rollingUpdate.partition";
+            not_negative(out, spec, "/updateStrategy/rollingUpdate/partition", field);
+        }
+        "OnDelete" => {
+            if let Some(rolling) = rolling {
+                let partition = number(rolling, "/partition").unwrap_or(0);
+                let most = rolling.get("maxUnavailable").cloned().unwrap_or_default();
+                let value = format!("{{\"Partition\":{partition},\"MaxUnavailable\":{most}}}");
+                let detail = "only allowed for updateStrategy 'RollingUpdate'";
+                shown(out, ProblemKind::Invalid, "spec.updateStrategy.rollingUpdate", &value, detail);
+            }
+        }
+        other => {
+            let value = format!("{{\"Type\":{},\"RollingUpdate\":null}}", Value::from(other));
+            let detail = "must be 'RollingUpdate' or 'OnDelete'";
+            shown(out, ProblemKind::Invalid, "spec.updateStrategy", &value, detail);
+        }
+    }
+    for key in ["replicas", "minReadySeconds", "revisionHistoryLimit"] {
+        not_negative(out, spec, &format!("/{key}"), &format!("spec.{key}"));
+    }
+    selected_template(out, spec, "statefulset", true);
+}
+
+fn daemon_set(out: &mut Problems, spec: &Value) {
+    selected_template(out, spec, "daemonset", false);
+    for key in ["minReadySeconds", "revisionHistoryLimit"] {
+        not_negative(out, spec, &format!("/{key}"), &format!("spec.{key}"));
+    }
+    let (pointer, field) = ("/updateStrategy/rollingUpdate", "spec.updateStrategy.rollingUpdate");
+    match text(spec, "/updateStrategy/type") {
+        "OnDelete" => {}
+        "RollingUpdate" => {
+            for key in ["maxUnavailable", "maxSurge"] {
+                number_or_percent(out, spec, &format!("{pointer}/{key}"), &format!("{field}.{key}"));
+                at_most_all(out, spec, &format!("{pointer}/{key}"), &format!("{field}.{key}"));
+            }
+            let surge = at(spec, &format!("{pointer}/maxSurge"));
+            match (is_none(at(spec, &format!("{pointer}/maxUnavailable"))), is_none(surge)) {
+                (true, true) => {
+                    required(out, &format!("{field}.maxUnavailable"), "cannot be 0 when maxSurge is 0")
+                }
+                (false, false) => {
+                    let value = surge.cloned().unwrap_or_default();
+                    let detail = "may not be set when maxUnavailable is non-zero";
+                    invalid(out, &format!("{field}.maxSurge"), &value, detail);
+                }
+                _ => {}
+            }
+        }
+        other => {
+            let value = format!("{{\"Type\":{},\"RollingUpdate\":null}}", Value::from(other));
+            let detail = "supported values: \"RollingUpdate\", \"OnDelete\"";
+            shown(out, ProblemKind::NotSupported, "spec.updateStrategy", &value, detail);
+        }
+    }
+}
+
+fn replication_controller(out: &mut Problems, spec: &Value) {
+    not_negative(out, spec, "/minReadySeconds", "spec.minReadySeconds");
+    let chosen = json!({"matchLabels": spec["selector"]});
+    if selector::is_empty(&chosen) {
+        required(out, "spec.selector", "");
+    }
+    not_negative(out, spec, "/replicas", "spec.replicas");
+    let Some(template) = at(spec, "/template") else {
+        return required(out, "spec.template", "");
+    };
+    let labels = at(template, "/metadata/labels");
+    if !selector::is_empty(&chosen) && !selector::selects(&chosen, labels) {
+        let value = labels.cloned().unwrap_or_default();
+        invalid(out, "spec.template.metadata.labels", &value, UNMATCHED);
+    }
+    pod::template(out, template, "spec.template");
+    always_restarts(out, spec);
+}
+
+fn job(out: &mut Problems, job: &Value) {
+    generated_selector(out, job);
+    selected_job(out, &job["spec"]);
+}
+
+fn selected_job(out: &mut Problems, spec: &Value) {
+    job_spec(out, spec, "spec");
+    let labels = at(spec, "/template/metadata/labels");
+    match at(spec, "/selector") {
+        None => required(out, "spec.selector", ""),
+        Some(chosen) => selector::check(out, chosen, "spec.selector"),
+    }
+    if !at(spec, "/selector").is_some_and(|chosen| selector::selects(chosen, labels)) {
+        let value = labels.cloned().unwrap_or_default();
+        invalid(out, "spec.template.metadata.labels", &value, UNMATCHED);
+    }
+}
+
+/// A job that does not select by itself selects by its uid and by nothing else.
+fn generated_selector(out: &mut Problems, job: &Value) {
+    let Some(chosen) = at(job, "/spec/selector").filter(|_| !flag(job, "/spec/manualSelector")) else {
+        return;
+    };
+    let uid = text(job, "/metadata/uid");
+    let expected = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
+    let older = json!({"matchLabels": {"controller-uid": uid}});
+    if *chosen != expected && *chosen != older {
+        selector::wrong(out, chosen, "spec.selector", "`selector` not auto-generated");
+    }
+}
+
+fn job_spec(out: &mut Problems, spec: &Value, field: &str) {
+    for key in [
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
+    ] {
+        not_negative(out, spec, &format!("/{key}"), &format!("{field}.{key}"));
+    }
+    if let Some(mode) = at(spec, "/completionMode") {
+        one_of(out, spec, "/completionMode", &format!("{field}.completionMode"), &["NonIndexed", "Indexed"]);
+        if mode == "Indexed" && at(spec, "/completions").is_none() {
+            let detail = "when completion mode is Indexed";
+            required(out, &format!("{field}.completions"), detail);
+        }
+    }
+    pod::template(out, &spec["template"], &format!("{field}.template"));
+    match text(spec, "/template/spec/restartPolicy") {
+        "Always" => {
+            let detail = "valid values: \"OnFailure\", \"Never\"";
+            required(out, &format!("{field}.template.spec.restartPolicy"), detail);
+        }
+        "OnFailure" | "Never" => {}
+        other => {
+            let field = format!("{field}.template.spec.restartPolicy");
+            unsupported(out, &field, &other.into(), &["OnFailure", "Never"]);
+        }
+    }
+}
+
+fn job_update(out: &mut Problems, new: &Value, old: &Value) {
+    // The original looks at the spec twice, and says so twice.
+    selected_job(out, &new["spec"]);
+    let elastic = text(new, "/spec/completionMode") == "Indexed"
+        && number(new, "/spec/completions") == number(new, "/spec/parallelism");
+    if !elastic {
+        immutable(out, new, old, "/spec/completions", "spec.completions");
+    }
+    fixed_selector(out, new, old);
+    let suspended = flag(old, "/spec/suspend") && at(old, "/status/startTime").is_none();
+    if !suspended {
+        immutable(out, new, old, "/spec/template", "spec.template");
+    }
+    for key in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"] {
+        immutable(out, new, old, &format!("/spec/{key}"), &format!("spec.{key}"));
+    }
+}
+
+fn cron_job(out: &mut Problems, object: &Value) {
+    let name = text(object, "/metadata/name");
+    if name.len() > 52 {
+        invalid(out, "metadata.name", &name.into(), "must be no more than 52 characters");
+    }
+    let spec = &object["spec"];
+    cron::schedule(out, spec);
+    not_negative(out, spec, "/startingDeadlineSeconds", "spec.startingDeadlineSeconds");
+    one_of(out, spec, "/concurrencyPolicy", "spec.concurrencyPolicy", &["Allow", "Forbid", "Replace"]);
+    job_spec(out, &spec["jobTemplate"]["spec"], "spec.jobTemplate.spec");
+    for key in ["successfulJobsHistoryLimit", "failedJobsHistoryLimit"] {
+        not_negative(out, spec, &format!("/{key}"), &format!("spec.{key}"));
+    }
+}
