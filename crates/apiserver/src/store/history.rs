@@ -22,6 +22,9 @@ pub struct Change {
     pub after: Option<Arc<Encoded>>,
 }
 
+/// What an object was from a version on; `None` from its deletion on.
+type State = (u64, Option<Arc<Encoded>>);
+
 /// One collection through time.
 ///
 /// Invariants: the versions of an object and the changes are strictly increasing; every change that is kept has its states
@@ -29,7 +32,7 @@ pub struct Change {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// The states of each object, oldest first; `None` marks a deletion.
-    objects: BTreeMap<ObjectKey, Vec<(u64, Option<Arc<Encoded>>)>>,
+    objects: BTreeMap<ObjectKey, Vec<State>>,
     /// The changes since `compacted`, oldest first.
     changes: VecDeque<Arc<Change>>,
     /// How many changes were dropped from the front, so that a position in the log stays valid.
