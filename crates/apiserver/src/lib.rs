@@ -10,7 +10,7 @@
 //! values and bytes, held against recorded answers of the original. [`request`] reads paths, queries and headers;
 //! [`builtin`] knows every built-in kind and its [`schema`], [`kinds`] what is special about some, [`custom`] what a
 //! definition says about its own; [`patch`] and [`ownership`] change objects; [`store`] keeps all their versions and
-//! [`reading`] tells them; [`discovery`], [`openapi`] and [`print`] describe them.
+//! [`reading`] tells them; [`discovery`], [`openapi`] and [`mod@print`] describe them.
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 

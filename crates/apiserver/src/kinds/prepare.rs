@@ -1,6 +1,6 @@
 //! What the server itself writes into an object before it is stored: status, generation, and what it decides alone.
 //!
-//! Runs after [`defaults`](super::defaults), before validation. What needs more than the object (addresses, ports,
+//! Runs after [`defaults`], before validation. What needs more than the object (addresses, ports,
 //! priorities) is asked of [`Surroundings`].
 
 use serde_json::{Map, Value, json};
