@@ -4,6 +4,7 @@
 
 use dogwatch::Error;
 use dogwatch::config::ConfigError;
+use dogwatch::transport::TransportErrorKind;
 
 /// The advice for an error, where there is something to be said that its own text does not say.
 pub(crate) fn on(error: &anyhow::Error) -> Option<&'static str> {
@@ -12,6 +13,9 @@ pub(crate) fn on(error: &anyhow::Error) -> Option<&'static str> {
         Error::Config(ConfigError::NoCluster(_)) => {
             Some("on the command line that is --kubeconfig FILE, --context NAME or --server URL")
         }
+        _ if error.transport() == Some(TransportErrorKind::Tls) => Some(
+            "name the cluster's certificate authority in a kubeconfig, or try without verification by --insecure-skip-tls-verify",
+        ),
         Error::Unreachable { .. } | Error::TimedOut(_) => Some(
             "check that the server runs and that its address is right, or choose another with --context or --server",
         ),
@@ -23,5 +27,29 @@ pub(crate) fn on(error: &anyhow::Error) -> Option<&'static str> {
             Some("ask for the permission, or choose another user with --context or --token")
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dogwatch::{Reason, Status};
+
+    use super::*;
+
+    #[test]
+    fn every_kind_of_failure_has_advice_that_names_a_flag() {
+        let unreachable =
+            |source: std::io::Error| Error::Unreachable { server: "x".to_owned(), source: source.into() };
+        for (error, flag) in [
+            (unreachable(std::io::ErrorKind::ConnectionRefused.into()), "--server"),
+            (Error::TimedOut(std::time::Duration::from_secs(1)), "--server"),
+            (Status::failure(Reason::Unauthorized, "no").into(), "--token"),
+            (Status::failure(Reason::Forbidden, "no").into(), "--context"),
+        ] {
+            let advice = on(&anyhow::Error::new(error)).expect("advice");
+            assert!(advice.contains(flag), "{advice}");
+        }
+        let missing: Error = Status::failure(Reason::NotFound, "no").into();
+        assert_eq!(on(&anyhow::Error::new(missing)), None);
     }
 }
