@@ -4,6 +4,35 @@
 //! config ─► auth, tls ─► transport ─► client (attempts) ─► request ─► list, watch ─► api, discovery
 //! ```
 //!
+//! ```no_run
+//! use dogwatch_client::{Api, Client, Listed};
+//! use dogwatch_core::{ListParams, PatchParams};
+//! use futures_util::TryStreamExt;
+//! use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+//!
+//! # async fn example() -> Result<(), dogwatch_client::Error> {
+//! let client = Client::from_env().await?;
+//!
+//! // Pods of all namespaces, one by one while the answer arrives.
+//! let params = ListParams::default().labels("app in (web,api)".parse().expect("a selector"));
+//! let mut pods = Api::<Pod>::all(client.clone()).list_pages(&params);
+//! while let Some(listed) = pods.try_next().await? {
+//!     match listed {
+//!         Listed::Item(pod) => println!("{:?}", pod.metadata.name),
+//!         Listed::Bad(bad) => eprintln!("{bad}"),
+//!         Listed::Restarted => println!("the server forgot the list, it starts again"),
+//!         _ => {}
+//!     }
+//! }
+//!
+//! // State what should be, own just that.
+//! let maps = Api::<ConfigMap>::default_namespaced(client);
+//! let wanted = serde_json::json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": { "colour": "red" } });
+//! maps.apply("settings", &PatchParams::apply("my-program"), &wanted).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! [`Config`] says which server and who we are; [`Client`] is a stack of layers over connections; [`Api`] is a handle on one
 //! collection. [`Request`] is the level below, for paths no handle knows.
 //!

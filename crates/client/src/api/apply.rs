@@ -5,7 +5,7 @@ use std::fmt;
 use dogwatch_core::{PatchParams, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::Api;
 use crate::error::{Error, InvalidRequest};
@@ -37,8 +37,8 @@ pub struct ApplyConflict {
 impl<K: DeserializeOwned> Api<K> {
     /// States what an object should be: creates it, or changes the fields stated, and returns it as stored.
     ///
-    /// `state` is anything that serializes to an object with `apiVersion`, `kind` and the fields to own; a typed object
-    /// with defaults left out will do. `params` must name the manager: see [`PatchParams::apply`].
+    /// `state` is anything that serializes to an object with the fields to own; a typed object with defaults left out will do.
+    /// `apiVersion`, `kind` and the name, which the server insists on, are filled in where it does not have them. `params` must name the manager: see [`PatchParams::apply`].
     ///
     /// # Errors
     /// [`ApplyError::Conflict`] when other managers own fields that would change.
@@ -72,7 +72,7 @@ impl<K: DeserializeOwned> Api<K> {
         params: &PatchParams,
         state: &impl Serialize,
     ) -> Result<K, ApplyError> {
-        let state = serde_json::to_value(state)
+        let mut state = serde_json::to_value(state)
             .map_err(|error| Error::from(InvalidRequest::Body(error.to_string())))?;
         let has_managed_fields = state
             .pointer("/metadata/managedFields")
@@ -81,6 +81,7 @@ impl<K: DeserializeOwned> Api<K> {
             let problem = "what is applied must not carry metadata.managedFields: clear it, or state only your own fields";
             return Err(Error::from(InvalidRequest::Object(problem)).into());
         }
+        self.complete(name, &mut state);
         let mut request = self.on_object(self.client.patch(APPLY), name);
         if let Some(subresource) = subresource {
             request = request.subresource(subresource);
@@ -92,6 +93,21 @@ impl<K: DeserializeOwned> Api<K> {
             }
             _ => ApplyError::Other(error),
         })
+    }
+}
+
+impl<K> Api<K> {
+    /// Says of the state what the handle knows anyway.
+    fn complete(&self, name: &str, state: &mut Value) {
+        let Some(object) = state.as_object_mut() else { return };
+        let gvk = &self.resource.gvk;
+        object.entry("apiVersion").or_insert_with(|| gvk.api_version().as_ref().into());
+        object.entry("kind").or_insert_with(|| gvk.kind.as_str().into());
+        if let Some(metadata) =
+            object.entry("metadata").or_insert_with(|| Value::Object(Map::new())).as_object_mut()
+        {
+            metadata.entry("name").or_insert_with(|| name.into());
+        }
     }
 }
 

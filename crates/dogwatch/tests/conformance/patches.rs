@@ -171,6 +171,14 @@ async fn a_typed_object_can_be_applied_as_it_is() {
 }
 
 #[tokio::test]
+async fn an_apply_may_leave_out_what_the_handle_knows() {
+    let (_space, api) = config_maps().await;
+    let made =
+        api.apply("a", &PatchParams::apply("ours"), &json!({ "data": { "x": "1" } })).await.expect("applied");
+    assert_eq!((made.metadata.name.as_deref(), data(&made)), (Some("a"), json!({ "x": "1" })));
+}
+
+#[tokio::test]
 async fn a_dry_apply_stores_nothing() {
     let (_space, api) = config_maps().await;
     let dry = PatchParams::apply("ours").dry_run();
