@@ -22,7 +22,10 @@ use super::pods::Pods;
 const PODS: usize = 10_000;
 const EVENTS: usize = 2_000;
 #[cfg(not(feature = "heap"))]
-const ROUNDS: usize = 9;
+const ROUNDS: usize = 5;
+/// How often all cases are gone through: a slow spell of the machine must not fall on one case alone.
+#[cfg(not(feature = "heap"))]
+const PASSES: usize = 3;
 /// What a read from a socket brings: the largest TLS record is 16 KiB, and hyper reads several at once.
 const CHUNK: usize = 32 * 1024;
 /// How much more than the result may be held at the peak.
@@ -206,24 +209,22 @@ pub(crate) fn run() -> Result<()> {
 #[cfg(not(feature = "heap"))]
 fn times() -> Result<()> {
     let cases = cases();
-    out(format!("{PODS} pods, chunks of {CHUNK} bytes, CPU time of the thread, best of {ROUNDS} rounds"))?;
+    let mut best = vec![(0.0, f64::INFINITY); cases.len()];
+    for _ in 0..PASSES {
+        for (number, case) in cases.iter().enumerate() {
+            let (bytes, seconds) = in_a_process(number, case)?;
+            best[number] = (bytes, seconds.min(best[number].1));
+        }
+    }
+    out(format!(
+        "{PODS} pods, chunks of {CHUNK} bytes, CPU time of the thread, best of {ROUNDS} rounds in each of {PASSES} passes"
+    ))?;
     out(format!("{:32} {:>9} {:>9} {:>9} {:>14}  goal", "", "CPU ms", "us/object", "MB/s", "of serde_json"))?;
-    let mut times = Vec::new();
     let mut missed = false;
-    for (number, case) in cases.iter().enumerate() {
-        let child = Command::new(std::env::current_exe()?)
-            .args(std::env::args_os().skip(1))
-            .env(CASE, number.to_string())
-            .stderr(std::process::Stdio::inherit())
-            .output()?;
-        ensure!(child.status.success(), "{} failed", case.name);
-        let text = String::from_utf8(child.stdout)?;
-        let (bytes, seconds) = text.trim().split_once(' ').context("a case prints two numbers")?;
-        let (bytes, seconds) = (bytes.parse::<f64>()?, seconds.parse::<f64>()?);
-        times.push(seconds);
+    for (case, (bytes, seconds)) in cases.iter().zip(&best) {
         let verdict = match case.beside {
             Some((other, goal)) => {
-                let share = seconds / times[other];
+                let share = seconds / best[other].1;
                 missed |= share > goal;
                 format!("{:>13.1}%  at most {}%: {}", share * 100.0, goal * 100.0, met(share <= goal))
             }
@@ -251,6 +252,20 @@ fn times() -> Result<()> {
         .context("cargo, for the second program")?;
     ensure!(!missed && memory.success(), "a goal is missed");
     Ok(())
+}
+
+/// Runs one case in a process of its own; gives the size of the body and the best time.
+#[cfg(not(feature = "heap"))]
+fn in_a_process(number: usize, case: &Case) -> Result<(f64, f64)> {
+    let child = Command::new(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1))
+        .env(CASE, number.to_string())
+        .stderr(std::process::Stdio::inherit())
+        .output()?;
+    ensure!(child.status.success(), "{} failed", case.name);
+    let text = String::from_utf8(child.stdout)?;
+    let (bytes, seconds) = text.trim().split_once(' ').context("a case prints two numbers")?;
+    Ok((bytes.parse()?, seconds.parse()?))
 }
 
 /// Prints the size of the body and the best of the times: what else the machine does can only add to them.
