@@ -27,5 +27,7 @@ pub mod print;
 pub mod patch;
 pub mod ownership;
 pub mod custom;
+pub mod registry;
+pub mod cluster;
 
 pub use refusal::{Problem, ProblemKind, Refusal};

@@ -90,6 +90,14 @@ pub fn resolve(group: &str, kind: &str, label: &str) -> Result<FieldName, Refusa
     }))
 }
 
+/// The fields beyond name and namespace by which objects of a kind can be selected, with their stored names.
+pub fn selectable(group: &str, kind: &str) -> Vec<FieldName> {
+    if kind == "Event" && matches!(group, "" | "events.k8s.io") {
+        return EVENT_FIELDS.iter().map(|(_, _, stored)| FieldName(stored)).collect();
+    }
+    own_fields(group, kind).unwrap_or_default().iter().map(|it| FieldName(it)).collect()
+}
+
 impl FieldName {
     /// The name of the field in the store.
     pub fn as_str(self) -> &'static str {

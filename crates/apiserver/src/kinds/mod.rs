@@ -13,6 +13,7 @@ pub mod quantity;
 pub(crate) mod shape;
 pub mod traits;
 pub mod events;
+pub mod autoscaling;
 pub mod fields;
 pub mod defaults;
 mod allocate;

@@ -3,6 +3,7 @@
 //! A list or a watch writes these bytes as they are. The version stands at a known place in them, so that the last state of
 //! a deleted object can carry the version of its deletion without being encoded again.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -14,6 +15,9 @@ const PLACEHOLDER: &str = "\u{1}version\u{1}";
 /// How serde_json writes it.
 const PLACEHOLDER_JSON: &str = "\"\\u0001version\\u0001\"";
 
+/// A field by which an object can be selected: its name and its value.
+pub type SelectableField = (Cow<'static, str>, String);
+
 /// An object that is encoded but for its version.
 #[derive(Clone, Debug)]
 pub struct Draft {
@@ -21,7 +25,9 @@ pub struct Draft {
     uid: String,
     labels: BTreeMap<String, String>,
     /// The fields besides name and namespace by which it can be selected.
-    fields: Vec<(&'static str, String)>,
+    fields: Vec<SelectableField>,
+    /// How many bytes of `head` say kind and version: what items of a typed list leave out.
+    preamble: usize,
     /// What comes before the digits of the version, the opening quote included.
     head: Bytes,
     /// What comes behind them, the closing quote included.
@@ -40,7 +46,7 @@ impl Draft {
     /// objects of its kind can be selected.
     ///
     /// Gives `None` when it has no name to store it under, or no metadata at all.
-    pub fn new(mut object: Value, fields: Vec<(&'static str, String)>) -> Option<Self> {
+    pub fn new(mut object: Value, fields: Vec<SelectableField>) -> Option<Self> {
         let metadata = object.get_mut("metadata")?.as_object_mut()?;
         metadata.insert("resourceVersion".to_owned(), PLACEHOLDER.into());
         let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -49,12 +55,20 @@ impl Draft {
         let labels = metadata.get("labels").and_then(Value::as_object).into_iter().flatten();
         let labels =
             labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect();
-        let encoded = serde_json::to_string(&object).ok()?;
+        // Kind and version come first, so that a list can leave them out.
+        let mut encoded = String::with_capacity(1024);
+        encoded.push('{');
+        for name in ["kind", "apiVersion"] {
+            if let Some(value) = object.as_object_mut()?.remove(name) {
+                encoded.push_str(&format!("\"{name}\":{value},"));
+            }
+        }
+        let preamble = encoded.len();
+        encoded.push_str(serde_json::to_string(&object).ok()?.get(1..)?);
         let at = encoded.find(PLACEHOLDER_JSON)?;
-        let encoded = Bytes::from(encoded);
-        let head = Bytes::from([&encoded[..at], b"\""].concat());
-        let tail = Bytes::from([b"\"", &encoded[at + PLACEHOLDER_JSON.len()..]].concat());
-        Some(Self { key, uid, labels, fields, head, tail })
+        let tail = Bytes::from(encoded.split_off(at + PLACEHOLDER_JSON.len() - 1));
+        encoded.truncate(at + 1);
+        Some(Self { key, uid, labels, fields, preamble, head: Bytes::from(encoded), tail })
     }
 
     /// The key it is stored under.
@@ -109,6 +123,12 @@ impl Encoded {
         [self.draft.head.clone(), Bytes::from(self.version.to_string()), self.draft.tail.clone()]
     }
 
+    /// The pieces of its JSON without kind and version, as items of a typed list have it.
+    pub fn bare_pieces(&self) -> [Bytes; 4] {
+        let [head, version, tail] = self.pieces();
+        [Bytes::from_static(b"{"), head.slice(self.draft.preamble..), version, tail]
+    }
+
     /// Its JSON in one piece.
     pub fn to_json(&self) -> Vec<u8> {
         let mut json = Vec::with_capacity(self.draft.head.len() + self.draft.tail.len() + 20);
@@ -132,7 +152,7 @@ mod tests {
     fn the_version_is_spliced_in_wherever_the_keys_fall() {
         let object = json!({ "zebra": "\"resourceVersion\":\"5\"", "metadata": { "name": "a", "namespace": "b", "uid": "u",
             "resourceVersion": "7", "labels": { "k": "v" }, "annotations": { "x": "\\u0001version\\u0001" } } });
-        let encoded = Draft::new(object.clone(), vec![("spec.nodeName", "n".to_owned())])
+        let encoded = Draft::new(object.clone(), vec![("spec.nodeName".into(), "n".to_owned())])
             .expect("it has a name")
             .at(42);
         let mut expected = object;

@@ -11,6 +11,7 @@
 
 mod encoded;
 mod history;
+mod storage;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -18,8 +19,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use dogwatch_core::ObjectKey;
 use tokio::sync::watch;
 
-pub use encoded::{Draft, Encoded};
+pub use encoded::{Draft, Encoded, SelectableField};
 pub use history::{Change, Compacted, History};
+pub use storage::{Pending, Storage};
 
 /// Names a collection: the group and the plural of the resource, whatever the version of the API.
 pub type CollectionName = Arc<str>;

@@ -1,0 +1,111 @@
+//! Where time, uids and generated names come from: the machine, or a seed, so that a test sees the same ones each time.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tokio::time::Instant;
+
+/// The characters of generated names: none that make words or look alike.
+const SUFFIX: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// Where time, uids and generated names come from.
+#[derive(Debug)]
+pub struct Source {
+    random: Mutex<StdRng>,
+    /// The time at an instant, where the clock is not that of the machine.
+    clock: Option<(Timestamp, Instant)>,
+}
+
+impl Source {
+    /// The clock of the machine, and randomness.
+    pub fn real() -> Self {
+        Self { random: Mutex::new(StdRng::from_os_rng()), clock: None }
+    }
+
+    /// The same uids and names for the same seed, and a clock that begins at `start` and goes with tokio's: it stands still
+    /// where that is paused. Must be called inside a runtime.
+    pub fn seeded(seed: u64, start: Timestamp) -> Self {
+        Self { random: Mutex::new(StdRng::seed_from_u64(seed)), clock: Some((start, Instant::now())) }
+    }
+
+    /// A source for a copy of the cluster: the same clock, its own randomness, which follows from this one's.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let seed = self.random().random();
+        Self { random: Mutex::new(StdRng::seed_from_u64(seed)), clock: self.clock }
+    }
+
+    /// The time.
+    pub fn now(&self) -> Timestamp {
+        match self.clock {
+            None => Timestamp::now(),
+            Some((start, since)) => {
+                let elapsed = Duration::as_secs_f64(&since.elapsed());
+                start.checked_add(jiff::SignedDuration::from_secs_f64(elapsed)).unwrap_or(start)
+            }
+        }
+    }
+
+    /// The time as objects hold it: whole seconds.
+    pub fn stamp(&self) -> String {
+        self.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    }
+
+    /// A new uid, version 4.
+    pub fn uid(&self) -> String {
+        let mut bytes: [u8; 16] = self.random().random();
+        bytes[6] = bytes[6] & 0x0f | 0x40;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        let hex = |part: &[u8]| part.iter().map(|it| format!("{it:02x}")).collect::<String>();
+        [&bytes[..4], &bytes[4..6], &bytes[6..8], &bytes[8..10], &bytes[10..]].map(hex).join("-")
+    }
+
+    /// Five characters for the end of a generated name.
+    pub fn suffix(&self) -> String {
+        let mut random = self.random();
+        (0..5).map(|_| char::from(SUFFIX[random.random_range(0..SUFFIX.len())])).collect()
+    }
+
+    /// A number below `bound`.
+    pub fn below(&self, bound: u64) -> u64 {
+        self.random().random_range(0..bound)
+    }
+
+    /// A number between 0 and 1.
+    pub fn fraction(&self) -> f64 {
+        self.random().random()
+    }
+
+    fn random(&self) -> std::sync::MutexGuard<'_, StdRng> {
+        self.random.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_seed_gives_the_same_names_each_time_and_a_clock_that_can_stand_still() {
+        let start: Timestamp = "2026-01-02T03:04:05Z".parse().expect("a time");
+        let (one, two) = (Source::seeded(7, start), Source::seeded(7, start));
+        assert_eq!((one.uid(), one.suffix()), (two.uid(), two.suffix()));
+        assert_ne!(one.uid(), one.uid());
+        assert_eq!(one.stamp(), "2026-01-02T03:04:05Z");
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert_eq!(one.stamp(), "2026-01-02T03:05:05Z");
+    }
+
+    #[test]
+    fn uids_are_of_version_4_and_suffixes_of_the_alphabet() {
+        let source = Source::real();
+        for _ in 0..100 {
+            let uid = source.uid();
+            assert!(uid.len() == 36 && &uid[14..15] == "4" && "89ab".contains(&uid[19..20]), "{uid}");
+            assert!(source.suffix().bytes().all(|it| SUFFIX.contains(&it)));
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! One resource in one version: what reading and writing it needs to know.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use dogwatch_core::FieldSelector;
+use serde_json::Value;
+
+use crate::builtin::{BuiltinDefinitions, ResourceDef};
+use crate::custom::{self, CustomKind};
+use crate::kinds::prepare::KindNames;
+use crate::kinds::traits::KindTraits;
+use crate::kinds::{autoscaling, events, fields};
+use crate::refusal::Refusal;
+use crate::schema::{Definitions, Schema};
+use crate::store::{CollectionName, Draft, Encoded};
+
+/// One resource in one version.
+#[derive(Debug)]
+pub struct Kind {
+    /// Its names, verbs and subresources.
+    pub def: Arc<ResourceDef>,
+    /// Where its objects are stored; versions of a resource share it.
+    pub collection: CollectionName,
+    /// What its fields are.
+    pub schema: Schema,
+    /// How it is written and deleted.
+    pub traits: KindTraits,
+    /// Which rules hold for it.
+    pub family: Family,
+}
+
+/// Which rules hold for a kind.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Family {
+    /// A built-in kind, stored as it is served.
+    Builtin,
+    /// An event of the group `events.k8s.io`, stored as one of the core group.
+    Event,
+    /// A HorizontalPodAutoscaler of version 1, stored as one of version 2.
+    OldAutoscaler,
+    /// A custom kind and the position of its version.
+    Custom {
+        /// The kind, as its definition says.
+        kind: Arc<CustomKind>,
+        /// The version, by its position in the definition.
+        version: usize,
+        /// Objects may have been stored under another schema or version, so that they are readied when they are read.
+        evolved: bool,
+    },
+}
+
+impl Kind {
+    /// A built-in kind.
+    pub(super) fn builtin(def: &Arc<ResourceDef>) -> Self {
+        let (group, family) = match (def.group.as_str(), def.plural.as_str(), def.version.as_str()) {
+            ("events.k8s.io", "events", _) => ("", Family::Event),
+            ("autoscaling", "horizontalpodautoscalers", "v1") => ("autoscaling", Family::OldAutoscaler),
+            (group, ..) => (group, Family::Builtin),
+        };
+        let schema = BuiltinDefinitions.of_kind(&def.group, &def.version, &def.kind);
+        Self {
+            collection: collection_name(group, &def.plural),
+            schema: schema.unwrap_or(Schema::Any),
+            traits: KindTraits::of(group, &def.plural),
+            family,
+            def: Arc::clone(def),
+        }
+    }
+
+    /// A version of a custom kind.
+    pub(super) fn custom(
+        def: Arc<ResourceDef>,
+        kind: &Arc<CustomKind>,
+        version: usize,
+        evolved: bool,
+    ) -> Self {
+        let declared = &kind.versions[version];
+        Self {
+            collection: collection_name(&def.group, &def.plural),
+            schema: declared.schema.to_schema(),
+            traits: KindTraits::custom(declared.status),
+            family: Family::Custom { kind: Arc::clone(kind), version, evolved },
+            def,
+        }
+    }
+
+    /// What its schema refers to by name.
+    pub fn definitions(&self) -> &'static dyn Definitions {
+        &BuiltinDefinitions
+    }
+
+    /// All its names.
+    pub fn names(&self) -> KindNames<'_> {
+        KindNames {
+            group: &self.def.group,
+            version: &self.def.version,
+            kind: &self.def.kind,
+            plural: &self.def.plural,
+        }
+    }
+
+    /// The version of the custom kind that this is.
+    pub fn custom_version(&self) -> Option<&custom::Version> {
+        match &self.family {
+            Family::Custom { kind, version, .. } => kind.versions.get(*version),
+            _ => None,
+        }
+    }
+
+    /// Whether it is this resource, in whatever version.
+    pub fn is(&self, group: &str, plural: &str) -> bool {
+        self.def.group == group && self.def.plural == plural
+    }
+
+    /// Whether stored bytes can be shown as they are.
+    pub fn shows_stored_bytes(&self) -> bool {
+        matches!(self.family, Family::Builtin | Family::Custom { evolved: false, .. })
+    }
+
+    /// A stored object as this version shows it.
+    pub fn show(&self, stored: &Encoded) -> Value {
+        self.shown(stored.to_value())
+    }
+
+    /// The same for a value.
+    pub fn shown(&self, mut stored: Value) -> Value {
+        match &self.family {
+            Family::Builtin | Family::Custom { evolved: false, .. } => stored,
+            Family::Event => events::to_events_group(&stored),
+            Family::OldAutoscaler => autoscaling::to_v1(&stored),
+            Family::Custom { kind, version, .. } => {
+                let version = &kind.versions[*version];
+                custom::convert::to_version(&mut stored, &kind.group, &version.name);
+                // What an older schema let in is pruned and filled as if it came in today; what cannot be read stays.
+                let mut ready = stored.clone();
+                if custom::object::decode(&mut ready, version).is_ok() { ready } else { stored }
+            }
+        }
+    }
+
+    /// An object of this version, ready to be stored.
+    ///
+    /// Gives `None` when it has no name to store it under.
+    pub fn draft(&self, mut object: Value) -> Option<Draft> {
+        let fields = match &self.family {
+            Family::Custom { kind, version, .. } => {
+                let storage = kind.storage().map_or("", |it| it.name.as_str());
+                custom::convert::to_version(&mut object, &kind.group, storage);
+                let values = kind.versions[*version].field_values(&object);
+                values.into_iter().map(|(name, value)| (Cow::Owned(name.to_owned()), value)).collect()
+            }
+            family => {
+                object = match family {
+                    Family::Event => events::to_core_group(&object),
+                    Family::OldAutoscaler => autoscaling::to_v2(&object),
+                    _ => object,
+                };
+                let selectable = fields::selectable(&self.def.group, &self.def.kind);
+                selectable.iter().map(|it| (Cow::Borrowed(it.as_str()), it.value(&object))).collect()
+            }
+        };
+        Draft::new(object, fields)
+    }
+
+    /// A selector by the stored names of its fields.
+    ///
+    /// # Errors
+    /// 400 for a field by which this kind cannot be selected.
+    pub fn field_selector(&self, selector: &FieldSelector) -> Result<FieldSelector, Refusal> {
+        if selector.is_everything() {
+            return Ok(FieldSelector::everything());
+        }
+        let stored_name = |field: &str| match self.custom_version() {
+            None => fields::resolve(&self.def.group, &self.def.kind, field).map(|it| it.as_str().to_owned()),
+            Some(_) if matches!(field, "metadata.name" | "metadata.namespace") => Ok(field.to_owned()),
+            Some(version) if version.selectable.iter().any(|it| it == field) => Ok(field.to_owned()),
+            Some(_) => Err(Refusal::bad_request(format!("field label not supported: {field}"))),
+        };
+        let mut stored = FieldSelector::everything();
+        for (field, value, equal) in selector.terms() {
+            let field = stored_name(field)?;
+            stored = if equal { stored.equals(&field, value) } else { stored.not_equals(&field, value) };
+        }
+        Ok(stored)
+    }
+
+    /// 404: there is no such object.
+    pub fn not_found(&self, name: &str) -> Refusal {
+        Refusal::not_found(&self.def.group, &self.def.plural, name)
+    }
+
+    /// 409: the request cannot be carried out on the object as it is.
+    pub fn conflict(&self, name: &str, why: &str) -> Refusal {
+        Refusal::conflict(&self.def.group, &self.def.plural, name, why)
+    }
+}
+
+/// Where the objects of a resource are stored.
+pub(super) fn collection_name(group: &str, plural: &str) -> CollectionName {
+    format!("{group}/{plural}").into()
+}
