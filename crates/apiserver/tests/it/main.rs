@@ -3,6 +3,7 @@
 
 mod recording;
 
+mod autoscaling;
 mod builtin;
 mod custom_definition;
 mod custom_object;
