@@ -153,7 +153,7 @@ fn from_old(old: &Value, side: &str, finish: impl Fn(&str, &mut Map<String, Valu
         }
         let mut amounts = Map::new();
         for (name, old_name) in source.amounts {
-            let value = from.get(&old_name.replace('#', side));
+            let value = from.get(old_name.replace('#', side));
             amounts.extend(value.map(|it| ((*name).to_owned(), it.clone())));
         }
         finish(source.name, &mut amounts);
