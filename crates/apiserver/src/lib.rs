@@ -29,5 +29,7 @@ pub mod ownership;
 pub mod custom;
 pub mod registry;
 pub mod cluster;
+pub mod faults;
+pub mod log;
 
 pub use refusal::{Problem, ProblemKind, Refusal};
