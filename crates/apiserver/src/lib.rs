@@ -29,5 +29,6 @@ pub mod ownership;
 pub mod custom;
 pub mod registry;
 pub mod cluster;
+pub mod controllers;
 
 pub use refusal::{Problem, ProblemKind, Refusal};
