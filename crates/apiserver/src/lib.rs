@@ -31,5 +31,6 @@ pub mod registry;
 pub mod cluster;
 pub mod faults;
 pub mod log;
+pub mod controllers;
 
 pub use refusal::{Problem, ProblemKind, Refusal};

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use dogwatch::config::{Kubeconfig, Overrides};
+use dogwatch::config::Overrides;
 use dogwatch::{Client, Config};
 use dogwatch_apiserver::ApiServer;
 use tokio::time::Instant;
@@ -86,7 +86,6 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
 }
 
 fn client_of(server: &ApiServer) -> anyhow::Result<Client> {
-    let kubeconfig = Kubeconfig::parse(&server.kubeconfig()).context("the server writes kubeconfigs that can be read")?;
-    let config = Config::resolve(&kubeconfig, &Overrides::default(), &dogwatch::config::Environment::from_process())?;
+    let config = Config::from_kubeconfig_str(&server.kubeconfig(), &Overrides::default())?;
     Ok(Client::new(config)?)
 }

@@ -26,7 +26,7 @@ pub(super) async fn run(client: Client) -> anyhow::Result<()> {
         tokio::time::sleep(PACE).await;
         for replicas in [5, 2, 3] {
             let scale = json!({ "spec": { "replicas": replicas } });
-            let params = PatchParams::default().field_manager(MANAGER);
+            let params = PatchParams::default().manager(MANAGER);
             deployments.patch("web", &params, Patch::Merge(&scale)).await?;
             tokio::time::sleep(PACE).await;
         }
