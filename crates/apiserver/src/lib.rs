@@ -31,6 +31,7 @@ pub mod registry;
 pub mod cluster;
 pub mod auth;
 pub mod faults;
+pub mod log;
 pub mod http;
 
 pub use refusal::{Problem, ProblemKind, Refusal};

@@ -85,8 +85,35 @@ impl WatchLab {
         std::future::pending().await
     }
 
+    /// Whether the end of the watch is a cut of its connection.
+    pub fn cuts(&self) -> bool {
+        false
+    }
+
+    /// How many events the next delivery may hold at most.
+    pub fn room(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Tells how many events were delivered.
+    pub fn told(&mut self, _events: usize) {}
+
     /// How the pieces of one delivery are written.
     pub fn frames(&self, frames: Vec<Bytes>) -> Vec<Vec<Bytes>> {
         vec![frames]
     }
+}
+
+/// Where the paths of the lab begin.
+pub const PREFIX: &str = "/_dogwatch/";
+
+/// Answers a request to a path below [`PREFIX`].
+pub fn admin(
+    _method: &str,
+    _path: &str,
+    _body: &[u8],
+    _lab: &Lab,
+    _cluster: &crate::cluster::Cluster,
+) -> (u16, serde_json::Value) {
+    (404, serde_json::Value::Null)
 }

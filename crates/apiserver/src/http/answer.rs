@@ -1,7 +1,9 @@
 //! Answers: documents in the form the client wants, refusals, and plain text.
 
 use bytes::{Buf, Bytes};
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY, WARNING, X_CONTENT_TYPE_OPTIONS};
+use http::header::{
+    CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY, WARNING, X_CONTENT_TYPE_OPTIONS,
+};
 use http::{Response, StatusCode};
 use serde_json::Value;
 
@@ -58,7 +60,8 @@ pub(super) fn refusal(refusal: &Refusal, token: Option<&str>, wish: &Wish, setti
 
 /// The JSON of a refusal.
 pub(super) fn status_json(refusal: &Refusal, token: Option<&str>) -> Vec<u8> {
-    let metadata = token.map_or_else(|| "{}".to_owned(), |it| serde_json::json!({ "continue": it }).to_string());
+    let metadata =
+        token.map_or_else(|| "{}".to_owned(), |it| serde_json::json!({ "continue": it }).to_string());
     let status = serde_json::to_string(&*refusal.0).expect("a status is text and numbers");
     let rest = status.strip_prefix('{').unwrap_or_default();
     format!(r#"{{"kind":"Status","apiVersion":"v1","metadata":{metadata},{rest}"#).into_bytes()
@@ -69,6 +72,11 @@ pub(super) fn text(code: StatusCode, text: impl Into<Bytes>) -> Answer {
     let mut answer = of(code, Some(TEXT), AnswerBody::whole(Pieces::from_iter([text.into()])));
     answer.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     answer
+}
+
+/// Text that may be taken for something else.
+pub(super) fn text_only(code: StatusCode, text: Bytes) -> Answer {
+    of(code, Some(TEXT), AnswerBody::whole(Pieces::from_iter([text])))
 }
 
 /// 404 in plain text, for paths nobody knows.

@@ -50,13 +50,19 @@ impl Asked {
             Verb::Watch if !watches => Verb::Get,
             verb => verb,
         });
-        if kind.def.custom { custom(&kind, target, verb)?; } else { builtin(&kind, target, method, verb)?; }
+        if kind.def.custom {
+            custom(&kind, target, verb)?;
+        } else {
+            builtin(&kind, target, method, verb)?;
+        }
         verb.map(asked).ok_or_else(|| Unserved::Refused(method_not_allowed()))
     }
 
     /// The part of the object that is meant; empty for the object itself.
     pub(super) fn part(&self) -> &str {
-        self.target.subresource.as_deref().unwrap_or_default()
+        let part = self.target.subresource.as_deref().unwrap_or_default();
+        // What stands behind a proxy is for whom it leads to.
+        part.split('/').next().unwrap_or_default()
     }
 
     /// The place of a read or a write.
@@ -85,7 +91,9 @@ impl Asked {
             None if self.kind.is("", "endpoints") => {
                 Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
             }
-            None if self.kind.is("", "componentstatuses") => Some("v1 ComponentStatus is deprecated in v1.19+"),
+            None if self.kind.is("", "componentstatuses") => {
+                Some("v1 ComponentStatus is deprecated in v1.19+")
+            }
             None => None,
         }
     }
@@ -118,14 +126,17 @@ fn builtin(kind: &Kind, target: &Target, method: &Method, verb: Option<Verb>) ->
         (Some(_), Some(part)) => {
             let first = part.split('/').next().unwrap_or_default();
             let found = def.subresource(first).filter(|_| first == part || first == "proxy");
-            let allowed = |it: &crate::builtin::SubresourceDef| it.verbs.iter().any(|it| Some(it) == verb.as_ref());
+            let allowed =
+                |it: &crate::builtin::SubresourceDef| it.verbs.iter().any(|it| Some(it) == verb.as_ref());
             (found.is_some(), found.is_some_and(allowed))
         }
         (Some(_), None) => {
             let path = ["get", "update", "patch", "delete"].iter().any(|it| has(it));
             (path, verb.is_some_and(|it| it != "create" && has(&it)))
         }
-        (None, _) if across => (has("list"), verb.is_some_and(|it| matches!(&*it, "list" | "watch") && has(&it))),
+        (None, _) if across => {
+            (has("list"), verb.is_some_and(|it| matches!(&*it, "list" | "watch") && has(&it)))
+        }
         (None, _) => (true, verb.is_some_and(|it| !matches!(&*it, "update" | "patch") && has(&it))),
     };
     match (path, allowed) {
@@ -139,7 +150,9 @@ fn builtin(kind: &Kind, target: &Target, method: &Method, verb: Option<Verb>) ->
 fn custom(kind: &Kind, target: &Target, verb: Option<Verb>) -> Result<(), Unserved> {
     let def = &kind.def;
     let across = def.namespaced && target.namespace.is_none();
-    if (across && !matches!(verb, Some(Verb::List | Verb::Watch))) || (!def.namespaced && target.namespace.is_some()) {
+    if (across && !matches!(verb, Some(Verb::List | Verb::Watch)))
+        || (!def.namespaced && target.namespace.is_some())
+    {
         return Err(Unserved::Page);
     }
     let name = target.name.as_deref().unwrap_or_default();

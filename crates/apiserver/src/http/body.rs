@@ -133,7 +133,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_compressed_body_is_the_same_bytes_in_several_steps() {
-        let text: Vec<u8> = (0..900_000u32).flat_map(|it| it.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+        let text: Vec<u8> =
+            (0..900_000u32).flat_map(|it| it.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
         let pieces: Pieces = text.chunks(70_001).map(Bytes::copy_from_slice).collect();
         let mut body = AnswerBody::gzip(pieces);
         let (mut packed, mut frames) = (Vec::new(), 0);

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::query::Query;
 use super::write_options::dry_run_problem;
 use crate::cluster::{DeleteOptions, Propagation};
+use crate::patch::json_mistake;
 use crate::refusal::{Problem, ProblemKind, Refusal};
 use crate::request::BodyForm;
 
@@ -41,7 +42,11 @@ impl Deletion {
     ///
     /// # Errors
     /// 400 for what cannot be read, 422 for what is wrong.
-    pub(super) fn read(body: &Bytes, form: impl FnOnce() -> Result<BodyForm, Refusal>, query: &Query) -> Result<Self, Refusal> {
+    pub(super) fn read(
+        body: &Bytes,
+        form: impl FnOnce() -> Result<BodyForm, Refusal>,
+        query: &Query,
+    ) -> Result<Self, Refusal> {
         let written = if body.is_empty() { from_query(query)? } else { from_body(body, form()?)? };
         written.check()
     }
@@ -64,7 +69,12 @@ impl Written {
             Some(other) => {
                 let detail = r#"supported values: "Foreground", "Background", "Orphan", "nil""#;
                 let value = format_args!("{other:?}");
-                problems.push(Problem::with_value("propagationPolicy", ProblemKind::NotSupported, value, detail));
+                problems.push(Problem::with_value(
+                    "propagationPolicy",
+                    ProblemKind::NotSupported,
+                    value,
+                    detail,
+                ));
                 None
             }
         };
@@ -100,8 +110,8 @@ fn from_query(query: &Query) -> Result<Written, Refusal> {
 fn from_body(body: &Bytes, form: BodyForm) -> Result<Written, Refusal> {
     let value: Value = match form {
         BodyForm::Json => {
-            let read = serde_json::from_slice(body);
-            read.map_err(|it| unreadable(&json_words(body, &it)))?
+            let why = |it: serde_json::Error| json_mistake(body).unwrap_or_else(|| it.to_string());
+            serde_json::from_slice(body).map_err(|it| unreadable(&why(it)))?
         }
         _ => {
             let text = String::from_utf8_lossy(body);
@@ -136,17 +146,6 @@ fn unreadable(why: &str) -> Refusal {
     Refusal::bad_request(format!("couldn't get version/kind; json parse error: {why}"))
 }
 
-/// How the original says what is wrong with JSON.
-fn json_words(body: &[u8], error: &serde_json::Error) -> String {
-    if error.is_eof() {
-        return "unexpected end of JSON input".to_owned();
-    }
-    let line_start = body.split_inclusive(|it| *it == b'\n').take(error.line().saturating_sub(1)).map(<[u8]>::len);
-    let at = line_start.sum::<usize>() + error.column().saturating_sub(1);
-    let found = body.get(at).map(|it| char::from(*it)).unwrap_or_default();
-    format!("invalid character {found:?} looking for beginning of value")
-}
-
 /// Which field has the wrong type.
 fn wrong_type(value: &Value) -> String {
     let found = |field: &Value| match field {
@@ -156,16 +155,24 @@ fn wrong_type(value: &Value) -> String {
         Value::Array(_) => "array",
         _ => "object",
     };
-    let fits: [(&str, &str, fn(&Value) -> bool); 5] = [
-        ("gracePeriodSeconds", "int64", |it| it.is_i64()),
-        ("propagationPolicy", "v1.DeletionPropagation", Value::is_string),
-        ("orphanDependents", "bool", Value::is_boolean),
-        ("preconditions", "v1.Preconditions", Value::is_object),
-        ("dryRun", "[]string", Value::is_array),
-    ];
-    for (name, kind, fits) in fits {
-        if let Some(field) = value.get(name).filter(|it| !it.is_null() && !fits(it)) {
-            return format!("json: cannot unmarshal {} into Go struct field DeleteOptions.{name} of type {kind}", found(field));
+    for (name, kind) in [
+        ("gracePeriodSeconds", "int64"),
+        ("propagationPolicy", "v1.DeletionPropagation"),
+        ("orphanDependents", "bool"),
+        ("preconditions", "v1.Preconditions"),
+        ("dryRun", "[]string"),
+    ] {
+        let Some(field) = value.get(name).filter(|it| !it.is_null()) else { continue };
+        let fits = match kind {
+            "int64" => field.is_i64(),
+            "bool" => field.is_boolean(),
+            "v1.Preconditions" => field.is_object(),
+            "[]string" => field.is_array(),
+            _ => field.is_string(),
+        };
+        if !fits {
+            let found = found(field);
+            return format!("json: cannot unmarshal {found} into Go struct field DeleteOptions.{name} of type {kind}");
         }
     }
     "json: cannot unmarshal DeleteOptions".to_owned()
@@ -203,14 +210,33 @@ mod tests {
         for (body, query, expected) in [
             (r#"{"propagationPolicy":"X"}"#, "", invalid(policy)),
             ("", "propagationPolicy=X", invalid(policy)),
-            (r#"{"propagationPolicy":"X","dryRun":["Some"]}"#, "", invalid(&format!("[{policy}, {dry_run}]"))),
-            (r#"{"propagationPolicy":"Foreground","orphanDependents":true}"#, "", invalid(
-                "propagationPolicy: Invalid value: \"Foreground\": orphanDependents and deletionPropagation cannot be both set")),
+            (
+                r#"{"propagationPolicy":"X","dryRun":["Some"]}"#,
+                "",
+                invalid(&format!("[{policy}, {dry_run}]")),
+            ),
+            (
+                r#"{"propagationPolicy":"Foreground","orphanDependents":true}"#,
+                "",
+                invalid(
+                    "propagationPolicy: Invalid value: \"Foreground\": orphanDependents and deletionPropagation cannot be both set",
+                ),
+            ),
             ("{", "", bad("couldn't get version/kind; json parse error: unexpected end of JSON input")),
-            (r#"{"kind":"Deployment","apiVersion":"apps/v1"}"#, "", bad(
-                "no kind \"Deployment\" is registered for version \"apps/v1\" in scheme \"pkg/runtime/scheme.go:111\"")),
-            (r#"{"gracePeriodSeconds":"a"}"#, "", bad(
-                "json: cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds of type int64")),
+            (
+                r#"{"kind":"Deployment","apiVersion":"apps/v1"}"#,
+                "",
+                bad(
+                    "no kind \"Deployment\" is registered for version \"apps/v1\" in scheme \"pkg/runtime/scheme.go:111\"",
+                ),
+            ),
+            (
+                r#"{"gracePeriodSeconds":"a"}"#,
+                "",
+                bad(
+                    "json: cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds of type int64",
+                ),
+            ),
             ("", "gracePeriodSeconds=abc", bad("strconv.ParseInt: parsing \"abc\": invalid syntax")),
         ] {
             assert_eq!(read(body, query), Err(expected), "{body} {query}");

@@ -98,13 +98,17 @@ mod tests {
         };
         assert_eq!(read("12345").await, Ok(Bytes::from("12345")));
         let refusal = read("123456").await.expect_err("too long");
-        assert_eq!((refusal.0.code, refusal.0.message.as_str()), (413, "Request entity too large: limit is 5"));
+        assert_eq!(
+            (refusal.0.code, refusal.0.message.as_str()),
+            (413, "Request entity too large: limit is 5")
+        );
         assert!(refusal.0.details.is_none());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_never_ends_is_given_up() {
-        let body = StreamBody::new(futures_util::stream::pending::<Result<http_body::Frame<Bytes>, Refusal>>());
+        let body =
+            StreamBody::new(futures_util::stream::pending::<Result<http_body::Frame<Bytes>, Refusal>>());
         let refusal = read(body, &HeaderMap::new(), &small()).await.expect_err("it takes too long");
         assert!(refusal.0.is_timeout());
     }

@@ -59,8 +59,7 @@ mod tests {
     #[test]
     fn the_order_stays_and_empty_ones_take_one_line() {
         let json = br#"{"z":{"b":[],"a":{}},"c":[1,"x\",:{"],"d":null}"#;
-        let expected =
-            "{\n  \"z\": {\n    \"b\": [],\n    \"a\": {}\n  },\n  \"c\": [\n    1,\n    \"x\\\",:{\"\n  ],\n  \"d\": null\n}";
+        let expected = "{\n  \"z\": {\n    \"b\": [],\n    \"a\": {}\n  },\n  \"c\": [\n    1,\n    \"x\\\",:{\"\n  ],\n  \"d\": null\n}";
         assert_eq!(String::from_utf8(indent(json)).expect("text"), expected);
     }
 

@@ -45,7 +45,12 @@ impl Service {
         Ok(answer::document(StatusCode::OK, pieces, wish, &self.settings))
     }
 
-    async fn page(&self, kind: &Kind, options: &ListOptions, selection: &Selection) -> Result<Page, Unlisted> {
+    async fn page(
+        &self,
+        kind: &Kind,
+        options: &ListOptions,
+        selection: &Selection,
+    ) -> Result<Page, Unlisted> {
         let store = self.cluster.store();
         match &options.version {
             ListVersion::Newest => {
@@ -54,9 +59,8 @@ impl Service {
             ListVersion::NotOlderThan(version) | ListVersion::Exact(version) => self.reach(*version).await,
             _ => {}
         }
-        let page = store.read(&kind.collection, |history, revision| {
-            reading::list(history, revision, options, selection)
-        });
+        let page = store
+            .read(&kind.collection, |history, revision| reading::list(history, revision, options, selection));
         page.map_err(|refusal| {
             let token = match &options.version {
                 ListVersion::Continue(token) if refusal.0.is_expired() => {

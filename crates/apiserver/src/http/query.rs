@@ -56,7 +56,8 @@ mod tests {
 
     #[test]
     fn pairs_are_decoded_and_flags_are_true_unless_they_say_otherwise() {
-        let query = Query::parse(Some("labelSelector=a%3Db+c&watch&no=False&zero=0&some=abc&n=-5&dryRun=a&dryRun=b"));
+        let query =
+            Query::parse(Some("labelSelector=a%3Db+c&watch&no=False&zero=0&some=abc&n=-5&dryRun=a&dryRun=b"));
         assert_eq!(query.get("labelSelector"), Some("a=b c"));
         let flags = ["watch", "no", "zero", "some", "none"].map(|it| query.flag(it));
         assert_eq!(flags, [Some(true), Some(false), Some(false), Some(true), None]);

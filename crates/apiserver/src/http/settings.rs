@@ -18,6 +18,8 @@ pub struct Settings {
     pub version_wait: Duration,
     /// Answers longer than this are compressed for those who ask for it. 128 KiB, as in the original.
     pub gzip_from: usize,
+    /// Whether the fault lab can be used over HTTP. Not unless somebody says so.
+    pub fault_admin: bool,
 }
 
 impl Default for Settings {
@@ -29,6 +31,7 @@ impl Default for Settings {
             body_timeout: Duration::from_secs(60),
             version_wait: Duration::from_secs(3),
             gzip_from: 128 * 1024,
+            fault_admin: false,
         }
     }
 }

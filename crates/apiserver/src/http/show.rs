@@ -61,7 +61,8 @@ pub(super) fn list<'a>(
     wish: &Wish,
     now: Timestamp,
 ) -> Result<Pieces, Refusal> {
-    let values = |items: &mut dyn Iterator<Item = &'a Encoded>| items.map(|it| kind.show(it)).collect::<Vec<_>>();
+    let values =
+        |items: &mut dyn Iterator<Item = &'a Encoded>| items.map(|it| kind.show(it)).collect::<Vec<_>>();
     let mut items = items;
     let shown = match wish.form {
         AnswerForm::Table => {
@@ -70,7 +71,9 @@ pub(super) fn list<'a>(
             let rows = values.iter().map(|it| row(kind, it, wish, now)).collect();
             print::table(Some(columns), metadata.to_value(false), rows)
         }
-        AnswerForm::MetadataList => print::partial_metadata_list(metadata.to_value(false), &values(&mut items)),
+        AnswerForm::MetadataList => {
+            print::partial_metadata_list(metadata.to_value(false), &values(&mut items))
+        }
         AnswerForm::Metadata => return Err(is_a_list(kind)),
         _ => return Ok(whole_list(items, metadata, kind)),
     };
@@ -128,7 +131,8 @@ fn whole_list<'a>(items: impl Iterator<Item = &'a Encoded>, metadata: &ListMetad
             format!(r#"],"kind":{list_kind},"metadata":{metadata}}}"#),
         )
     } else {
-        let head = format!(r#"{{"kind":{list_kind},"apiVersion":{api_version},"metadata":{metadata},"items":["#);
+        let head =
+            format!(r#"{{"kind":{list_kind},"apiVersion":{api_version},"metadata":{metadata},"items":["#);
         (head, "]}".to_owned())
     };
     let mut pieces = Pieces::from_iter([Bytes::from(head)]);
@@ -175,7 +179,9 @@ fn not_a_list(kind: &Kind) -> Refusal {
         return Refusal::unexplained("content is not a list");
     }
     let object = go_type(kind);
-    not_acceptable(format!("you requested PartialObjectMetadataList, but the requested object is not a list ({object})"))
+    not_acceptable(format!(
+        "you requested PartialObjectMetadataList, but the requested object is not a list ({object})"
+    ))
 }
 
 fn is_a_list(kind: &Kind) -> Refusal {
@@ -184,7 +190,9 @@ fn is_a_list(kind: &Kind) -> Refusal {
     } else {
         format!("{}List", go_type(kind))
     };
-    not_acceptable(format!("you requested PartialObjectMetadata, but the requested object is a list ({list})"))
+    not_acceptable(format!(
+        "you requested PartialObjectMetadata, but the requested object is a list ({list})"
+    ))
 }
 
 fn not_acceptable(message: String) -> Refusal {

@@ -106,7 +106,11 @@ fn negotiate_objects(accept: Option<&str>, transforms: bool) -> Result<(Encoding
         return negotiate(accept, transforms);
     };
     let others: Vec<&str> = accept.split(',').filter(|it| !it.contains("APIGroupDiscoveryList")).collect();
-    if others.is_empty() { Err(accepted_only(OBJECTS)) } else { negotiate(Some(&others.join(",")), transforms) }
+    if others.is_empty() {
+        Err(accepted_only(OBJECTS))
+    } else {
+        negotiate(Some(&others.join(",")), transforms)
+    }
 }
 
 fn accepted_only(types: &str) -> Refusal {
@@ -148,7 +152,10 @@ mod tests {
     use super::*;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        pairs.iter().map(|(name, value)| (name.parse().expect("a name"), value.parse().expect("a value"))).collect()
+        pairs
+            .iter()
+            .map(|(name, value)| (name.parse().expect("a name"), value.parse().expect("a value")))
+            .collect()
     }
 
     fn wish(accept: &'static str, endpoint: Endpoint) -> Result<(Encoding, AnswerForm), String> {
@@ -198,7 +205,8 @@ mod tests {
 
     #[test]
     fn a_refusal_comes_in_the_form_of_an_object_or_else_as_json_for_people() {
-        let of = |accept: &'static str| Wish::of_refusal(&headers(&[("accept", accept)]), &Query::parse(None));
+        let of =
+            |accept: &'static str| Wish::of_refusal(&headers(&[("accept", accept)]), &Query::parse(None));
         assert_eq!((of("application/yaml").encoding, of("application/yaml").pretty), (Encoding::Yaml, false));
         assert!(of("text/html").pretty && of("application/json;as=Table;v=v1;g=meta.k8s.io").pretty);
         assert!(!of("application/json;as=Table;v=v1;g=meta.k8s.io,application/json").pretty);

@@ -27,7 +27,12 @@ pub(super) enum Options {
 ///
 /// # Errors
 /// 422 with one cause for each option that is wrong.
-pub(super) fn writer(options: Options, query: &Query, headers: &HeaderMap, user: User) -> Result<Writer, Refusal> {
+pub(super) fn writer(
+    options: Options,
+    query: &Query,
+    headers: &HeaderMap,
+    user: User,
+) -> Result<Writer, Refusal> {
     let given = query.get("fieldManager").unwrap_or_default();
     let mut problems = Vec::new();
     match options {
@@ -65,7 +70,9 @@ pub(super) fn writer(options: Options, query: &Query, headers: &HeaderMap, user:
 pub(super) fn dry_run_problem(dry_run: &[&str]) -> Option<Problem> {
     let unknown = dry_run.iter().any(|it| *it != "All");
     let shown = || serde_json::json!(dry_run);
-    unknown.then(|| Problem::with_value("dryRun", ProblemKind::NotSupported, shown(), r#"supported values: "All""#))
+    unknown.then(|| {
+        Problem::with_value("dryRun", ProblemKind::NotSupported, shown(), r#"supported values: "All""#)
+    })
 }
 
 /// The manager of a client that names none: what its agent calls itself, up to the slash.
@@ -73,7 +80,8 @@ pub(super) fn manager_of_agent(headers: &HeaderMap) -> String {
     let agent = headers.get(USER_AGENT).and_then(|it| it.to_str().ok()).unwrap_or_default();
     let mut manager = agent.split('/').next().unwrap_or_default().to_owned();
     manager.retain(|it| !it.is_control());
-    let end = (0..=MANAGER_LIMIT.min(manager.len())).rev().find(|it| manager.is_char_boundary(*it)).unwrap_or(0);
+    let end =
+        (0..=MANAGER_LIMIT.min(manager.len())).rev().find(|it| manager.is_char_boundary(*it)).unwrap_or(0);
     manager.truncate(end);
     manager
 }
@@ -109,7 +117,8 @@ mod tests {
 
     fn read(options: Options, query: &str) -> Result<Writer, String> {
         let headers = HeaderMap::from_iter([(USER_AGENT, "kubectl/v1.36 (linux)".parse().expect("a value"))]);
-        writer(options, &Query::parse(Some(query)), &headers, User::admin()).map_err(|it| it.0.message.clone())
+        writer(options, &Query::parse(Some(query)), &headers, User::admin())
+            .map_err(|it| it.0.message.clone())
     }
 
     #[test]
@@ -126,20 +135,36 @@ mod tests {
     fn every_wrong_option_is_named_in_the_words_of_the_original() {
         let long = format!("fieldManager={}", "m".repeat(129));
         for (options, query, problem) in [
-            (Options::Create, "dryRun=Some", r#"dryRun: Unsupported value: ["Some"]: supported values: "All""#),
-            (Options::Update, "dryRun=All&dryRun=Some",
-                r#"dryRun: Unsupported value: ["All","Some"]: supported values: "All""#),
-            (Options::Create, "fieldValidation=Maybe",
-                r#"fieldValidation: Unsupported value: "Maybe": supported values: "", "Ignore", "Strict", "Warn""#),
+            (
+                Options::Create,
+                "dryRun=Some",
+                r#"dryRun: Unsupported value: ["Some"]: supported values: "All""#,
+            ),
+            (
+                Options::Update,
+                "dryRun=All&dryRun=Some",
+                r#"dryRun: Unsupported value: ["All","Some"]: supported values: "All""#,
+            ),
+            (
+                Options::Create,
+                "fieldValidation=Maybe",
+                r#"fieldValidation: Unsupported value: "Maybe": supported values: "", "Ignore", "Strict", "Warn""#,
+            ),
             (Options::Patch, "force=abc", "force: Forbidden: may not be specified for non-apply patch"),
-            (Options::Patch, "fieldManager=bad%0Aname",
-                r#"fieldManager: Invalid value: "bad\nname": invalid character U+000A (at position 3)"#),
+            (
+                Options::Patch,
+                "fieldManager=bad%0Aname",
+                r#"fieldManager: Invalid value: "bad\nname": invalid character U+000A (at position 3)"#,
+            ),
             (Options::Apply, "", "fieldManager: Required value: is required for apply patch"),
             (Options::Apply, &long, "fieldManager: Too long: may not be more than 128 bytes"),
-            (Options::Create, "dryRun=Some&fieldManager=a%0Ab&fieldValidation=X",
+            (
+                Options::Create,
+                "dryRun=Some&fieldManager=a%0Ab&fieldValidation=X",
                 "[fieldManager: Invalid value: \"a\\nb\": invalid character U+000A (at position 1), dryRun: Unsupported \
                  value: [\"Some\"]: supported values: \"All\", fieldValidation: Unsupported value: \"X\": supported values: \
-                 \"\", \"Ignore\", \"Strict\", \"Warn\"]"),
+                 \"\", \"Ignore\", \"Strict\", \"Warn\"]",
+            ),
         ] {
             let expected = format!("{}.meta.k8s.io \"\" is invalid: {problem}", options.kind());
             assert_eq!(read(options, query).expect_err(query), expected);

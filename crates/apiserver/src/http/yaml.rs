@@ -111,14 +111,11 @@ fn can_be_plain(text: &str) -> bool {
     let mut chars = text.chars();
     let Some(first) = chars.next() else { return false };
     let spaced = chars.next().is_none_or(|it| it == ' ');
-    !"#,[]{}&*!|>'\"%@`".contains(first)
-        && !(matches!(first, '?' | ':' | '-') && spaced)
-        && !text.starts_with("---")
-        && !text.starts_with("...")
-        && !text.starts_with(' ')
-        && !text.ends_with([' ', ':'])
-        && !text.contains(": ")
-        && !text.contains(" #")
+    let begins_else = "#,[]{}&*!|>'\"%@` ".contains(first)
+        || (matches!(first, '?' | ':' | '-') && spaced)
+        || ["---", "..."].iter().any(|it| text.starts_with(it));
+    let goes_on_else = text.ends_with([' ', ':']) || [": ", " #"].iter().any(|it| text.contains(it));
+    !begins_else && !goes_on_else
 }
 
 /// Whether a plain text would be taken for something else: a number, a truth value, a time, nothing.
@@ -139,12 +136,16 @@ fn is_number(lower: &str) -> bool {
     }
     let digits = unsigned.replace('_', "");
     let radix = |prefix: &str, radix: u32| {
-        digits.strip_prefix(prefix).is_some_and(|it| !it.is_empty() && it.chars().all(|it| it.is_digit(radix)))
+        digits
+            .strip_prefix(prefix)
+            .is_some_and(|it| !it.is_empty() && it.chars().all(|it| it.is_digit(radix)))
     };
     let begins = digits.starts_with(|it: char| it.is_ascii_digit() || it == '.');
     let sexagesimal = digits.contains(':')
         && begins
-        && digits.split(':').all(|it| !it.is_empty() && it.chars().all(|it| it.is_ascii_digit() || it == '.'));
+        && digits
+            .split(':')
+            .all(|it| !it.is_empty() && it.chars().all(|it| it.is_ascii_digit() || it == '.'));
     let float = begins
         && digits.chars().all(|it| it.is_ascii_digit() || ".e+-".contains(it))
         && digits.parse::<f64>().is_ok();
@@ -156,11 +157,14 @@ fn is_time(text: &str) -> bool {
     let bytes = text.as_bytes();
     let Some(year) = bytes.get(..4) else { return false };
     let rest = text.get(4..).unwrap_or_default();
-    let shape = rest.starts_with('-') && rest[1..].split(['T', 't', ' ']).next().is_some_and(|it| {
-        it.split_once('-').is_some_and(|(month, day)| {
-            [month, day].iter().all(|it| (1..=2).contains(&it.len()) && it.bytes().all(|it| it.is_ascii_digit()))
-        })
-    });
+    let shape = rest.starts_with('-')
+        && rest[1..].split(['T', 't', ' ']).next().is_some_and(|it| {
+            it.split_once('-').is_some_and(|(month, day)| {
+                [month, day]
+                    .iter()
+                    .all(|it| (1..=2).contains(&it.len()) && it.bytes().all(|it| it.is_ascii_digit()))
+            })
+        });
     year.iter().all(u8::is_ascii_digit) && shape
 }
 
@@ -212,8 +216,12 @@ tab: "a\tb"
 
     fn values() -> impl Strategy<Value = Value> {
         let text = prop_oneof![".*", "[-+0-9.:eE_xob ]{0,6}", "(yes|No|ON|null|~|2026-01-02|- a|: |#|---)"];
-        let leaf = prop_oneof![Just(Value::Null), any::<bool>().prop_map(Value::from), any::<i32>().prop_map(Value::from),
-            text.prop_map(Value::from)];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i32>().prop_map(Value::from),
+            text.prop_map(Value::from)
+        ];
         leaf.prop_recursive(3, 24, 4, |inner| {
             prop_oneof![
                 proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
