@@ -29,5 +29,8 @@ pub mod ownership;
 pub mod custom;
 pub mod registry;
 pub mod cluster;
+pub mod auth;
+pub mod http;
+pub mod serving;
 
 pub use refusal::{Problem, ProblemKind, Refusal};
