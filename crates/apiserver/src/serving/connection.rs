@@ -32,7 +32,7 @@ pub(super) async fn serve<H: Handler>(
         service_fn(move |request: http::Request<Incoming>| {
             let (handler, peer, begun) = (Arc::clone(&inner.handler), peer.clone(), requests.begin());
             async move {
-                let request = request.map(|body| limits.in_time(body).boxed_unsync());
+                let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
                 match handler.respond(request, peer).await {
                     Ok(response) => Ok(response.map(|body| Counted { body, begun })),
                     // An error instead of an answer makes hyper close the connection, or reset the stream.

@@ -1,6 +1,6 @@
 //! What answers requests.
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 
@@ -16,7 +16,7 @@ pub type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 /// Answers requests. The future is dropped when the client goes away, or the server does.
 pub trait Handler: Send + Sync + 'static {
     /// The body of an answer. An error in the middle of it cuts the connection; over HTTP/2, the stream.
-    type Body: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
+    type Body: http_body::Body<Data: Buf + Send, Error: Into<BoxError>> + Send + 'static;
 
     /// Answers one request from whoever the certificate of the connection names, if it has one.
     ///

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http::{Request, Response, Uri};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -219,16 +219,18 @@ impl<B> Living<B> {
 }
 
 impl<B: Body<Error: Into<BoxError>>> Body for Living<B> {
-    type Data = B::Data;
+    type Data = Bytes;
     type Error = BoxError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.project();
         if let Poll::Ready(frame) = this.body.poll_frame(context) {
-            return Poll::Ready(frame.map(|it| it.map_err(Into::into)));
+            // What is several pieces for a connection, which writes them at once, is one here.
+            let whole = |frame: Frame<B::Data>| frame.map_data(|mut data| data.copy_to_bytes(data.remaining()));
+            return Poll::Ready(frame.map(|it| it.map(whole).map_err(Into::into)));
         }
         this.gone.poll(context).map(|()| Some(Err(io::Error::from(io::ErrorKind::ConnectionReset).into())))
     }
