@@ -8,6 +8,8 @@ use http_body_util::Full;
 
 use crate::auth::{Authenticator, PeerIdentity};
 use crate::cluster::Cluster;
+use crate::faults::Lab;
+use crate::log::RequestLog;
 
 /// The body of an answer.
 pub type AnswerBody = Full<Bytes>;
@@ -23,6 +25,25 @@ pub struct Service {
     pub cluster: Arc<Cluster>,
     /// Who asks.
     pub authenticator: Authenticator,
+    /// What goes wrong on purpose.
+    pub lab: Lab,
+    /// What was asked.
+    pub log: RequestLog,
+    /// What can be set.
+    pub settings: Settings,
+}
+
+/// What can be set about answering requests.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How often a watch that allows it is sent a bookmark.
+    pub bookmark_period: std::time::Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { bookmark_period: std::time::Duration::from_secs(60) }
+    }
 }
 
 impl Service {

@@ -229,7 +229,8 @@ impl<B: Body<Error: Into<BoxError>>> Body for Living<B> {
         let this = self.project();
         if let Poll::Ready(frame) = this.body.poll_frame(context) {
             // What is several pieces for a connection, which writes them at once, is one here.
-            let whole = |frame: Frame<B::Data>| frame.map_data(|mut data| data.copy_to_bytes(data.remaining()));
+            let whole =
+                |frame: Frame<B::Data>| frame.map_data(|mut data| data.copy_to_bytes(data.remaining()));
             return Poll::Ready(frame.map(|it| it.map(whole).map_err(Into::into)));
         }
         this.gone.poll(context).map(|()| Some(Err(io::Error::from(io::ErrorKind::ConnectionReset).into())))

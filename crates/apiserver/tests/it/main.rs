@@ -4,6 +4,7 @@
 mod recording;
 
 mod builtin;
+mod cluster;
 mod custom_definition;
 mod custom_object;
 mod custom_properties;

@@ -1,0 +1,5 @@
+//! What goes wrong on purpose.
+
+/// What goes wrong on purpose.
+#[derive(Clone, Debug, Default)]
+pub struct Lab;

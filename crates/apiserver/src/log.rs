@@ -1,0 +1,5 @@
+//! What was asked.
+
+/// What was asked.
+#[derive(Clone, Debug, Default)]
+pub struct RequestLog;
