@@ -29,6 +29,10 @@ pub mod ownership;
 pub mod custom;
 pub mod registry;
 pub mod cluster;
+pub mod auth;
+pub mod faults;
+pub mod log;
+pub mod http;
 pub mod controllers;
 
 pub use refusal::{Problem, ProblemKind, Refusal};

@@ -4,6 +4,7 @@
 mod recording;
 mod running;
 
+mod autoscaling;
 mod builtin;
 mod cluster;
 mod controllers;
@@ -12,7 +13,9 @@ mod custom_object;
 mod custom_properties;
 mod custom_shown;
 mod discovery;
+mod faults;
 mod kinds;
+mod log;
 mod openapi;
 mod ownership;
 mod patch;
