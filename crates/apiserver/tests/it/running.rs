@@ -14,14 +14,14 @@ use tokio::task::JoinSet;
 const LONG: Duration = Duration::from_secs(20 * 60);
 
 /// A cluster and what runs on it; dropping it ends that.
-pub struct Running {
-    pub cluster: Arc<Cluster>,
-    pub tasks: JoinSet<()>,
+pub(crate) struct Running {
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) tasks: JoinSet<()>,
 }
 
 impl Running {
     /// A fresh cluster with these controllers.
-    pub async fn with(controllers: Controllers) -> Self {
+    pub(crate) async fn with(controllers: Controllers) -> Self {
         let source = Source::seeded(1, "2026-01-02T03:04:05Z".parse().expect("a time"));
         let cluster = Arc::new(Cluster::new(source));
         cluster.bootstrap().await;
@@ -30,31 +30,31 @@ impl Running {
         Self { cluster, tasks }
     }
 
-    pub fn kind(&self, api_version: &str, kind: &str) -> Arc<Kind> {
+    pub(crate) fn kind(&self, api_version: &str, kind: &str) -> Arc<Kind> {
         self.cluster.catalog().kind_of(api_version, kind).expect("served")
     }
 
     /// Creates an object; gives it as it is then.
-    pub async fn add(&self, object: Value) -> Value {
+    pub(crate) async fn add(&self, object: Value) -> Value {
         let kind = self.kind(object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap());
         let written = self.cluster.add(object, &Writer::server("test")).await.expect("created");
         written.object.to_value(&kind)
     }
 
     /// An object by version, kind and key, if there is one.
-    pub fn get(&self, of: (&str, &str), key: &str) -> Option<Value> {
+    pub(crate) fn get(&self, of: (&str, &str), key: &str) -> Option<Value> {
         let kind = self.kind(of.0, of.1);
         self.cluster.get(&kind, &key.parse::<ObjectKey>().unwrap()).map(|it| kind.show(&it))
     }
 
     /// All objects of a kind.
-    pub fn all(&self, of: (&str, &str)) -> Vec<Value> {
+    pub(crate) fn all(&self, of: (&str, &str)) -> Vec<Value> {
         let kind = self.kind(of.0, of.1);
         self.cluster.list(&kind, None).iter().map(|it| kind.show(it)).collect()
     }
 
     /// Changes an object, or a part of it.
-    pub async fn change(&self, of: (&str, &str), key: &str, part: &str, mut change: impl FnMut(&mut Value) + Send) {
+    pub(crate) async fn change(&self, of: (&str, &str), key: &str, part: &str, mut change: impl FnMut(&mut Value) + Send) {
         let (kind, key) = (self.kind(of.0, of.1), key.parse::<ObjectKey>().unwrap());
         let place = Place::of(&kind, &key).part(part);
         let change = |it: &mut Value| {
@@ -65,7 +65,7 @@ impl Running {
         assert!(changed.expect("changed").is_some(), "there is such an object");
     }
 
-    pub async fn delete(&self, of: (&str, &str), key: &str, propagation: Option<Propagation>) -> Deleted {
+    pub(crate) async fn delete(&self, of: (&str, &str), key: &str, propagation: Option<Propagation>) -> Deleted {
         let (kind, key) = (self.kind(of.0, of.1), key.parse::<ObjectKey>().unwrap());
         let options = DeleteOptions { propagation, ..DeleteOptions::default() };
         let writer = Writer::server("test");
@@ -73,7 +73,7 @@ impl Running {
     }
 
     /// Waits until the objects of a kind are as they should be; fails when they never are.
-    pub async fn until(&self, of: (&str, &str), mut expected: impl FnMut(&[Value]) -> bool) -> Vec<Value> {
+    pub(crate) async fn until(&self, of: (&str, &str), mut expected: impl FnMut(&[Value]) -> bool) -> Vec<Value> {
         let kind = self.kind(of.0, of.1);
         let waited = tokio::time::timeout(LONG, async {
             loop {
@@ -93,7 +93,7 @@ impl Running {
     }
 
     /// Waits until an object is as it should be.
-    pub async fn until_one(
+    pub(crate) async fn until_one(
         &self,
         of: (&str, &str),
         key: &str,
@@ -105,19 +105,19 @@ impl Running {
     }
 
     /// Waits until an object is gone.
-    pub async fn gone(&self, of: (&str, &str), key: &str) {
+    pub(crate) async fn gone(&self, of: (&str, &str), key: &str) {
         self.until(of, |all| !all.iter().any(|it| named(it) == key)).await;
     }
 
     /// Lets everything happen that is going to happen within that time.
-    pub async fn pass(&self, time: Duration) {
+    pub(crate) async fn pass(&self, time: Duration) {
         let nothing = tokio::time::timeout(time, std::future::pending::<()>()).await;
         assert!(nothing.is_err());
     }
 }
 
 /// The key of an object.
-pub fn named(object: &Value) -> String {
+pub(crate) fn named(object: &Value) -> String {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
     match text("namespace") {
         "" => text("name").to_owned(),
@@ -126,7 +126,7 @@ pub fn named(object: &Value) -> String {
 }
 
 /// A reference to an owner.
-pub fn owner(object: &Value, blocks: bool) -> Value {
+pub(crate) fn owner(object: &Value, blocks: bool) -> Value {
     serde_json::json!({ "apiVersion": object["apiVersion"], "kind": object["kind"], "name": object["metadata"]["name"],
         "uid": object["metadata"]["uid"], "blockOwnerDeletion": blocks })
 }
