@@ -33,5 +33,10 @@ pub mod auth;
 pub mod faults;
 pub mod log;
 pub mod http;
+pub mod serving;
+pub mod controllers;
+pub mod simulators;
+mod server;
 
 pub use refusal::{Problem, ProblemKind, Refusal};
+pub use server::{ApiServer, ApiServerBuilder, StartError};
