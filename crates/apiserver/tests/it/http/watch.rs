@@ -269,3 +269,83 @@ async fn a_watch_without_a_timeout_ends_between_once_and_twice_the_shortest_time
     assert_eq!(events.next().await, None);
     assert!((10..=20).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
 }
+
+/// A bookmark says that everything up to its version was told; one that was sent over a gap would hide it for ever.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_was_overtaken_is_not_sent_a_bookmark() {
+    let server = Server::start().await;
+    let a = server.config_map("a", json!({})).await;
+    let query = format!("resourceVersion={a}&allowWatchBookmarks=true&timeoutSeconds=300");
+    let mut events = server.watch(&format!("{MAPS}?watch=1&{query}")).await;
+    events.is_silent().await;
+    server.config_map("b", json!({})).await;
+    server.service.cluster().store().compact(u64::MAX);
+    tokio::time::advance(Duration::from_secs(70)).await;
+    assert_eq!(events.next().await.unwrap()["object"]["code"], 410);
+    assert_eq!(events.next().await, None);
+}
+
+/// The promise of list and watch, seen from outside: for random writes, a list and the events behind it make every later
+/// list, for every selector.
+#[test]
+fn a_list_and_the_events_behind_it_make_every_later_list() {
+    use proptest::prelude::*;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let writes = proptest::collection::vec((0..4u8, 0..3u8), 1..25);
+    proptest!(ProptestConfig::with_cases(40), |(before in writes.clone(), after in writes)| {
+        runtime.block_on(async {
+            let server = Server::start().await;
+            for (name, label) in before {
+                write(&server, name, label).await;
+            }
+            for selector in ["", "&labelSelector=x%3D1", "&labelSelector=x!%3D1", "&fieldSelector=metadata.name%3Dm1"] {
+                let list = server.get(&format!("{MAPS}?limit=0{selector}")).await;
+                let mut events = server.watch(&format!("{MAPS}?watch=1&resourceVersion={}{selector}", list.version())).await;
+                for (name, label) in &after {
+                    write(&server, *name, *label).await;
+                }
+                let later = server.get(&format!("{MAPS}?limit=0{selector}")).await;
+                let mut seen = state(&list.json());
+                let mut last = list.version();
+                while let Ok(Some(event)) = tokio::time::timeout(Duration::from_millis(10), events.next()).await {
+                    let object = &event["object"];
+                    let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+                    let version: u64 = object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+                    assert!(version > last, "versions only grow");
+                    last = version;
+                    match event["type"].as_str().unwrap() {
+                        "ADDED" => assert!(seen.insert(name, version).is_none()),
+                        "MODIFIED" => assert!(seen.insert(name, version).is_some()),
+                        _ => assert!(seen.remove(&name).is_some()),
+                    }
+                }
+                assert_eq!(seen, state(&later.json()), "{selector}");
+            }
+        });
+    });
+}
+
+/// Makes, changes or deletes one of four objects.
+async fn write(server: &Server, name: u8, label: u8) {
+    let path = format!("{MAPS}/m{name}");
+    if label == 2 {
+        server.send("DELETE", &path, &[], "").await;
+        return;
+    }
+    let labels = json!({ "x": label.to_string() });
+    let count = server.service.cluster().store().revision().to_string();
+    let patch = json!({ "metadata": { "labels": labels }, "data": { "k": count } });
+    if server.merge(&path, patch).await.code == 404 {
+        server.config_map(&format!("m{name}"), labels).await;
+    }
+}
+
+fn state(list: &Value) -> std::collections::BTreeMap<String, u64> {
+    let item = |it: &Value| {
+        let metadata = &it["metadata"];
+        let version = metadata["resourceVersion"].as_str().unwrap().parse().unwrap();
+        (metadata["name"].as_str().unwrap().to_owned(), version)
+    };
+    list["items"].as_array().unwrap().iter().map(item).collect()
+}
