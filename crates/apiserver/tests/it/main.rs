@@ -14,6 +14,7 @@ mod custom_properties;
 mod custom_shown;
 mod discovery;
 mod faults;
+mod http;
 mod kinds;
 mod log;
 mod openapi;
