@@ -34,5 +34,6 @@ pub mod faults;
 pub mod log;
 pub mod http;
 pub mod controllers;
+pub mod simulators;
 
 pub use refusal::{Problem, ProblemKind, Refusal};

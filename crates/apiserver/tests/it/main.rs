@@ -19,3 +19,4 @@ mod log;
 mod openapi;
 mod ownership;
 mod patch;
+mod simulators;
