@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Place, Writer};
 use crate::controllers::{builtin, writer};
+use crate::kinds::look::{items, text};
 use crate::refusal::Refusal;
 
 /// How long a lease of a node is good for, in seconds: the default of the original.
@@ -52,7 +53,22 @@ async fn register(cluster: &Cluster, index: usize, writer: &Writer) -> Result<()
         !known
     };
     cluster.change(&Place::of(&kind, &key).part("status"), writer, report).await?;
+    cluster.change(&Place::of(&kind, &key), writer, admit).await?;
     Ok(())
+}
+
+/// Takes off a new node what keeps pods away until it is ready. Says whether that changed anything.
+fn admit(node: &mut Value) -> bool {
+    let mut taints = items(node, "/spec/taints").to_vec();
+    let before = taints.len();
+    taints.retain(|it| text(it, "/key") != "node.kubernetes.io/not-ready");
+    let changed = taints.len() < before;
+    match node.pointer_mut("/spec").and_then(Value::as_object_mut) {
+        Some(spec) if taints.is_empty() => drop(spec.remove("taints")),
+        Some(spec) => drop(spec.insert("taints".to_owned(), taints.into())),
+        None => {}
+    }
+    changed
 }
 
 /// Which of three zones a node is in.
@@ -124,6 +140,17 @@ async fn renew(cluster: &Cluster, node: &str, writer: &Writer) -> Result<(), Ref
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_that_is_ready_takes_pods_and_keeps_what_else_is_said_of_it() {
+        let not_ready = json!({ "key": "node.kubernetes.io/not-ready", "effect": "NoSchedule" });
+        let mut node = json!({ "spec": { "taints": [not_ready, { "key": "mine", "effect": "NoSchedule" }] } });
+        assert!(admit(&mut node) && !admit(&mut node));
+        assert_eq!(node["spec"]["taints"][0]["key"], "mine");
+        let mut node = json!({ "spec": { "taints": [not_ready] } });
+        assert!(admit(&mut node));
+        assert_eq!(node, json!({ "spec": {} }));
+    }
 
     #[test]
     fn nodes_have_names_zones_and_addresses_of_their_own() {
