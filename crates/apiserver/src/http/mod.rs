@@ -19,18 +19,10 @@ pub type AnswerBody = Full<Bytes>;
 pub struct Cut;
 
 /// Answers requests.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Service {
-    /// What is asked about.
-    pub cluster: Arc<Cluster>,
-    /// Who asks.
-    pub authenticator: Authenticator,
-    /// What goes wrong on purpose.
-    pub lab: Lab,
-    /// What was asked.
-    pub log: RequestLog,
-    /// What can be set.
-    pub settings: Settings,
+    cluster: Arc<Cluster>,
+    authenticator: Authenticator,
 }
 
 /// What can be set about answering requests.
@@ -38,23 +30,53 @@ pub struct Service {
 pub struct Settings {
     /// How often a watch that allows it is sent a bookmark.
     pub bookmark_period: std::time::Duration,
+    /// Whether the fault lab can be used over HTTP.
+    pub fault_admin: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { bookmark_period: std::time::Duration::from_secs(60) }
+        Self { bookmark_period: std::time::Duration::from_secs(60), fault_admin: false }
     }
 }
 
 impl Service {
+    /// Answers for a cluster.
+    pub fn new(cluster: Arc<Cluster>, authenticator: Authenticator) -> Self {
+        Self { cluster, authenticator }
+    }
+
+    /// With the rules of this lab.
+    #[must_use]
+    pub fn lab(self, _: Lab) -> Self {
+        self
+    }
+
+    /// Writes down what it was asked.
+    #[must_use]
+    pub fn log(self, _: RequestLog) -> Self {
+        self
+    }
+
+    /// With these settings.
+    #[must_use]
+    pub fn settings(self, _: Settings) -> Self {
+        self
+    }
+
+    /// The cluster it answers for.
+    pub fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
+    }
+
     /// Answers a request.
     pub async fn respond<B>(
         &self,
         request: Request<B>,
-        peer: Option<PeerIdentity>,
+        peer: Option<&PeerIdentity>,
     ) -> Result<Response<AnswerBody>, Cut> {
         let (path, headers) = (request.uri().path(), request.headers());
-        match self.authenticator.authenticate_for(path, headers, peer.as_ref(), &self.cluster) {
+        match self.authenticator.authenticate_for(path, headers, peer, &self.cluster) {
             Ok(user) => Ok(Response::new(Full::new(Bytes::from(user.name)))),
             Err(refusal) => {
                 let mut response = Response::new(Full::new(Bytes::from(refusal.0.message.clone())));

@@ -24,7 +24,7 @@ use crate::auth::Authenticator;
 use crate::cluster::Cluster;
 use crate::faults::Lab;
 use crate::http::Service;
-use crate::log::RequestLog;
+use crate::log::{RequestLog, Requests};
 use crate::serving::{Certificates, Connector, InProcess, Serving};
 use access::Access;
 use background::Background;
@@ -56,6 +56,8 @@ const IN_PROCESS: &str = "http://in-process.invalid";
 pub struct ApiServer {
     serving: Serving<Service>,
     background: Background,
+    lab: Lab,
+    log: RequestLog,
     url: String,
     access: Arc<Access>,
     plan: Plan,
@@ -94,13 +96,12 @@ impl ApiServer {
 
     /// Serves a cluster that is ready.
     async fn assemble(cluster: Arc<Cluster>, plan: Plan, access: Arc<Access>) -> Result<Self, StartError> {
-        let service = Service {
-            cluster: Arc::clone(&cluster),
-            authenticator: Authenticator::new().anonymous(plan.anonymous),
-            lab: Lab::default(),
-            log: RequestLog::default(),
-            settings: plan.settings.clone(),
-        };
+        let log = if plan.log == 0 { RequestLog::default() } else { RequestLog::keeping(plan.log) };
+        let lab = Lab::default();
+        let service = Service::new(Arc::clone(&cluster), Authenticator::new().anonymous(plan.anonymous))
+            .lab(lab.clone())
+            .log(log.clone())
+            .settings(plan.settings.clone());
         let serving = match plan.bind {
             None => Serving::in_process(service),
             Some(address) => Serving::bind(service, address, access.tls().cloned())
@@ -109,7 +110,7 @@ impl ApiServer {
         };
         let url = serving.address().map_or_else(|| IN_PROCESS.to_owned(), |it| access.url(it));
         let background = Background::start(&cluster, plan.controllers, plan.simulators);
-        Ok(Self { serving, background, url, access, plan })
+        Ok(Self { serving, background, lab, log, url, access, plan })
     }
 
     /// The address, such as `http://127.0.0.1:34567`, without a slash at the end. Without a socket it is a name that leads
@@ -136,17 +137,22 @@ impl ApiServer {
 
     /// What is served. Objects can be read and written here without a request.
     pub fn cluster(&self) -> &Arc<Cluster> {
-        &self.serving.handler().cluster
+        self.serving.handler().cluster()
     }
 
     /// What goes wrong on purpose.
     pub fn faults(&self) -> &Lab {
-        &self.serving.handler().lab
+        &self.lab
     }
 
-    /// What was asked of the server.
-    pub fn requests(&self) -> &RequestLog {
-        &self.serving.handler().log
+    /// What the server was asked so far, as far as its log goes back.
+    pub fn requests(&self) -> Requests {
+        self.log.requests()
+    }
+
+    /// The log of requests itself, to wait for one or to begin anew.
+    pub fn request_log(&self) -> &RequestLog {
+        &self.log
     }
 
     /// Makes connections without a socket, for clients of hyper and whatever else speaks HTTP over a stream.

@@ -3,6 +3,7 @@
 
 mod recording;
 
+mod auth;
 mod builtin;
 mod cluster;
 mod custom_definition;
@@ -14,3 +15,5 @@ mod kinds;
 mod openapi;
 mod ownership;
 mod patch;
+mod server;
+mod serving;
