@@ -49,7 +49,8 @@ impl Connection {
     }
 }
 
-fn secret(text: &str) -> Result<SecretString, Infallible> {
+/// A flag whose value is not to be shown.
+pub(crate) fn secret(text: &str) -> Result<SecretString, Infallible> {
     Ok(SecretString::from(text))
 }
 
