@@ -56,8 +56,6 @@ const IN_PROCESS: &str = "http://in-process.invalid";
 pub struct ApiServer {
     serving: Serving<Service>,
     background: Background,
-    lab: Lab,
-    log: RequestLog,
     url: String,
     access: Arc<Access>,
     plan: Plan,
@@ -97,11 +95,9 @@ impl ApiServer {
     /// Serves a cluster that is ready.
     async fn assemble(cluster: Arc<Cluster>, plan: Plan, access: Arc<Access>) -> Result<Self, StartError> {
         let log = if plan.log == 0 { RequestLog::default() } else { RequestLog::keeping(plan.log) };
-        let lab = Lab::default();
-        let service = Service::new(Arc::clone(&cluster), Authenticator::new().anonymous(plan.anonymous))
-            .lab(lab.clone())
-            .log(log.clone())
-            .settings(plan.settings.clone());
+        let authenticator = Authenticator::new().anonymous(plan.anonymous);
+        let service =
+            Service::new(Arc::clone(&cluster), authenticator).log(log).settings(plan.settings.clone());
         let serving = match plan.bind {
             None => Serving::in_process(service),
             Some(address) => Serving::bind(service, address, access.tls().cloned())
@@ -110,7 +106,7 @@ impl ApiServer {
         };
         let url = serving.address().map_or_else(|| IN_PROCESS.to_owned(), |it| access.url(it));
         let background = Background::start(&cluster, plan.controllers, plan.simulators);
-        Ok(Self { serving, background, lab, log, url, access, plan })
+        Ok(Self { serving, background, url, access, plan })
     }
 
     /// The address, such as `http://127.0.0.1:34567`, without a slash at the end. Without a socket it is a name that leads
@@ -142,17 +138,17 @@ impl ApiServer {
 
     /// What goes wrong on purpose.
     pub fn faults(&self) -> &Lab {
-        &self.lab
+        self.serving.handler().faults()
     }
 
     /// What the server was asked so far, as far as its log goes back.
     pub fn requests(&self) -> Requests {
-        self.log.requests()
+        self.request_log().requests()
     }
 
     /// The log of requests itself, to wait for one or to begin anew.
     pub fn request_log(&self) -> &RequestLog {
-        &self.log
+        self.serving.handler().requests()
     }
 
     /// Makes connections without a socket, for clients of hyper and whatever else speaks HTTP over a stream.

@@ -2,16 +2,21 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
 
 mod recording;
+mod running;
 
 mod auth;
+mod autoscaling;
 mod builtin;
 mod cluster;
+mod controllers;
 mod custom_definition;
 mod custom_object;
 mod custom_properties;
 mod custom_shown;
 mod discovery;
+mod faults;
 mod kinds;
+mod log;
 mod openapi;
 mod ownership;
 mod patch;
