@@ -4,6 +4,7 @@
 mod recording;
 mod running;
 
+mod auth;
 mod autoscaling;
 mod builtin;
 mod cluster;
@@ -22,3 +23,5 @@ mod ownership;
 mod patch;
 mod protobuf;
 mod simulators;
+mod server;
+mod serving;
