@@ -19,6 +19,7 @@ use crate::config::Impersonation;
 use crate::error::{Error, InvalidRequest};
 use crate::exchange::refusal;
 use crate::exchange::retry::Mode;
+use crate::template::template;
 
 pub(crate) const JSON: &str = "application/json";
 /// What is accepted when nothing else is said: JSON, and whatever else a server insists on.
@@ -37,10 +38,9 @@ pub struct Request {
     timeout: Option<Duration>,
     max_retries: Option<u32>,
     impersonate: Option<Impersonation>,
-    /// Resource and name, for messages and templates.
+    /// Resource and name, for messages.
     resource: String,
     name: String,
-    namespace: String,
     /// The first thing that went wrong.
     error: Option<InvalidRequest>,
 }
@@ -80,7 +80,6 @@ impl Client {
             impersonate: self.impersonation(),
             resource: String::new(),
             name: String::new(),
-            namespace: String::new(),
             error: None,
         }
     }
@@ -148,11 +147,23 @@ impl Request {
         self
     }
 
+    /// Takes path and query from a text, below the server's own path; parameters set before go.
+    ///
+    /// An address of another server, or one that climbs above the server's path, is refused.
+    pub fn uri(mut self, uri: &str) -> Self {
+        let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
+        let climbs = path.split('/').any(|it| matches!(it, "." | ".."));
+        if climbs || path.contains("//") || path.contains(':') || uri.contains('#') {
+            return self.fail(InvalidRequest::Address(uri.to_owned()));
+        }
+        self.query.clear();
+        let pairs = url::form_urlencoded::parse(query.as_bytes());
+        self.path(&[path]).params(pairs.map(|(key, value)| (key, value.into_owned())))
+    }
+
     /// Enters a namespace; empty means all of them, and is refused where one object is meant.
     pub fn namespace(self, namespace: &str) -> Self {
-        let mut this = self.on_path(|path| path.namespace(namespace));
-        this.namespace = namespace.to_owned();
-        this
+        self.on_path(|path| path.namespace(namespace))
     }
 
     /// Names one object.
@@ -357,7 +368,7 @@ impl Request {
         }
         Ok(Prepared {
             method: self.method.clone(),
-            template: self.template(&target),
+            template: template(target.split('?').next().unwrap_or_default()),
             target,
             headers,
             body: self.body.clone(),
@@ -368,22 +379,6 @@ impl Request {
             resource: self.resource.clone(),
             name: self.name.clone(),
         })
-    }
-
-    /// The path with the namespace and the name replaced, so that logs and spans have few distinct ones.
-    fn template(&self, target: &str) -> String {
-        let path = target.split('?').next().unwrap_or_default();
-        let mut segments: Vec<&str> = path.split('/').collect();
-        let Target::Resource(..) = self.target else { return path.to_owned() };
-        let mut at = if segments.get(1) == Some(&"apis") { 4 } else { 3 };
-        if !self.namespace.is_empty() {
-            segments[at + 1] = "{namespace}";
-            at += 2;
-        }
-        if !self.name.is_empty() {
-            segments[at + 1] = "{name}";
-        }
-        segments.join("/")
     }
 
     fn on_path(mut self, change: impl FnOnce(ResourcePath) -> ResourcePath) -> Self {
