@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use dogwatch_core::{ResourcePath, ResourceType};
+use dogwatch_core::{InvalidPath, ResourcePath, ResourceType};
 use dogwatch_wire::Fields;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -178,10 +178,15 @@ impl Request {
         self.on_path(|path| path.subresource(subresource))
     }
 
-    /// Adds segments behind everything else.
+    /// Adds segments behind everything else. One that would change the meaning of the path is refused.
     pub fn suffix(mut self, segments: &[&str]) -> Self {
-        if let Target::Resource(_, suffix) = &mut self.target {
-            suffix.extend(segments.iter().map(|it| it.trim_matches('/').to_owned()));
+        for segment in segments.iter().flat_map(|it| it.trim_matches('/').split('/')) {
+            if matches!(segment, "" | "." | "..") || segment.contains(['%', '?', '#']) {
+                return self.fail(InvalidRequest::Address(segment.to_owned()));
+            }
+            if let Target::Resource(_, suffix) = &mut self.target {
+                suffix.push(segment.to_owned());
+            }
         }
         self
     }
@@ -397,7 +402,14 @@ impl Request {
     }
 
     pub(crate) fn fail(mut self, error: InvalidRequest) -> Self {
-        self.error.get_or_insert(error);
+        // The path keeps its own first error, which then came before this one.
+        let earlier = match &self.target {
+            Target::Resource(path, _) => path.build().err(),
+            _ => None,
+        };
+        let earlier =
+            earlier.filter(|it| matches!(it, InvalidPath::Segment { .. } | InvalidPath::SetTwice { .. }));
+        self.error.get_or_insert(earlier.map_or(error, Into::into));
         self
     }
 }
