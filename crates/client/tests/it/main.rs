@@ -17,6 +17,7 @@ mod request_results;
 mod request_retries;
 mod retry_matrix;
 mod transport;
+mod until;
 mod watches;
 mod weather;
 mod writes;
