@@ -311,6 +311,21 @@ mod tests {
         assert_eq!(follower.version(), 1);
     }
 
+    /// The upstream scenario EmptyCAFileRotationLifecycle: filled once, and never emptied again.
+    #[tokio::test(start_paused = true)]
+    async fn tr_5_an_empty_ca_file_may_be_filled_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ca.crt");
+        std::fs::write(&path, "").unwrap();
+        let follower = follow(&path);
+        for (content, version) in [("", 0), (ca("one").as_str(), 1), ("", 1)] {
+            std::fs::write(&path, content).unwrap();
+            tokio::time::advance(PACE.on_request).await;
+            follower.before_request().await;
+            assert_eq!(follower.version(), version);
+        }
+    }
+
     /// The upstream scenario CARotationMetricsEmitted.
     #[tokio::test(start_paused = true)]
     async fn tr_5_every_look_at_a_ca_file_is_counted_by_its_result_and_reason() {

@@ -16,6 +16,8 @@ mod request_building;
 mod request_results;
 mod request_retries;
 mod retry_matrix;
+mod scenarios;
+mod served;
 mod transport;
 mod until;
 mod watches;

@@ -200,7 +200,9 @@ async fn rq_9_wrap_previous_error_case_by_case() {
     // Whatever is not worth another attempt.
     let fatal = || fails(ErrorKind::PermissionDenied);
     for mode in [Decode, Watch] {
-        let cases: Vec<(u32, Vec<Reply>, Option<Option<&str>>)> = vec![
+        // How many retries, what the server does, and how it fails at last if it does: with or without an earlier failure.
+        type Case = (u32, Vec<Reply>, Option<Option<&'static str>>);
+        let cases: Vec<Case> = vec![
             (2, vec![mode.success()], None),
             (2, vec![later(0), later(0), mode.success()], None),
             (2, vec![eof(), eof(), mode.success()], None),

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use crate::scripted::{Reply, Script, fails, json, refusal, reply};
 
 type Event = WatchEvent<ConfigMap>;
+type Condition = fn(&Event) -> Result<bool, BoxError>;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -59,7 +60,7 @@ fn is_deleted(event: &Event) -> Result<bool, BoxError> {
     Ok(matches!(event, WatchEvent::Deleted(_)))
 }
 
-fn conditions(all: &[fn(&Event) -> Result<bool, BoxError>]) -> Vec<EventCondition<ConfigMap>> {
+fn conditions(all: &[Condition]) -> Vec<EventCondition<ConfigMap>> {
     all.iter().map(|it| Box::new(*it) as EventCondition<ConfigMap>).collect()
 }
 

@@ -326,7 +326,8 @@ async fn resumed_over(history: &[&str], from: &str, most: usize, watches: usize)
 /// begins, and what comes out.
 #[tokio::test(start_paused = true)]
 async fn rw_1_retry_watcher_survives_closed_watches() {
-    let cases: [(&[&str], &str, usize, usize, &[&str]); 9] = [
+    type Case = (&'static [&'static str], &'static str, usize, usize, &'static [&'static str]);
+    let cases: [Case; 9] = [
         (&["2"], "1", 9, 1, &["2"]),
         (&["1", "2"], "1", 9, 1, &["2"]),
         (&["2"], "3", 9, 1, &[]),
