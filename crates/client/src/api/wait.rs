@@ -14,6 +14,7 @@ use dogwatch_core::{FieldSelector, ListParams, Object, ObjectKey, ResourceVersio
 use dogwatch_wire::WatchEvent;
 use futures_util::TryStreamExt;
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use super::Api;
 use crate::error::Error;
@@ -59,7 +60,11 @@ impl<K: DeserializeOwned + Object> Api<K> {
         mut condition: impl FnMut(&BTreeMap<ObjectKey, K>) -> J,
     ) -> Result<BTreeMap<ObjectKey, K>, UntilError> {
         let mut params = params.clone();
+        let mut earliest = Instant::now();
         loop {
+            // A server that forgets everything at once is not asked without a pause.
+            tokio::time::sleep_until(earliest).await;
+            earliest = Instant::now() + LIST_AGAIN.0;
             let (mut state, watch) = self.list_patiently(&params).await?;
             // What was asked for first need not be kept for ever; any later list must only be newer than what was seen.
             params.version = ResourceVersion::UNSET;

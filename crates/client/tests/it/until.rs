@@ -236,6 +236,16 @@ async fn until_with_sync_lists_again_when_the_history_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn until_with_sync_a_server_that_forgets_at_once_is_listed_once_a_second() {
+    let forgets = (0..50).flat_map(|_| [listing("5", &[]), watching(&[gone()])]);
+    let script = Script::new(forgets);
+    let (maps, everything) = (maps(&script), ListParams::default());
+    let waiting = maps.wait_until(&everything, |_| false);
+    assert!(timeout(Duration::from_millis(9500), waiting).await.is_err());
+    assert_eq!(script.targets().iter().filter(|it| !it.contains("watch=true")).count(), 10);
+}
+
+#[tokio::test(start_paused = true)]
 async fn until_with_sync_what_will_not_pass_is_an_error() {
     let forbidden = Script::new([refusal(403, "Forbidden")]);
     let no_watch = Script::new([listing("5", &[]), refusal(403, "Forbidden")]);
