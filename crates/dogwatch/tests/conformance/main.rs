@@ -10,6 +10,7 @@ mod login;
 mod impersonation;
 mod verbs;
 mod lists;
+mod expiry;
 mod watches;
 mod patches;
 mod subresources;
