@@ -103,7 +103,8 @@ async fn a_rollout_never_has_too_many_or_too_few() {
     let sets = it.until(SETS, |all| all.iter().filter(|it| it["spec"]["replicas"] == 0).count() == 1).await;
     assert_eq!(sets.len(), 2, "the old one stays, empty");
     // Replay: how many there were at each moment.
-    let mut pods: std::collections::BTreeMap<String, Value> = it.all(PODS).into_iter().map(|it| (named(&it), it)).collect();
+    let mut pods: std::collections::BTreeMap<String, Value> =
+        it.all(PODS).into_iter().map(|it| (named(&it), it)).collect();
     pods.retain(|_, it| it["spec"]["containers"][0]["image"] == "i:1");
     let mut ready: std::collections::BTreeSet<String> = std::collections::BTreeSet::new();
     let (mut most, mut fewest, mut seen) = (0, usize::MAX, std::collections::BTreeMap::new());
@@ -116,7 +117,11 @@ async fn a_rollout_never_has_too_many_or_too_few() {
             Some(after) => {
                 let after = after.to_value();
                 let alive = after["metadata"]["deletionTimestamp"].is_null();
-                if is_ready(&after) && alive { ready.insert(named(&after)) } else { ready.remove(&named(&after)) };
+                if is_ready(&after) && alive {
+                    ready.insert(named(&after))
+                } else {
+                    ready.remove(&named(&after))
+                };
                 seen.insert(named(&after), alive);
             }
             None => {
@@ -129,7 +134,10 @@ async fn a_rollout_never_has_too_many_or_too_few() {
         fewest = fewest.min(ready.len());
     }
     assert!(most <= 5, "{most} at a time");
-    assert!(it.all(PODS).iter().all(|it| it["spec"]["containers"][0]["image"] == "i:2" || !it["metadata"]["deletionTimestamp"].is_null()));
+    assert!(
+        it.all(PODS).iter().all(|it| it["spec"]["containers"][0]["image"] == "i:2"
+            || !it["metadata"]["deletionTimestamp"].is_null())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,7 +171,9 @@ async fn only_so_many_old_sets_are_kept() {
     let mut revisions: Vec<_> = it
         .all(SETS)
         .iter()
-        .map(|it| it["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str().unwrap().to_owned())
+        .map(|it| {
+            it["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str().unwrap().to_owned()
+        })
         .collect();
     revisions.sort();
     assert_eq!(revisions, ["4", "5", "6"]);
@@ -180,12 +190,18 @@ async fn scaling_up_and_down_and_pausing() {
         it.until(PODS, |all| all.len() == replicas).await;
     }
     it.change(DEPLOYMENTS, "default/web", "", |it| it["spec"]["paused"] = true.into()).await;
-    it.until_one(DEPLOYMENTS, "default/web", |it| condition(it, "Progressing")["reason"] == "DeploymentPaused").await;
+    it.until_one(DEPLOYMENTS, "default/web", |it| {
+        condition(it, "Progressing")["reason"] == "DeploymentPaused"
+    })
+    .await;
     it.change(DEPLOYMENTS, "default/web", "", |it| image(it, "i:2")).await;
     it.change(DEPLOYMENTS, "default/web", "", |it| it["spec"]["replicas"] = 4.into()).await;
     it.until(PODS, |all| all.len() == 4).await;
     it.pass(Duration::from_secs(60)).await;
-    assert!(it.all(PODS).iter().all(|it| it["spec"]["containers"][0]["image"] == "i:1"), "it scales and does not roll");
+    assert!(
+        it.all(PODS).iter().all(|it| it["spec"]["containers"][0]["image"] == "i:1"),
+        "it scales and does not roll"
+    );
     it.change(DEPLOYMENTS, "default/web", "", |it| it["spec"]["paused"] = false.into()).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
     it.until(PODS, |all| all.iter().all(|it| it["spec"]["containers"][0]["image"] == "i:2")).await;
@@ -252,7 +268,9 @@ async fn orphaned_pods_are_taken_over_by_the_next_set_of_their_labels() {
     it.delete(SETS, &set, Some(Propagation::Orphan)).await;
     it.gone(SETS, &set).await;
     it.pass(Duration::from_secs(10)).await;
-    assert!(it.all(PODS).iter().all(|it| it["metadata"].get("ownerReferences").is_none_or(|it| it == &json!([]))));
+    assert!(
+        it.all(PODS).iter().all(|it| it["metadata"].get("ownerReferences").is_none_or(|it| it == &json!([])))
+    );
     it.add(deployment("web", 2, "i:1")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
     let mut after: Vec<_> = it.all(PODS).iter().map(named).collect();
@@ -279,7 +297,10 @@ async fn a_service_knows_its_pods_in_both_forms() {
         "spec": { "selector": { "app": "web" }, "ports": [{ "name": "http", "port": 80, "targetPort": "http" }] } }))
         .await;
     let ours = |all: &[Value]| -> Vec<Value> {
-        all.iter().filter(|it| it["metadata"]["labels"]["kubernetes.io/service-name"] == "web").cloned().collect()
+        all.iter()
+            .filter(|it| it["metadata"]["labels"]["kubernetes.io/service-name"] == "web")
+            .cloned()
+            .collect()
     };
     it.until(SLICES, |all| ours(all).len() == 1).await;
     it.add(deployment("web", 2, "i:1")).await;
@@ -291,7 +312,10 @@ async fn a_service_knows_its_pods_in_both_forms() {
     let slices = ours(&it.until(SLICES, |all| count(all, "ready") == 2).await);
     assert_eq!(slices.len(), 1);
     assert_eq!(slices[0]["ports"], json!([{ "name": "http", "port": 8080, "protocol": "TCP" }]));
-    assert_eq!(slices[0]["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"], "endpointslice-controller.k8s.io");
+    assert_eq!(
+        slices[0]["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"],
+        "endpointslice-controller.k8s.io"
+    );
     let endpoint = &slices[0]["endpoints"][0];
     assert_eq!(endpoint["targetRef"]["kind"], "Pod");
     assert!(endpoint["zone"].as_str().unwrap().starts_with("zone-"));
