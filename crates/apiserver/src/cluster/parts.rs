@@ -26,6 +26,30 @@ impl Cluster {
         }
     }
 
+    /// Whether the container whose log is asked for is one of the pod. Nothing for parts that are not of a container.
+    ///
+    /// # Errors
+    /// 404 when there is no pod, 400 when there is no such container, or it is not clear which.
+    pub fn check_container(&self, place: &Place<'_>, container: Option<&str>) -> Result<(), Refusal> {
+        if place.part != "log" {
+            return Ok(());
+        }
+        let pod = self.get(place.kind, &place.key()?).ok_or_else(|| place.kind.not_found(place.name))?.to_value();
+        let lists = ["/spec/containers", "/spec/initContainers", "/spec/ephemeralContainers"];
+        let names: Vec<&str> = lists.iter().flat_map(|it| items(&pod, it)).map(|it| text(it, "/name")).collect();
+        match container.filter(|it| !it.is_empty()) {
+            Some(name) if !names.contains(&name) => {
+                Err(Refusal::bad_request(format!("container {name} is not valid for pod {}", place.name)))
+            }
+            None if names.len() > 1 => Err(Refusal::bad_request(format!(
+                "a container name must be specified for pod {}, choose one of: [{}]",
+                place.name,
+                names.join(" ")
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Why nothing can be had from inside a pod, a node or a service: no kubelet runs here.
     fn unreachable(&self, place: &Place<'_>, current: &Arc<Encoded>) -> Refusal {
         let node = match place.kind.def.plural.as_str() {
