@@ -48,7 +48,9 @@ impl Reconciler for Accounts {
 
     async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
         let kind = builtin(cluster, "", "v1", "namespaces");
-        let Some(namespace) = cluster.get(&kind, key).map(|it| it.to_value()) else { return Ok(Next::touch()) };
+        let Some(namespace) = cluster.get(&kind, key).map(|it| it.to_value()) else {
+            return Ok(Next::touch());
+        };
         if at(&namespace, "/metadata/deletionTimestamp").is_some() {
             return Ok(Next::touch());
         }

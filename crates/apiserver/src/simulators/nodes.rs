@@ -144,7 +144,8 @@ mod tests {
     #[test]
     fn a_node_that_is_ready_takes_pods_and_keeps_what_else_is_said_of_it() {
         let not_ready = json!({ "key": "node.kubernetes.io/not-ready", "effect": "NoSchedule" });
-        let mut node = json!({ "spec": { "taints": [not_ready, { "key": "mine", "effect": "NoSchedule" }] } });
+        let mut node =
+            json!({ "spec": { "taints": [not_ready, { "key": "mine", "effect": "NoSchedule" }] } });
         assert!(admit(&mut node) && !admit(&mut node));
         assert_eq!(node["spec"]["taints"][0]["key"], "mine");
         let mut node = json!({ "spec": { "taints": [not_ready] } });

@@ -142,7 +142,9 @@ fn pod(set: &Value) -> Value {
 }
 
 fn decide(set: &Value, pods: &[Arc<Value>], now: Timestamp) -> Plan {
-    let Some(selector) = of_workload(set) else { return Plan { status: set["status"].clone(), ..Plan::default() } };
+    let Some(selector) = of_workload(set) else {
+        return Plan { status: set["status"].clone(), ..Plan::default() };
+    };
     let deleting = is_deleting(set);
     let (mut claimed, mut plan) = (Vec::new(), Plan::default());
     for pod in pods {
@@ -302,13 +304,20 @@ mod tests {
 
     #[test]
     fn missing_pods_are_made_and_ended_ones_do_not_count() {
-        let pods = [a_pod("a", |_| ()), a_pod("b", |it| it["status"]["phase"] = "Failed".into()), a_pod("c", |it| {
-            it["metadata"]["deletionTimestamp"] = "t".into();
-        })];
+        let pods = [
+            a_pod("a", |_| ()),
+            a_pod("b", |it| it["status"]["phase"] = "Failed".into()),
+            a_pod("c", |it| {
+                it["metadata"]["deletionTimestamp"] = "t".into();
+            }),
+        ];
         let plan = decide(&set(3), &pods, now());
         assert_eq!((plan.create, plan.delete.len()), (2, 0));
-        assert_eq!(plan.status, json!({ "replicas": 1, "terminatingReplicas": 1, "fullyLabeledReplicas": 1,
-            "readyReplicas": 1, "availableReplicas": 1, "observedGeneration": 3 }));
+        assert_eq!(
+            plan.status,
+            json!({ "replicas": 1, "terminatingReplicas": 1, "fullyLabeledReplicas": 1,
+            "readyReplicas": 1, "availableReplicas": 1, "observedGeneration": 3 })
+        );
         let made = pod(&set(3));
         assert_eq!(made["metadata"]["generateName"], "web-");
         assert_eq!(made["metadata"]["ownerReferences"][0]["blockOwnerDeletion"], true);
@@ -329,7 +338,9 @@ mod tests {
                 it["spec"] = json!({});
                 it["status"] = json!({ "phase": "Pending" });
             }),
-            a_pod("fresh", |it| it["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:00:50Z".into()),
+            a_pod("fresh", |it| {
+                it["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:00:50Z".into()
+            }),
         ];
         let plan = decide(&set(0), &pods, now());
         assert_eq!(

@@ -53,9 +53,18 @@ mod tests {
         for (selector, expected) in [
             (json!({ "matchLabels": { "app": "web" } }), true),
             (json!({ "matchLabels": { "app": "db" } }), false),
-            (json!({ "matchLabels": { "app": "web" }, "matchExpressions": [{ "key": "tier", "operator": "In", "values": ["front", "back"] }] }), true),
-            (json!({ "matchExpressions": [{ "key": "tier", "operator": "NotIn", "values": ["front"] }] }), false),
-            (json!({ "matchExpressions": [{ "key": "tier", "operator": "Exists" }, { "key": "x", "operator": "DoesNotExist" }] }), true),
+            (
+                json!({ "matchLabels": { "app": "web" }, "matchExpressions": [{ "key": "tier", "operator": "In", "values": ["front", "back"] }] }),
+                true,
+            ),
+            (
+                json!({ "matchExpressions": [{ "key": "tier", "operator": "NotIn", "values": ["front"] }] }),
+                false,
+            ),
+            (
+                json!({ "matchExpressions": [{ "key": "tier", "operator": "Exists" }, { "key": "x", "operator": "DoesNotExist" }] }),
+                true,
+            ),
             (json!({}), false),
             (json!({ "matchExpressions": [{ "key": "tier", "operator": "Like" }] }), false),
         ] {

@@ -14,7 +14,7 @@ mod head;
 mod graph;
 mod decide;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,6 +57,8 @@ pub(super) async fn run(cluster: Arc<Cluster>) {
             continue;
         }
         tokio::select! {
+            // In this order, so that the same seed gives the same course of things.
+            biased;
             () = collector.feed.wait() => {}
             () = collector.pending.due() => {}
         }
@@ -79,7 +81,7 @@ struct Collector<'a> {
     graph: Graph,
     pending: Pending<Work>,
     /// The kinds whose objects may be dependents, by where they are stored, and the catalog they are of.
-    kinds: HashMap<CollectionName, Arc<Kind>>,
+    kinds: BTreeMap<CollectionName, Arc<Kind>>,
     catalog: Option<Arc<Catalog>>,
     definitions: CollectionName,
     writer: Writer,
@@ -102,7 +104,7 @@ impl<'a> Collector<'a> {
             feed: Feed::new(cluster.store().clone()),
             graph: Graph::default(),
             pending: Pending::default(),
-            kinds: HashMap::new(),
+            kinds: BTreeMap::new(),
             catalog: None,
             definitions: Arc::clone(&definitions.collection),
             writer: writer("generic-garbage-collector", "kube-controller-manager"),
@@ -185,7 +187,9 @@ impl<'a> Collector<'a> {
             let standings = match self.standings(&kind, &key, &head) {
                 Owners::Known(standings) => standings,
                 Owners::Impossible => return Ok(()),
-                Owners::Unknown(kind) => return Err(Refusal::internal(format!("no kind {kind:?} is served"))),
+                Owners::Unknown(kind) => {
+                    return Err(Refusal::internal(format!("no kind {kind:?} is served")));
+                }
             };
             if standings.contains(&Standing::Waiting) {
                 self.absorb(true);
@@ -375,10 +379,15 @@ mod tests {
         assert!(drop_finalizer(&mut object, "a") && !drop_finalizer(&mut object, "a"));
         assert!(unblock_owners(&mut object) && !unblock_owners(&mut object));
         assert!(drop_owners(&mut object, &["x".to_owned()]) && !drop_owners(&mut object, &["x".to_owned()]));
-        assert_eq!(object, json!({ "metadata": { "finalizers": ["b"], "ownerReferences": [{ "uid": "y" }] } }));
+        assert_eq!(
+            object,
+            json!({ "metadata": { "finalizers": ["b"], "ownerReferences": [{ "uid": "y" }] } })
+        );
         assert!(drop_owners(&mut object, &["y".to_owned()]));
         assert_eq!(object, json!({ "metadata": { "finalizers": ["b"] } }), "an empty list is none");
         let mut bare = json!({ "metadata": {} });
-        assert!(!drop_owners(&mut bare, &[]) && !drop_finalizer(&mut bare, "a") && !unblock_owners(&mut bare));
+        assert!(
+            !drop_owners(&mut bare, &[]) && !drop_finalizer(&mut bare, "a") && !unblock_owners(&mut bare)
+        );
     }
 }

@@ -119,7 +119,10 @@ mod tests {
         for pointer in ["/metadata/labels", "/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
             assert_eq!(set.pointer(pointer), Some(&json!({ "app": "web", HASH: hash })), "{pointer}");
         }
-        assert_eq!(set["metadata"]["annotations"], json!({ "team": "a", REVISION: "1", DESIRED: "3", MAXIMUM: "4" }));
+        assert_eq!(
+            set["metadata"]["annotations"],
+            json!({ "team": "a", REVISION: "1", DESIRED: "3", MAXIMUM: "4" })
+        );
         assert_eq!(set["spec"]["minReadySeconds"], 5);
         assert!(is_current(&deployment(), &set));
     }

@@ -65,7 +65,14 @@ impl Wanted {
         }
         let (surge, unavailable) = if recreate { (0, 0) } else { (surge, unavailable.min(replicas)) };
         let status_replicas = number(deployment, "/status/replicas").unwrap_or(0);
-        Self { replicas, surge, unavailable, recreate, paused: flag(deployment, "/spec/paused"), status_replicas }
+        Self {
+            replicas,
+            surge,
+            unavailable,
+            recreate,
+            paused: flag(deployment, "/spec/paused"),
+            status_replicas,
+        }
     }
 
     /// How many replicas there may be at most.

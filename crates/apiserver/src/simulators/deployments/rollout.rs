@@ -16,11 +16,13 @@ pub(super) enum Step {
 /// The next step. `olds` are all ReplicaSets of other templates; `old_pods` says that pods of those are still there.
 pub(super) fn step(wanted: &Wanted, new: Option<&Set>, olds: &[Set], old_pods: bool) -> Step {
     let all = || olds.iter().chain(new);
-    let rescaled = all().filter(|it| it.replicas > 0).any(|it| it.desired.is_some_and(|it| it != wanted.replicas));
+    let rescaled =
+        all().filter(|it| it.replicas > 0).any(|it| it.desired.is_some_and(|it| it != wanted.replicas));
     let resizes = if wanted.paused || rescaled {
         scale(wanted, new, olds)
     } else if wanted.recreate {
-        let active: Vec<_> = olds.iter().filter(|it| it.replicas > 0).map(|it| (it.name.clone(), 0)).collect();
+        let active: Vec<_> =
+            olds.iter().filter(|it| it.replicas > 0).map(|it| (it.name.clone(), 0)).collect();
         match new {
             _ if !active.is_empty() => active,
             _ if old_pods => Vec::new(),
@@ -29,7 +31,8 @@ pub(super) fn step(wanted: &Wanted, new: Option<&Set>, olds: &[Set], old_pods: b
         }
     } else {
         let Some(new) = new else { return Step::Create(grown(wanted, olds, None)) };
-        let size = if new.replicas > wanted.replicas { wanted.replicas } else { grown(wanted, olds, Some(new)) };
+        let size =
+            if new.replicas > wanted.replicas { wanted.replicas } else { grown(wanted, olds, Some(new)) };
         let up = resize(new, size);
         if up.is_empty() { shrink(wanted, new, olds) } else { up }
     };
@@ -86,7 +89,9 @@ fn scale(wanted: &Wanted, new: Option<&Set>, olds: &[Set]) -> Vec<(String, i64)>
         _ => {}
     }
     let full = |it: &Set| {
-        it.replicas == wanted.replicas && it.desired == Some(wanted.replicas) && it.available == wanted.replicas
+        it.replicas == wanted.replicas
+            && it.desired == Some(wanted.replicas)
+            && it.available == wanted.replicas
     };
     if new.is_some_and(full) {
         return olds.iter().filter(|it| it.replicas > 0).map(|it| (it.name.clone(), 0)).collect();
@@ -150,8 +155,16 @@ mod tests {
     }
 
     fn set(name: &str, replicas: i64, available: i64) -> Set {
-        Set { name: name.to_owned(), replicas, actual: replicas, ready: available, available, observed: true,
-            created: name.to_owned(), ..Set::default() }
+        Set {
+            name: name.to_owned(),
+            replicas,
+            actual: replicas,
+            ready: available,
+            available,
+            observed: true,
+            created: name.to_owned(),
+            ..Set::default()
+        }
     }
 
     fn resized(sizes: &[(&str, i64)]) -> Step {
@@ -181,7 +194,12 @@ mod tests {
             (1, 0, (1, 1), (3, 1), resized(&[("1", 2)])),
             (1, 1, (1, 1), (3, 0), resized(&[("1", 1)])),
         ] {
-            let got = step(&wanted(3, surge, unavailable), Some(&set("2", new.0, new.1)), &[set("1", old.0, old.1)], true);
+            let got = step(
+                &wanted(3, surge, unavailable),
+                Some(&set("2", new.0, new.1)),
+                &[set("1", old.0, old.1)],
+                true,
+            );
             assert_eq!(got, expected, "surge {surge}, unavailable {unavailable}, new {new:?}, old {old:?}");
         }
     }
@@ -197,12 +215,16 @@ mod tests {
 
     #[test]
     fn a_new_size_is_shared_by_the_sets_of_a_rollout() {
-        let known = |set: Set, desired, maximum| Set { desired: Some(desired), maximum: Some(maximum), ..set };
+        let known =
+            |set: Set, desired, maximum| Set { desired: Some(desired), maximum: Some(maximum), ..set };
         let only = known(set("1", 3, 3), 3, 4);
         assert_eq!(step(&wanted(5, 1, 0), Some(&only), &[], false), resized(&[("1", 5)]));
         // Ten wanted with three more, in the middle of a rollout; then twice as many.
         let (new, old) = (known(set("2", 5, 5), 10, 13), known(set("1", 8, 8), 10, 13));
-        assert_eq!(step(&wanted(20, 5, 0), Some(&new), std::slice::from_ref(&old), true), resized(&[("1", 15), ("2", 10)]));
+        assert_eq!(
+            step(&wanted(20, 5, 0), Some(&new), std::slice::from_ref(&old), true),
+            resized(&[("1", 15), ("2", 10)])
+        );
         assert_eq!(step(&wanted(0, 0, 0), Some(&new), &[old], true), resized(&[("1", 0), ("2", 0)]));
     }
 

@@ -103,7 +103,8 @@ fn progress(
     if reason == "DeploymentPaused" {
         set(conditions, "Progressing", "Unknown", "DeploymentResumed", "Deployment is resumed", now);
     } else if observed.created {
-        let message = observed.new.map_or_else(String::new, |it| format!("Created new replica set {:?}", it.name));
+        let message =
+            observed.new.map_or_else(String::new, |it| format!("Created new replica set {:?}", it.name));
         set(conditions, "Progressing", "True", "NewReplicaSetCreated", &message, now);
     } else if let Some(new) = observed.new.filter(|_| known.is_null()) {
         let message = format!("Found new replica set {:?}", new.name);
@@ -147,7 +148,10 @@ fn is_moving(before: &Value, after: &Value) -> bool {
     let count = |of: &Value, field: &str| number(of, field).unwrap_or(0);
     let grew = |field: &str| count(after, field) > count(before, field);
     let old = |of: &Value| count(of, "/replicas") - count(of, "/updatedReplicas");
-    grew("/updatedReplicas") || old(after) < old(before) || grew("/readyReplicas") || grew("/availableReplicas")
+    grew("/updatedReplicas")
+        || old(after) < old(before)
+        || grew("/readyReplicas")
+        || grew("/availableReplicas")
 }
 
 /// Sets a condition: nothing where status and reason are the same; its time of transition changes with its status only.
@@ -214,13 +218,16 @@ mod tests {
             reasons.push((progress, reason(&status, "Available").to_owned(), again.is_some()));
         }
         let is = |progress: &str, available: &str, again| (progress.to_owned(), available.to_owned(), again);
-        assert_eq!(reasons, [
-            is("NewReplicaSetCreated", "MinimumReplicasUnavailable", true),
-            is("ReplicaSetUpdated", "MinimumReplicasUnavailable", true),
-            is("ReplicaSetUpdated", "MinimumReplicasUnavailable", true),
-            is("NewReplicaSetAvailable", "MinimumReplicasAvailable", false),
-            is("NewReplicaSetAvailable", "MinimumReplicasAvailable", false),
-        ]);
+        assert_eq!(
+            reasons,
+            [
+                is("NewReplicaSetCreated", "MinimumReplicasUnavailable", true),
+                is("ReplicaSetUpdated", "MinimumReplicasUnavailable", true),
+                is("ReplicaSetUpdated", "MinimumReplicasUnavailable", true),
+                is("NewReplicaSetAvailable", "MinimumReplicasAvailable", false),
+                is("NewReplicaSetAvailable", "MinimumReplicasAvailable", false),
+            ]
+        );
         let counts = json!({ "observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2,
             "availableReplicas": 2, "terminatingReplicas": 0, "conditions": it["status"]["conditions"] });
         assert_eq!(it["status"], counts, "what is zero is left out");

@@ -158,10 +158,10 @@ mod tests {
         assert_eq!((all.len(), &all[0].ports[0]), (1, &json!({ "name": "", "port": 81, "protocol": "TCP" })));
         let named = service(json!([{ "name": "web", "port": 80, "targetPort": "http", "protocol": "TCP" }]));
         let all = groups(&named, &pods);
-        assert_eq!(all.iter().map(|it| (it.ports[0]["port"].as_i64(), it.pods.len())).collect::<Vec<_>>(), [
-            (Some(8080), 2),
-            (Some(9090), 1)
-        ]);
+        assert_eq!(
+            all.iter().map(|it| (it.ports[0]["port"].as_i64(), it.pods.len())).collect::<Vec<_>>(),
+            [(Some(8080), 2), (Some(9090), 1)]
+        );
         let unknown = service(json!([{ "port": 80, "targetPort": "grpc", "protocol": "TCP" }]));
         assert!(groups(&unknown, &pods).is_empty());
         assert_eq!(groups(&service(json!([])), &pods).len(), 1, "a headless service needs no ports");
@@ -188,7 +188,10 @@ mod tests {
         let ports = vec![json!({ "name": "", "port": 80, "protocol": "TCP" })];
         let told = subset(&service(json!([])), &Group { ports, pods }).unwrap();
         let ips = |field: &str| items(&told, field).iter().map(|it| text(it, "/ip")).collect::<Vec<_>>();
-        assert_eq!((ips("/addresses"), ips("/notReadyAddresses")), (vec!["10.0.0.1", "10.0.0.2"], vec!["10.0.0.3"]));
+        assert_eq!(
+            (ips("/addresses"), ips("/notReadyAddresses")),
+            (vec!["10.0.0.1", "10.0.0.2"], vec!["10.0.0.3"])
+        );
         assert_eq!(told["ports"], json!([{ "port": 80, "protocol": "TCP" }]));
     }
 }

@@ -40,7 +40,12 @@ impl Reconciler for Endpoints {
 
     fn follows(&self, cluster: &Cluster) -> Vec<CollectionName> {
         let of = |group, plural| builtin(cluster, group, "v1", plural).collection.clone();
-        vec![of("", "services"), of("", "pods"), of("", "endpoints"), of("discovery.k8s.io", "endpointslices")]
+        vec![
+            of("", "services"),
+            of("", "pods"),
+            of("", "endpoints"),
+            of("discovery.k8s.io", "endpointslices"),
+        ]
     }
 
     /// A service; those that select a pod, before or after; the one a slice is about.
@@ -54,7 +59,8 @@ impl Reconciler for Endpoints {
         let Some(key) = after.or(before).map(Encoded::key) else { return Vec::new() };
         match &**collection {
             "/pods" => {
-                let sides: Vec<_> = [before, after].into_iter().flatten().map(|it| self.pods.value(it)).collect();
+                let sides: Vec<_> =
+                    [before, after].into_iter().flatten().map(|it| self.pods.value(it)).collect();
                 if after.is_none() {
                     self.pods.forget(key);
                 }
@@ -139,7 +145,9 @@ async fn write_slices(
         cluster.add(slice, writer).await?;
     }
     for slice in writes.update {
-        let Ok(slice_key) = ObjectKey::from_parts(key.namespace(), text(&slice, "/metadata/name")) else { continue };
+        let Ok(slice_key) = ObjectKey::from_parts(key.namespace(), text(&slice, "/metadata/name")) else {
+            continue;
+        };
         // Fails where somebody else was faster; then it is looked at again.
         cluster.update(&Place::of(&kind, &slice_key), slice, writer).await?;
     }
@@ -199,7 +207,8 @@ async fn write_endpoints(
 /// The labels of the older form: those of the service, and who writes it.
 fn labels(service: &Value) -> Value {
     let own = entries(service, "/metadata/labels").filter(|(name, _)| ![MANAGED_BY, HEADLESS].contains(name));
-    let mut labels: serde_json::Map<_, _> = own.map(|(name, value)| (name.to_owned(), value.clone())).collect();
+    let mut labels: serde_json::Map<_, _> =
+        own.map(|(name, value)| (name.to_owned(), value.clone())).collect();
     if matches!(text(service, "/spec/clusterIP"), "" | "None") {
         labels.insert(HEADLESS.to_owned(), "".into());
     }

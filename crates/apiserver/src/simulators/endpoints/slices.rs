@@ -120,7 +120,8 @@ fn slice(service: &Value, ports: &[Value], endpoints: Vec<Value>) -> Value {
 fn labels(service: &Value) -> Value {
     let ours = [SERVICE_NAME, MANAGED_BY, HEADLESS];
     let own = entries(service, "/metadata/labels").filter(|(name, _)| !ours.contains(name));
-    let mut labels: serde_json::Map<_, _> = own.map(|(name, value)| (name.to_owned(), value.clone())).collect();
+    let mut labels: serde_json::Map<_, _> =
+        own.map(|(name, value)| (name.to_owned(), value.clone())).collect();
     if matches!(text(service, "/spec/clusterIP"), "" | "None") {
         labels.insert(HEADLESS.to_owned(), "".into());
     }
@@ -175,14 +176,19 @@ mod tests {
         assert_eq!(service_of(&slices[0]), Some("web"));
         assert_eq!(slices[0]["metadata"]["labels"]["team"], "a");
         assert_eq!(slices[0]["metadata"]["ownerReferences"][0]["uid"], "s");
-        assert_eq!(apply(&mut slices, vec![(ports(), vec![endpoint(1, true)])]), (0, 0, 0), "nothing has changed");
+        assert_eq!(
+            apply(&mut slices, vec![(ports(), vec![endpoint(1, true)])]),
+            (0, 0, 0),
+            "nothing has changed"
+        );
         assert_eq!(apply(&mut slices, vec![(ports(), vec![endpoint(1, false)])]), (0, 1, 0));
         assert_eq!(slices[0]["endpoints"][0]["conditions"]["ready"], false);
     }
 
     #[test]
     fn a_slice_tells_of_a_hundred_and_what_is_written_anyway_is_filled_first() {
-        let all = |range: std::ops::Range<usize>| vec![(ports(), range.map(|it| endpoint(it, true)).collect())];
+        let all =
+            |range: std::ops::Range<usize>| vec![(ports(), range.map(|it| endpoint(it, true)).collect())];
         let mut slices = Vec::new();
         assert_eq!(apply(&mut slices, all(0..250)), (3, 0, 0));
         assert_eq!(sizes(&slices), [100, 100, 50]);

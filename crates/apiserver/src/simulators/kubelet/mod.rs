@@ -84,7 +84,8 @@ impl Kubelet {
     fn take_address(&mut self, key: &ObjectKey, node: &Value) -> String {
         let network = text(node, "/spec/podCIDR").rsplit_once('.').map_or("", |(it, _)| it);
         let own = (2..255).filter(|_| !network.is_empty()).map(|host| format!("{network}.{host}"));
-        let others = (0..u32::MAX).map(|it| format!("10.{}.{}.{}", 245 + it / 62500, it / 250 % 250, it % 250 + 2));
+        let others =
+            (0..u32::MAX).map(|it| format!("10.{}.{}.{}", 245 + it / 62500, it / 250 % 250, it % 250 + 2));
         let free = own.chain(others).find(|it| !self.addresses.contains_key(it)).unwrap_or_default();
         self.addresses.insert(free.clone(), key.clone());
         free
@@ -151,7 +152,8 @@ impl Reconciler for Kubelet {
         };
         cluster.change(&Place::of(&kind, key).part("status"), &writer, report).await?;
         if stage == Stage::Start {
-            tell(cluster, &pod, &writer, |it| Note::normal("Started", format!("Started container {it}"))).await;
+            tell(cluster, &pod, &writer, |it| Note::normal("Started", format!("Started container {it}")))
+                .await;
         }
         Ok(Next::touch())
     }
@@ -228,7 +230,11 @@ mod tests {
             (json!({}), json!({ "phase": "Pending" }), Some(Stage::Accept)),
             (json!({}), json!({ "phase": "Pending", "startTime": "t" }), Some(Stage::Start)),
             (json!({}), json!({ "phase": "Running" }), Some(Stage::Refresh)),
-            (json!({ "namespace": "n", "ownerReferences": job }), json!({ "phase": "Running" }), Some(Stage::Complete)),
+            (
+                json!({ "namespace": "n", "ownerReferences": job }),
+                json!({ "phase": "Running" }),
+                Some(Stage::Complete),
+            ),
             (json!({}), json!({ "phase": "Succeeded" }), None),
             (
                 json!({ "deletionTimestamp": "t", "deletionGracePeriodSeconds": 30 }),

@@ -180,18 +180,29 @@ mod tests {
 
     #[test]
     fn a_pod_starts_runs_and_completes() {
-        let fresh = pod(json!({ "containers": [{ "name": "a", "image": "i" }, { "name": "b", "image": "j" }] }));
+        let fresh =
+            pod(json!({ "containers": [{ "name": "a", "image": "i" }, { "name": "b", "image": "j" }] }));
         let started = with(fresh.clone(), starting(&fresh, FACTS));
-        assert_eq!(started["status"]["containerStatuses"][0]["state"]["waiting"]["reason"], "ContainerCreating");
-        assert_eq!(condition::find(&started, "Ready").unwrap()["message"], "containers with unready status: [a b]");
+        assert_eq!(
+            started["status"]["containerStatuses"][0]["state"]["waiting"]["reason"],
+            "ContainerCreating"
+        );
+        assert_eq!(
+            condition::find(&started, "Ready").unwrap()["message"],
+            "containers with unready status: [a b]"
+        );
         assert_eq!(condition::find(&started, "PodScheduled").unwrap()["lastTransitionTime"], "t1");
         assert!(started["status"].get("podIP").is_none() && started["status"]["startTime"] == "t2");
         let runs = with(started.clone(), running(&started, Facts { now: "t3", ..FACTS }));
-        assert_eq!((&runs["status"]["phase"], &runs["status"]["podIP"]), (&json!("Running"), &json!("10.244.1.2")));
+        assert_eq!(
+            (&runs["status"]["phase"], &runs["status"]["podIP"]),
+            (&json!("Running"), &json!("10.244.1.2"))
+        );
         assert!(condition::is_true(&runs, "Ready") && condition::is_true(&runs, "ContainersReady"));
         assert_eq!(runs["status"]["startTime"], "t2", "it began then");
         assert_eq!(runs["status"]["qosClass"], "BestEffort", "what others wrote stays");
-        let ids: Vec<_> = items(&runs, "/status/containerStatuses").iter().map(|it| &it["containerID"]).collect();
+        let ids: Vec<_> =
+            items(&runs, "/status/containerStatuses").iter().map(|it| &it["containerID"]).collect();
         assert_ne!(ids[0], ids[1]);
         assert_eq!(refreshed(&runs, "t4"), None);
         let done = with(runs.clone(), completed(&runs, FACTS));
@@ -202,7 +213,9 @@ mod tests {
 
     #[test]
     fn readiness_gates_have_a_say() {
-        let gated = pod(json!({ "containers": [{ "name": "a" }], "readinessGates": [{ "conditionType": "x.io/y" }] }));
+        let gated = pod(
+            json!({ "containers": [{ "name": "a" }], "readinessGates": [{ "conditionType": "x.io/y" }] }),
+        );
         let mut runs = with(gated.clone(), running(&gated, FACTS));
         assert!(!condition::is_true(&runs, "Ready") && condition::is_true(&runs, "ContainersReady"));
         let conditions = runs["status"]["conditions"].as_array_mut().unwrap();
@@ -217,10 +230,17 @@ mod tests {
             "initContainers": [{ "name": "first" }, { "name": "side", "restartPolicy": "Always" }] });
         let fresh = pod(spec);
         let started = with(fresh.clone(), starting(&fresh, FACTS));
-        assert_eq!(condition::find(&started, "Initialized").unwrap()["message"], "containers with incomplete status: [first side]");
-        assert_eq!(started["status"]["containerStatuses"][0]["state"]["waiting"]["reason"], "PodInitializing");
+        assert_eq!(
+            condition::find(&started, "Initialized").unwrap()["message"],
+            "containers with incomplete status: [first side]"
+        );
+        assert_eq!(
+            started["status"]["containerStatuses"][0]["state"]["waiting"]["reason"],
+            "PodInitializing"
+        );
         let runs = running(&started, FACTS);
-        let states: Vec<_> = items(&runs, "/initContainerStatuses").iter().map(|it| it["state"].clone()).collect();
+        let states: Vec<_> =
+            items(&runs, "/initContainerStatuses").iter().map(|it| it["state"].clone()).collect();
         assert!(states[0].get("terminated").is_some() && states[1].get("running").is_some());
     }
 }
