@@ -15,7 +15,9 @@
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
 mod refusal;
+pub mod names;
 pub mod schema;
+pub mod protobuf;
 pub mod store;
 pub mod request;
 pub mod reading;
@@ -33,7 +35,10 @@ pub mod auth;
 pub mod faults;
 pub mod log;
 pub mod http;
+pub mod serving;
 pub mod controllers;
 pub mod simulators;
+mod server;
 
 pub use refusal::{Problem, ProblemKind, Refusal};
+pub use server::{ApiServer, ApiServerBuilder, StartError};

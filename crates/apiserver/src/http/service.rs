@@ -79,6 +79,16 @@ impl Service {
         &self.cluster
     }
 
+    /// What goes wrong on purpose.
+    pub fn faults(&self) -> &Lab {
+        &self.lab
+    }
+
+    /// What it was asked.
+    pub fn requests(&self) -> &RequestLog {
+        &self.log
+    }
+
     /// A refusal in the form the client wants.
     pub(super) fn refuse(
         &self,
