@@ -105,7 +105,7 @@ impl ApiServer {
                 .map_err(|source| StartError::Listen { address, source })?,
         };
         let url = serving.address().map_or_else(|| IN_PROCESS.to_owned(), |it| access.url(it));
-        let background = Background::start(&cluster, plan.controllers, plan.simulators);
+        let background = Background::start(&cluster, plan.controllers, plan.simulators.clone());
         Ok(Self { serving, background, url, access, plan })
     }
 
