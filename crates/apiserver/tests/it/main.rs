@@ -22,6 +22,6 @@ mod openapi;
 mod ownership;
 mod patch;
 mod protobuf;
-mod simulators;
 mod server;
 mod serving;
+mod simulators;
