@@ -12,6 +12,7 @@ mod variables;
 mod wire;
 mod events;
 mod given;
+mod own;
 mod run;
 
 use scenario::Scenario;
@@ -25,7 +26,7 @@ async fn hold(name: &str) {
             tokio::time::resume();
             given
         }
-        None => panic!("no server"),
+        None => own::client().await,
     };
     if scenario.requires.iter().any(|it| it == "auth") && !client.is_somebody() {
         return;
@@ -56,9 +57,14 @@ macro_rules! scenarios {
 scenarios! {
     apply_conflict_force,
     apply_create_noop,
+    apply_deployment_lists,
     apply_errors,
+    apply_forms,
     apply_keyed_lists,
+    apply_managers,
     apply_remove_shared,
+    apply_service_account_lists,
+    apply_status,
     apply_update_mix,
     auth_reviews,
     auth_reviews_all,
@@ -90,10 +96,13 @@ scenarios! {
     defaults_service,
     delete_basic,
     delete_collection,
+    delete_collection_options,
     delete_finalizers,
+    delete_options_forms,
     delete_pod_grace,
     delete_preconditions,
     delete_propagation,
+    delete_returns,
     discovery_aggregated,
     discovery_aggregated_apps,
     discovery_legacy,
@@ -116,6 +125,7 @@ scenarios! {
     list_selector_syntax,
     list_version_matrix,
     namespace_bootstrap,
+    namespace_finalize,
     namespace_lifecycle,
     namespace_rules,
     negotiation_accept,
@@ -124,8 +134,10 @@ scenarios! {
     negotiation_gzip,
     negotiation_malformed_body,
     partial_metadata,
+    patch_dry_run_and_parts,
     patch_errors,
     patch_json,
+    patch_json_operations,
     patch_merge,
     patch_strategic_lists,
     patch_strategic_maps,
