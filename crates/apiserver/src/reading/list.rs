@@ -41,14 +41,16 @@ pub fn list(
         ListVersion::Exact(version) => (*version, None),
         ListVersion::Continue(token) => (token.version.unwrap_or(revision), Some(&token.after)),
     };
-    let mut objects = history
+    let mut range = history
         .list_at(version, after)
         .map_err(|compacted| expired(compacted, &options.version, after))?
-        .filter(|it| selection.holds(it));
+        .filter(|it| selection.reaches(it));
     let limit = options.limit.unwrap_or(usize::MAX);
-    let items: Vec<_> = objects.by_ref().take(limit).cloned().collect();
-    let rest = objects.count();
-    let last = items.last().filter(|_| rest > 0);
+    let matching = range.by_ref().filter(|it| selection.holds(it));
+    let items: Vec<_> = matching.take(limit).cloned().collect();
+    // A page that is full ends before anything else there is, whether or not it would be selected: nobody has looked.
+    let rest = range.count();
+    let last = items.last().filter(|it| rest > 0 && !selection.is_exactly(it));
     let next = last.map(|it| ContinueToken { version: Some(version), after: it.key().clone() });
     let remaining = (next.is_some() && !selection.is_selective()).then_some(rest);
     Ok(Page { items, version, next, remaining })
@@ -156,5 +158,17 @@ mod tests {
             Selection { fields: "metadata.name!=x".parse().expect("valid"), ..Selection::default() };
         let page = list(&history, revision, &options(&[("limit", "1")]), &selective).expect("kept");
         assert!(page.next.is_some() && page.remaining.is_none());
+    }
+
+    #[test]
+    fn a_full_page_of_a_selection_promises_another_unless_one_object_is_meant() {
+        let (history, revision) = written(&["a", "b", "c"]);
+        let none_left =
+            Selection { fields: "metadata.name!=c".parse().expect("valid"), ..Selection::default() };
+        let page = list(&history, revision, &options(&[("limit", "2")]), &none_left).expect("kept");
+        assert_eq!((names(&page), page.next.is_some()), (vec!["a", "b"], true));
+        let one = Selection { fields: "metadata.name=a".parse().expect("valid"), ..Selection::default() };
+        let page = list(&history, revision, &options(&[("limit", "1")]), &one).expect("kept");
+        assert_eq!((names(&page), page.next.is_some()), (vec!["a"], false));
     }
 }

@@ -210,21 +210,13 @@ fn check_watch_match(matching: Option<&str>, initial: bool) -> Result<(), Refusa
             "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
         ));
     }
-    match matching {
-        Some(_) if !initial => {
-            let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-            problems.push(forbidden(field, detail));
-        }
-        Some(other) if other != "NotOlderThan" => {
-            let detail = r#"supported values: "NotOlderThan""#;
-            problems.push(Problem::with_value(
-                field,
-                ProblemKind::NotSupported,
-                format_args!("{other:?}"),
-                detail,
-            ));
-        }
-        _ => {}
+    if matching.is_some() && !initial {
+        let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+        problems.push(forbidden(field, detail));
+    }
+    if let Some(other) = matching.filter(|it| *it != "NotOlderThan") {
+        let (kind, value) = (ProblemKind::NotSupported, format_args!("{other:?}"));
+        problems.push(Problem::with_value(field, kind, value, r#"supported values: "NotOlderThan""#));
     }
     refuse(&problems)
 }
