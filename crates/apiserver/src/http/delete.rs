@@ -57,7 +57,6 @@ impl Service {
         exchange: &Exchange<'_>,
         body: B,
     ) -> Result<Answer, Refusal> {
-        exchange.query.check_selectors()?;
         let options = ListOptions::parse(exchange.query.pairs())?;
         let selection = selection(asked, &options.labels, &options.fields)?;
         let deletion = self.deletion(exchange, body).await?;

@@ -31,7 +31,6 @@ impl From<Refusal> for Unlisted {
 impl Service {
     /// A list, or a page of one.
     pub(super) async fn list(&self, asked: &Asked, query: &Query, wish: &Wish) -> Result<Answer, Unlisted> {
-        query.check_selectors()?;
         let options = ListOptions::parse(query.pairs())?;
         let selection = selection(asked, &options.labels, &options.fields)?;
         let page = self.page(&asked.kind, &options, &selection).await?;

@@ -1,6 +1,5 @@
 //! The query of a request, decoded.
 
-use crate::kinds::selectors;
 use crate::refusal::Refusal;
 
 /// The decoded pairs of a query.
@@ -44,16 +43,6 @@ impl Query {
         let Some(text) = self.get(key) else { return Ok(None) };
         let refuse = |_| Refusal::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"));
         text.parse().map(Some).map_err(refuse)
-    }
-
-    /// Whether the selectors are some.
-    ///
-    /// # Errors
-    /// 400 in the words of the original.
-    pub(super) fn check_selectors(&self) -> Result<(), Refusal> {
-        let text = |key| self.get(key).unwrap_or_default();
-        selectors::check_labels(text("labelSelector")).map_err(Refusal::bad_request)?;
-        selectors::check_fields(text("fieldSelector")).map_err(Refusal::bad_request)
     }
 
     fn first(&self, key: &str) -> Option<&str> {

@@ -97,7 +97,6 @@ impl Service {
         lab: WatchLab,
     ) -> Result<Answer, Refusal> {
         wish.check_stream()?;
-        query.check_selectors()?;
         let options = WatchOptions::parse(query.pairs())?;
         let selection = selection(asked, &options.labels, &options.fields)?;
         let now = Instant::now();

@@ -44,12 +44,11 @@ pub fn list(
     let mut range = history
         .list_at(version, after)
         .map_err(|compacted| expired(compacted, &options.version, after))?
-        .filter(|it| selection.reaches(it));
+        .filter(|it| selection.is_in_namespace(it));
     let limit = options.limit.unwrap_or(usize::MAX);
-    let matching = range.by_ref().filter(|it| selection.holds(it));
-    let items: Vec<_> = matching.take(limit).cloned().collect();
-    // A page that is full ends before anything else there is, whether or not it would be selected: nobody has looked.
-    let rest = range.count();
+    let items: Vec<_> = range.by_ref().filter(|it| selection.holds(it)).take(limit).cloned().collect();
+    // Whether those that are left are selected is found out by the next page, as in the original.
+    let rest = if items.len() < limit { 0 } else { range.count() };
     let last = items.last().filter(|it| rest > 0 && !selection.is_exactly(it));
     let next = last.map(|it| ContinueToken { version: Some(version), after: it.key().clone() });
     let remaining = (next.is_some() && !selection.is_selective()).then_some(rest);
