@@ -7,7 +7,7 @@ use crate::builtin::{self, BuiltinDefinitions};
 use crate::custom;
 use crate::kinds::defaults;
 use crate::patch::json_mistake;
-use crate::refusal::Refusal;
+use crate::refusal::{Problem, ProblemKind, Refusal};
 use crate::registry::Kind;
 use crate::request::{BodyForm, yaml};
 use crate::schema::Schema;
@@ -249,15 +249,23 @@ fn identify_custom(object: &Value, kind: &str, api_version: &str, bytes: &[u8]) 
             says("apiVersion")
         )));
     }
-    if says("kind") != kind {
-        return Err(Refusal::bad_request(format!(
-            "{} in version {:?} cannot be handled as a {kind}: the kind in the data ({}) does not match the expected kind ({kind})",
-            says("kind"),
-            api_version.rsplit('/').next().unwrap_or_default(),
-            says("kind")
-        )));
+    check_custom_kind(object, kind, api_version)
+}
+
+/// An object of a custom kind must say that it is one.
+///
+/// # Errors
+/// 422 under the name of the kind it says it is.
+pub(super) fn check_custom_kind(object: &Value, kind: &str, api_version: &str) -> Result<(), Refusal> {
+    let said = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+    if said == kind {
+        return Ok(());
     }
-    Ok(())
+    let detail = format!("must be {kind}");
+    let problem = Problem::with_value("kind", ProblemKind::Invalid, format_args!("{said:?}"), &detail);
+    let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    Err(Refusal::invalid(group, said, name, &[problem]))
 }
 
 fn unreadable(version: &str, kind: &str, why: &str) -> Refusal {

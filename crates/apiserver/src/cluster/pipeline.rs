@@ -75,7 +75,8 @@ impl Cluster {
                 }
                 let mut problems = validate::create(kind.names(), kind.def.namespaced, object);
                 if is_definition(kind) {
-                    problems.extend(custom::check::check_create(object));
+                    let more = custom::check::check_create(object);
+                    problems.extend(more.into_iter().filter(|it| !problems.contains(it)).collect::<Vec<_>>());
                 }
                 problems
             }
@@ -154,6 +155,7 @@ impl Cluster {
                 return Ok(validate::metadata::update_common(new, old));
             }
             _ => {
+                prepare::only_part(part, new, old);
                 let mut around = Around { addresses: self.addresses(), cluster: self };
                 prepare::for_update(kind.names(), new, old, &mut around)?;
                 if is_definition(kind) {
@@ -162,7 +164,7 @@ impl Cluster {
             }
         }
         if matches!(part, "ephemeralcontainers" | "resize") {
-            return Ok(validate::metadata::update_common(new, old));
+            return Ok(validate::update_pod_part(part, new, old));
         }
         let mut problems = validate::update(kind.names(), new, old);
         if is_definition(kind) {

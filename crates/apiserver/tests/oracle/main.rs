@@ -163,6 +163,7 @@ scenarios! {
     table_cluster_kinds,
     table_network_storage,
     table_pods,
+    table_rare_kinds,
     table_small_kinds,
     table_workloads,
     update_conflict,
