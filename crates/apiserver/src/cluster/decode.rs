@@ -7,6 +7,7 @@ use crate::builtin::{self, BuiltinDefinitions};
 use crate::custom;
 use crate::kinds::defaults;
 use crate::patch::json_mistake;
+use crate::protobuf;
 use crate::refusal::{Problem, ProblemKind, Refusal};
 use crate::registry::Kind;
 use crate::request::{BodyForm, yaml};
@@ -140,7 +141,7 @@ pub(super) fn judge(
 fn parse(expected: &str, body: &Body) -> Result<(Bytes, Value, Vec<String>), Refusal> {
     let unrecognized = |why: &str| {
         let shown = match body.form {
-            BodyForm::Yaml => excerpt_hex(&body.bytes),
+            BodyForm::Yaml | BodyForm::Protobuf => excerpt_hex(&body.bytes),
             _ => excerpt(&body.bytes),
         };
         let message =
@@ -151,6 +152,10 @@ fn parse(expected: &str, body: &Body) -> Result<(Bytes, Value, Vec<String>), Ref
         BodyForm::Yaml => {
             let document = yaml::parse(&body.bytes).map_err(|why| unrecognized(&why))?;
             (Bytes::from(document.value.to_string()), Ok(document.value), document.twice)
+        }
+        BodyForm::Protobuf => {
+            let object = protobuf::decode(&body.bytes).map_err(|why| unrecognized(&why.to_string()))?;
+            (Bytes::from(object.value.to_string()), Ok(object.value), Vec::new())
         }
         _ => (body.bytes.clone(), serde_json::from_slice::<Value>(&body.bytes), Vec::new()),
     };
@@ -257,15 +262,21 @@ fn identify_custom(object: &Value, kind: &str, api_version: &str, bytes: &[u8]) 
 /// # Errors
 /// 422 under the name of the kind it says it is.
 pub(super) fn check_custom_kind(object: &Value, kind: &str, api_version: &str) -> Result<(), Refusal> {
-    let said = object.get("kind").and_then(Value::as_str).unwrap_or_default();
-    if said == kind {
+    let says = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+    let said = says("kind");
+    let wrong =
+        [("apiVersion", api_version), ("kind", kind)].into_iter().filter(|(key, it)| says(key) != *it);
+    let problem = |(key, wanted): (&str, &str)| {
+        let (value, detail) = (format!("{:?}", says(key)), format!("must be {wanted}"));
+        Problem::with_value(key, ProblemKind::Invalid, value, &detail)
+    };
+    let problems: Vec<_> = wrong.map(problem).collect();
+    if problems.is_empty() {
         return Ok(());
     }
-    let detail = format!("must be {kind}");
-    let problem = Problem::with_value("kind", ProblemKind::Invalid, format_args!("{said:?}"), &detail);
     let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
     let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-    Err(Refusal::invalid(group, said, name, &[problem]))
+    Err(Refusal::invalid(group, said, name, &problems))
 }
 
 fn unreadable(version: &str, kind: &str, why: &str) -> Refusal {

@@ -256,6 +256,17 @@ impl Surroundings for Around<'_> {
     }
 }
 
+/// What the writer of an object should know; `old` is what it was, if it was.
+pub(super) fn warnings(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
+    if is_definition(kind) {
+        custom::check::format_warnings(object, old)
+    } else if kind.custom_version().is_some() {
+        crate::kinds::warnings::custom(object, old)
+    } else {
+        crate::kinds::warnings::builtin(&kind.def.group, &kind.def.kind, object, old)
+    }
+}
+
 /// Whether these are definitions of custom kinds.
 pub(super) fn is_definition(kind: &Kind) -> bool {
     kind.is("apiextensions.k8s.io", "customresourcedefinitions")
