@@ -8,6 +8,7 @@ mod auth;
 mod config;
 mod discovery;
 mod discovery_cache;
+mod discovery_http_cache;
 mod discovery_mapper;
 mod discovery_server;
 mod lists;
