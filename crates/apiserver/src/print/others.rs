@@ -43,6 +43,10 @@ pub(super) fn cells(group: &str, plural: &str, object: &Value, now: Timestamp) -
             let bound = |field: &str| Value::from(int_or_text(object, field));
             vec![first, bound("/spec/minAvailable"), bound("/spec/maxUnavailable"), allowed, age]
         }
+        ("autoscaling", "scale") => {
+            let count = |pointer: &str| Value::from(number(object, pointer).unwrap_or(0));
+            vec![first, count("/spec/replicas"), count("/status/replicas"), age]
+        }
         ("autoscaling", "horizontalpodautoscalers") if object["apiVersion"] == "autoscaling/v1" => {
             autoscaler(&autoscaling::to_v2(object), age)
         }
