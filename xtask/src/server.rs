@@ -97,6 +97,7 @@ pub(crate) async fn start_original(binaries: &Path) -> Result<Server> {
     let (pem, key) = (made.cert.pem(), made.signing_key.serialize_pem());
     std::fs::write(file("server.crt"), &pem)?;
     std::fs::write(file("server.key"), &key)?;
+    std::fs::write(file("server.pub"), made.signing_key.public_key_pem())?;
     std::fs::write(file("tokens.csv"), format!("{TOKEN},admin,1,\"system:masters\"\n"))?;
     let (port, etcd, peer) = (free_port()?, free_port()?, free_port()?);
     let (etcd, peer) = (format!("http://127.0.0.1:{etcd}"), format!("http://127.0.0.1:{peer}"));
@@ -121,7 +122,7 @@ pub(crate) async fn start_original(binaries: &Path) -> Result<Server> {
         format!("--tls-cert-file={}", path("server.crt")),
         format!("--tls-private-key-file={}", path("server.key")),
         format!("--service-account-issuer=https://127.0.0.1:{port}/"),
-        format!("--service-account-key-file={}", path("server.key")),
+        format!("--service-account-key-file={}", path("server.pub")),
         format!("--service-account-signing-key-file={}", path("server.key")),
         format!("--token-auth-file={}", path("tokens.csv")),
         "--authorization-mode=AlwaysAllow".to_owned(),
