@@ -9,11 +9,15 @@ use crate::kinds::defaults;
 use crate::patch::json_mistake;
 use crate::refusal::Refusal;
 use crate::registry::Kind;
-use crate::request::BodyForm;
+use crate::request::{BodyForm, yaml};
 use crate::schema::Schema;
 
 /// Where the original keeps its types; part of its words.
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
+
+/// What the original reads of a body first.
+const TYPE_META: &str =
+    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
 /// What a request carries.
 #[derive(Clone, Debug)]
@@ -46,7 +50,7 @@ pub fn decode(
     body: &Body,
     validation: FieldValidation,
 ) -> Result<(Value, Vec<String>), Refusal> {
-    let (bytes, mut object) = parse(&kind.def.kind, body)?;
+    let (bytes, mut object, twice) = parse(&kind.def.kind, body)?;
     let api_version = kind.def.api_version();
     if kind.custom_version().is_some() {
         identify_custom(&object, &kind.def.kind, &api_version, &bytes)?;
@@ -55,6 +59,7 @@ pub fn decode(
     }
     let strict = settle(kind, &bytes, &mut object)
         .map_err(|why| unreadable(&kind.def.version, &kind.def.kind, &why))?;
+    let strict = [twice, strict].concat();
     let warnings = judge(strict, validation, |why| unreadable(&kind.def.version, &kind.def.kind, why))?;
     Ok((object, warnings))
 }
@@ -69,7 +74,7 @@ pub fn decode_as(
     body: &Body,
     validation: FieldValidation,
 ) -> Result<(Value, Vec<String>), Refusal> {
-    let (bytes, mut object) = parse(kind, body)?;
+    let (bytes, mut object, twice) = parse(kind, body)?;
     identify(&object, api_version, kind)?;
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     let schema = BuiltinDefinitions.of_kind(group, version, kind).unwrap_or(Schema::Any);
@@ -77,7 +82,7 @@ pub fn decode_as(
     let strict = settle_typed(&schema, &bytes, &mut object).map_err(|why| refused(&why))?;
     defaults::apply(group, version, kind, &mut object);
     name_it(&mut object, api_version, kind);
-    Ok((object, judge(strict, validation, refused)?))
+    Ok((object, judge([twice, strict].concat(), validation, refused)?))
 }
 
 /// Makes an object out of what a patch left of one: drops what is unknown, fills in defaults. Gives what a strict reader
@@ -128,52 +133,51 @@ pub(super) fn judge(
     }
 }
 
-/// The JSON of a body and what it says.
-fn parse(expected: &str, body: &Body) -> Result<(Bytes, Value), Refusal> {
+/// The JSON of a body, what it says, and what YAML says twice.
+fn parse(expected: &str, body: &Body) -> Result<(Bytes, Value, Vec<String>), Refusal> {
     let unrecognized = |why: &str| {
-        Refusal::bad_request(format!(
-            "the object provided is unrecognized (must be of type {expected}): {why} ({})",
-            excerpt(&body.bytes)
-        ))
+        let shown = match body.form {
+            BodyForm::Yaml => excerpt_hex(&body.bytes),
+            _ => excerpt(&body.bytes),
+        };
+        let message =
+            format!("the object provided is unrecognized (must be of type {expected}): {why} ({shown})");
+        Refusal::bad_request(message)
     };
-    let bytes = match body.form {
+    let (bytes, parsed, twice) = match body.form {
         BodyForm::Yaml => {
-            let value = from_yaml(&body.bytes).map_err(|why| {
-                unrecognized(&format!("couldn't get version/kind; json parse error: {why}"))
-            })?;
-            Bytes::from(value.to_string())
+            let document = yaml::parse(&body.bytes).map_err(|why| unrecognized(&why))?;
+            (Bytes::from(document.value.to_string()), Ok(document.value), document.twice)
         }
-        _ => body.bytes.clone(),
+        _ => (body.bytes.clone(), serde_json::from_slice::<Value>(&body.bytes), Vec::new()),
     };
-    match serde_json::from_slice::<Value>(&bytes) {
-        Ok(object @ Value::Object(_)) => Ok((bytes, object)),
-        Ok(other) => {
-            let found = match other {
-                Value::Array(_) => "array",
-                Value::String(_) => "string",
-                Value::Number(_) => "number",
-                Value::Bool(_) => "bool",
-                _ => return Ok((Bytes::from_static(b"{}"), Value::Object(serde_json::Map::new()))),
-            };
-            let why = format!(
-                "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
-            );
-            Err(unrecognized(&why))
+    let found = match parsed {
+        Ok(object @ Value::Object(_)) => return Ok((bytes, object, twice)),
+        Ok(Value::Null) => {
+            return Ok((Bytes::from_static(b"{}"), Value::Object(serde_json::Map::new()), twice));
         }
+        Ok(Value::Array(_)) => "array",
+        Ok(Value::String(_)) => "string",
+        Ok(Value::Number(_)) => "number",
+        Ok(Value::Bool(_)) => "bool",
         Err(error) => {
             let why = json_mistake(&bytes).unwrap_or_else(|| error.to_string());
-            Err(unrecognized(&format!("couldn't get version/kind; json parse error: {why}")))
+            return Err(unrecognized(&format!("couldn't get version/kind; json parse error: {why}")));
         }
-    }
+    };
+    Err(unrecognized(&format!(
+        "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type {TYPE_META}"
+    )))
 }
 
-/// Reads YAML as the original does: it knows only what JSON can say.
-///
-/// # Errors
-/// What is wrong with the text.
-pub(super) fn from_yaml(bytes: &[u8]) -> Result<Value, String> {
-    let text = std::str::from_utf8(bytes).map_err(|it| it.to_string())?;
-    serde_saphyr::from_str::<Value>(text).map_err(|it| it.to_string())
+/// The same for a body in YAML, of which messages show the bytes.
+fn excerpt_hex(body: &[u8]) -> String {
+    let hex: String = body.iter().take(30).map(|it| format!("{it:02x}")).collect();
+    match body.len() {
+        0 => "<empty>".to_owned(),
+        ..=30 => hex,
+        _ => format!("{hex} ..."),
+    }
 }
 
 /// The beginning of a body, as messages show it.

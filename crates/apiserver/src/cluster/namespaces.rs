@@ -4,7 +4,7 @@ use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
 use super::{Cluster, Place};
-use crate::kinds::look::{at, text};
+use crate::kinds::look::text;
 use crate::refusal::Refusal;
 
 /// The namespaces a cluster cannot do without.
@@ -43,9 +43,7 @@ impl Cluster {
         let missing = || Refusal::not_found("", "namespaces", namespace);
         let key = ObjectKey::from_parts(None, namespace).map_err(|_| missing())?;
         let found = self.store().get(&"/namespaces".into(), &key).ok_or_else(missing)?;
-        if found.field("status.phase") == Some("Terminating")
-            || at(&found.to_value(), "/metadata/deletionTimestamp").is_some()
-        {
+        if found.field("status.phase") == Some("Terminating") {
             let why = format!(
                 "unable to create new content in namespace {namespace} because it is being terminated"
             );

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use dogwatch_core::Reason;
 use serde_json::Value;
 
-use super::decode::{from_yaml, judge, settle};
+use super::decode::{judge, settle};
 use super::pipeline::{Owning, metadata_mut};
 use super::update::{ATTEMPTS, Attempt, MODIFIED, check_name, check_version};
 use super::{Cluster, FieldValidation, Place, Writer, Written};
@@ -12,6 +12,7 @@ use crate::kinds::look::text;
 use crate::ownership;
 use crate::patch::{Patch, PatchKind, json_mistake};
 use crate::refusal::Refusal;
+use crate::request::yaml;
 
 /// What a patch carries.
 #[derive(Clone, Debug)]
@@ -180,7 +181,7 @@ pub(super) fn decode_applied(body: &[u8]) -> Result<Value, Refusal> {
         Err(_) if body.trim_ascii_start().starts_with(b"{") => {
             Err(json_mistake(body).unwrap_or_else(|| "invalid JSON".to_owned()))
         }
-        Err(_) => from_yaml(body),
+        Err(_) => yaml::parse(body).map(|it| it.value),
     };
     match parsed {
         Ok(value @ Value::Object(_)) => Ok(value),

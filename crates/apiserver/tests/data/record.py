@@ -110,4 +110,4 @@ def main():
             call("PUT", "/api/v1/namespaces/" + ns + "/finalize", left)
 
 
-main()
+if __name__ == "__main__": main()

@@ -3,6 +3,7 @@
 
 mod recording;
 
+mod autoscaling;
 mod builtin;
 mod cluster;
 mod custom_definition;
@@ -10,7 +11,9 @@ mod custom_object;
 mod custom_properties;
 mod custom_shown;
 mod discovery;
+mod faults;
 mod kinds;
+mod log;
 mod openapi;
 mod ownership;
 mod patch;

@@ -6,6 +6,14 @@ use crate::kinds::look::{each, fill, object, object_if_there};
 
 type Object = Map<String, Value>;
 
+/// Annotations by which autoscalers of version 1 say what those of version 2 have fields for.
+const OF_OLD_AUTOSCALERS: [&str; 4] = [
+    "autoscaling.alpha.kubernetes.io/metrics",
+    "autoscaling.alpha.kubernetes.io/behavior",
+    "autoscaling.alpha.kubernetes.io/current-metrics",
+    "autoscaling.alpha.kubernetes.io/conditions",
+];
+
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Fills in the defaults of a kind.
@@ -61,6 +69,16 @@ fn autoscaler(version: &str, map: &mut Object) {
     if version == "v1" {
         return;
     }
+    // They hold what version 1 has no fields for; in version 2 they mean nothing, and are never kept.
+    let metadata = object(map, "metadata");
+    if let Some(annotations) = object_if_there(metadata, "annotations") {
+        let before = annotations.len();
+        annotations.retain(|name, _| !OF_OLD_AUTOSCALERS.contains(&name.as_str()));
+        if annotations.is_empty() && before > 0 {
+            metadata.remove("annotations");
+        }
+    }
+    let spec = object(map, "spec");
     spec.entry("metrics").or_insert_with(|| {
         json!([{"type": "Resource", "resource": {"name": "cpu",
                 "target": {"type": "Utilization", "averageUtilization": 80}}}])

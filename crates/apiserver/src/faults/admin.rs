@@ -1,0 +1,161 @@
+//! The lab for those who only have HTTP. A pure function: whether it is served, and to whom, is for others to say.
+//!
+//! ```text
+//! GET    /_dogwatch/faults                 rules, counts, whether delivery is paused
+//! POST   /_dogwatch/faults                 places a rule: {"on": {"verbs": ["list"]}, "times": 2, "refuse": {"code": 429}}
+//! DELETE /_dogwatch/faults                 removes all rules and resumes delivery
+//! GET    /_dogwatch/faults/{id}            one rule
+//! DELETE /_dogwatch/faults/{id}            removes it
+//! POST   /_dogwatch/faults/drop-watches    ends watches: {"on": {"resource": "pods"}, "cut": true}, or nothing for all
+//! POST   /_dogwatch/faults/bookmark        forces bookmarks: {"on": {"resource": "pods"}}, or nothing for all
+//! POST   /_dogwatch/faults/pause           stops delivery of all watches
+//! POST   /_dogwatch/faults/resume          goes on with it
+//! POST   /_dogwatch/faults/compact         forgets history: {"version": 17}, or nothing for all of it
+//! POST   /_dogwatch/faults/expire          makes every known version too old, and ends all watches
+//! ```
+
+use dogwatch_core::Reason;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::rule::{self, Rule, RuleError};
+use super::scope::Scope;
+use super::{Lab, RuleReport};
+use crate::cluster::Cluster;
+use crate::refusal::Refusal;
+
+/// Where the paths of this module begin.
+pub const PREFIX: &str = "/_dogwatch/";
+
+/// Which watches an order is for.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct DropOrder {
+    on: Scope,
+    cut: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct BookmarkOrder {
+    on: Scope,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct CompactOrder {
+    version: Option<u64>,
+}
+
+/// An order that leaves nothing to say.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct BareOrder {}
+
+/// Answers a request to a path below [`PREFIX`] with a code and a body. Refusals are `Status` objects.
+pub fn admin(method: &str, path: &str, body: &[u8], lab: &Lab, cluster: &Cluster) -> (u16, Value) {
+    let known = path.strip_prefix(PREFIX).and_then(|rest| rest.trim_end_matches('/').strip_prefix("faults"));
+    let answer = match known.map(|rest| (rest, rest.strip_prefix('/'))) {
+        Some(("", _)) => all(method, body, lab),
+        Some((_, Some(rest))) => match rest.parse() {
+            Ok(id) => one(method, id, lab),
+            Err(_) => switch(method, rest, body, lab, cluster),
+        },
+        _ => Err(not_there(path)),
+    };
+    answer.unwrap_or_else(|refusal| {
+        let mut status = json!(refusal.0);
+        status["apiVersion"] = "v1".into();
+        status["kind"] = "Status".into();
+        status["metadata"] = json!({});
+        (refusal.0.code, status)
+    })
+}
+
+fn all(method: &str, body: &[u8], lab: &Lab) -> Result<(u16, Value), Refusal> {
+    match method {
+        "GET" => {}
+        "DELETE" => lab.clear(),
+        "POST" => {
+            let placed = Rule::from_json(body).and_then(|rule| lab.try_rule(rule)).map_err(malformed)?;
+            return report(lab, placed.id()).map(|it| (201, json!(it)));
+        }
+        _ => return Err(not_allowed(method)),
+    }
+    Ok((200, json!({ "paused": lab.is_paused(), "rules": lab.rules(), "tally": lab.tally() })))
+}
+
+fn one(method: &str, id: u64, lab: &Lab) -> Result<(u16, Value), Refusal> {
+    let report = report(lab, id)?;
+    match method {
+        "GET" => {}
+        "DELETE" => {
+            lab.remove(id);
+        }
+        _ => return Err(not_allowed(method)),
+    }
+    Ok((200, json!(report)))
+}
+
+fn switch(
+    method: &str,
+    name: &str,
+    body: &[u8],
+    lab: &Lab,
+    cluster: &Cluster,
+) -> Result<(u16, Value), Refusal> {
+    const SWITCHES: [&str; 6] = ["drop-watches", "bookmark", "pause", "resume", "compact", "expire"];
+    match (SWITCHES.contains(&name), method) {
+        (false, _) => return Err(not_there(&format!("{PREFIX}faults/{name}"))),
+        (true, "POST") => {}
+        (true, _) => return Err(not_allowed(method)),
+    }
+    let done = match name {
+        "drop-watches" => {
+            let order: DropOrder = read(body)?;
+            lab.drop_watches_of(order.on, order.cut);
+            json!({})
+        }
+        "bookmark" => {
+            lab.bookmark_now_of(read::<BookmarkOrder>(body)?.on);
+            json!({})
+        }
+        "compact" => {
+            let order: CompactOrder = read(body)?;
+            json!({ "oldest": lab.compact_to(cluster, order.version.unwrap_or(u64::MAX)) })
+        }
+        bare => {
+            read::<BareOrder>(body)?;
+            match bare {
+                "pause" => lab.pause(),
+                "resume" => lab.resume(),
+                _ => return Ok((200, json!({ "oldest": lab.expire(cluster) }))),
+            }
+            json!({ "paused": lab.is_paused() })
+        }
+    };
+    Ok((200, done))
+}
+
+fn report(lab: &Lab, id: u64) -> Result<RuleReport, Refusal> {
+    let found = lab.rules().into_iter().find(|it| it.id == id);
+    found.ok_or_else(|| Refusal::new(Reason::NotFound, format!("there is no rule {id}")))
+}
+
+/// Reads the body of an order; an empty one leaves everything as it is without.
+fn read<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T, Refusal> {
+    if body.trim_ascii().is_empty() { Ok(T::default()) } else { rule::read(body).map_err(malformed) }
+}
+
+fn malformed(error: RuleError) -> Refusal {
+    Refusal::bad_request(error.to_string())
+}
+
+fn not_there(path: &str) -> Refusal {
+    Refusal::new(Reason::NotFound, format!("nothing is served at {path}"))
+}
+
+fn not_allowed(method: &str) -> Refusal {
+    Refusal::new(Reason::MethodNotAllowed, format!("{method} is not served here"))
+}

@@ -1,0 +1,142 @@
+//! JSON inside an annotation, as typed programs in Go read and write it: fields in the order of their declaration, names
+//! in whatever case, nothing that is not declared, and nothing at all where one value has the wrong type.
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value};
+
+use crate::kinds::quantity::Quantity;
+
+/// The declared fields of all objects in an annotation, in an order that each of them follows.
+pub(super) type Fields = &'static [(&'static str, Form)];
+
+/// What a field holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Text,
+    Number,
+    Amount,
+    Time,
+    Object,
+    Objects,
+    Texts,
+    TextMap,
+}
+
+/// Reads an annotation that holds an object, or a list of objects. `None` when anything in it has the wrong type.
+pub(super) fn read(text: &str, fields: Fields) -> Option<Value> {
+    conform(serde_json::from_str(text).ok()?, fields)
+}
+
+/// Writes an annotation.
+pub(super) fn write(value: &Value, fields: Fields) -> String {
+    let mut out = String::new();
+    write_value(&mut out, value, fields);
+    out
+}
+
+fn conform(value: Value, fields: Fields) -> Option<Value> {
+    match value {
+        Value::Array(items) => {
+            items.into_iter().map(|it| conform(it, fields)).collect::<Option<_>>().map(Value::Array)
+        }
+        Value::Object(map) => {
+            let mut out = Map::new();
+            for (name, value) in map {
+                let declared = fields.iter().find(|(it, _)| it.eq_ignore_ascii_case(&name));
+                if let (Some((name, form)), false) = (declared, value.is_null()) {
+                    out.insert((*name).to_owned(), conform_field(value, *form, fields)?);
+                }
+            }
+            Some(Value::Object(out))
+        }
+        Value::Null => Some(Value::Null),
+        _ => None,
+    }
+}
+
+fn conform_field(value: Value, form: Form, fields: Fields) -> Option<Value> {
+    let fits = match (form, &value) {
+        (Form::Amount, _) => return Quantity::read(&value).map(|it| it.canonical().into()),
+        (Form::Object, Value::Object(_)) | (Form::Objects, Value::Array(_)) => {
+            return conform(value, fields);
+        }
+        (Form::Text, Value::String(_)) => true,
+        (Form::Number, Value::Number(number)) => number.as_i64().is_some_and(|it| i32::try_from(it).is_ok()),
+        (Form::Time, Value::String(text)) => text.parse::<jiff::Timestamp>().is_ok(),
+        (Form::Texts, Value::Array(items)) => items.iter().all(Value::is_string),
+        (Form::TextMap, Value::Object(map)) => map.values().all(Value::is_string),
+        _ => false,
+    };
+    fits.then_some(value)
+}
+
+fn write_value(out: &mut String, value: &Value, fields: Fields) {
+    match value {
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                out.push(if at == 0 { '[' } else { ',' });
+                write_value(out, item, fields);
+            }
+            out.push_str(if items.is_empty() { "[]" } else { "]" });
+        }
+        Value::Object(map) => {
+            let mut before = '{';
+            for (name, form) in fields {
+                let Some(value) = map.get(*name) else { continue };
+                // Writing to a string cannot fail.
+                let _ = write!(out, "{before}{name:?}:");
+                before = ',';
+                match form {
+                    Form::TextMap => out.push_str(&value.to_string()),
+                    _ => write_value(out, value, fields),
+                }
+            }
+            out.push_str(if before == '{' { "{}" } else { "}" });
+        }
+        scalar => out.push_str(&scalar.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const FIELDS: Fields = &[
+        ("type", Form::Text),
+        ("inner", Form::Object),
+        ("amount", Form::Amount),
+        ("labels", Form::TextMap),
+        ("at", Form::Time),
+        ("count", Form::Number),
+        ("words", Form::Texts),
+    ];
+
+    #[test]
+    fn names_come_in_any_case_and_strangers_and_nulls_are_left_out() {
+        let text = r#"[{"TYPE": "x", "Inner": {"amount": "1000m", "other": 1}, "count": null, "labels": {"TYPE": "y"}}]"#;
+        let read = read(text, FIELDS).expect("well typed");
+        assert_eq!(read, json!([{ "type": "x", "inner": { "amount": "1" }, "labels": { "TYPE": "y" } }]));
+        assert_eq!(write(&read, FIELDS), r#"[{"type":"x","inner":{"amount":"1"},"labels":{"TYPE":"y"}}]"#);
+        assert_eq!(write(&json!([{}, { "words": [] }]), FIELDS), r#"[{},{"words":[]}]"#);
+    }
+
+    #[test]
+    fn one_wrong_type_spoils_all() {
+        for text in [
+            "{",
+            "1",
+            r#"{"type": 1}"#,
+            r#"{"inner": []}"#,
+            r#"{"inner": {"amount": "much"}}"#,
+            r#"{"labels": {"a": 1}}"#,
+            r#"{"at": "soon"}"#,
+            r#"{"count": 5000000000}"#,
+            r#"[{"words": ["a", 1]}]"#,
+        ] {
+            assert_eq!(read(text, FIELDS), None, "{text}");
+        }
+    }
+}
