@@ -16,6 +16,7 @@ mod tables;
 mod ci;
 mod conformance;
 mod controllers;
+mod follow;
 mod bench;
 mod sample;
 
@@ -51,6 +52,8 @@ enum Task {
     Conformance(conformance::Options),
     /// Run the original kube-controller-manager on our server, and say what it does there.
     OriginalControllers(controllers::Options),
+    /// Let kube-rs, client-go and our own client follow a server on which faults run, and compare what they have.
+    Follow(follow::Options),
     /// Measure something, in release mode.
     Bench(bench::Options),
     /// Write a list of realistic pods, to try things with.
@@ -76,6 +79,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Gen(options) => tables::run(&options),
         Task::Conformance(options) => conformance::run(&options),
         Task::OriginalControllers(options) => wait(controllers::run(&options)),
+        Task::Follow(options) => wait(follow::run(&options)),
         Task::Bench(options) => bench::run(&options),
         Task::Pods(options) => sample::run(&options),
     }
