@@ -15,6 +15,7 @@
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
 mod refusal;
+pub mod names;
 pub mod schema;
 pub mod store;
 pub mod request;

@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::builtin;
-use crate::cluster::{Cluster, Place, Writer};
+use crate::cluster::{Cluster, Writer};
 use crate::kinds::look::text;
 
 /// Something worth telling.
@@ -31,7 +30,6 @@ impl Note {
 
 /// Tells something about an object. An event that cannot be stored is lost, as it is in the original.
 pub(crate) async fn record(cluster: &Cluster, writer: &Writer, about: &Value, note: &Note) {
-    let kind = builtin(cluster, "", "v1", "events");
     let namespace = match text(about, "/metadata/namespace") {
         "" => "default",
         namespace => namespace,
@@ -41,8 +39,7 @@ pub(crate) async fn record(cluster: &Cluster, writer: &Writer, about: &Value, no
     let unique = source.now().as_nanosecond() as u64 ^ source.below(1 << 32);
     let name = format!("{}.{unique:x}", text(about, "/metadata/name"));
     let event = event(about, note, namespace, &name, &writer.manager, &source.stamp());
-    let place = Place { kind: &kind, namespace: Some(namespace), name: "", part: "" };
-    if let Err(refusal) = cluster.create(&place, event, writer).await {
+    if let Err(refusal) = cluster.add(event, writer).await {
         tracing::debug!(reason = note.reason, %refusal, "an event is lost");
     }
 }
