@@ -54,7 +54,7 @@ pub(crate) struct Options {
 /// Prints what became of each follower; fails if a copy is not what the server has.
 pub(crate) async fn run(options: &Options) -> Result<()> {
     let programs = peers::build()?;
-    let server = options.ours.start(&["--faults"]).await?;
+    let server = options.ours.start(&["--admin"]).await?;
     writers::fill(&server.link, options.objects).await?;
     println!("{} objects; the weather turns bad", options.objects);
     let weather = Weather::begin(&server.link).await?;
@@ -81,6 +81,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         changes = changes => changes?,
         broken = weather.change() => broken?,
     };
+    weather.settle().await?;
     writers::end(&server.link).await?;
 
     let mut outcomes = Vec::new();

@@ -11,8 +11,6 @@ use tokio::sync::oneshot;
 use super::copy::{Copy, Outcome};
 use super::{END, NAMESPACE};
 
-/// How long the copy must have been still before it counts as final.
-const STILL: Duration = Duration::from_secs(1);
 /// Between two tries of a list that failed in spite of the client's own retries.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -37,23 +35,17 @@ pub(super) async fn follow(client: Client, synced: oneshot::Sender<()>) -> Resul
             let _ = synced.send(());
         }
         let mut watch = api.watch_from(WatchParams::from(list.metadata.version))?;
-        let done = loop {
-            let next = match copy.0.contains_key(END) {
-                true => match tokio::time::timeout(STILL, watch.next()).await {
-                    Ok(next) => next,
-                    Err(_) => break true,
-                },
-                false => watch.next().await,
-            };
-            match next.transpose()? {
+        // The end is the last change there is: a copy that has it has everything.
+        while !copy.0.contains_key(END) {
+            match watch.next().await.transpose()? {
                 Some(WatchEvent::Added(it) | WatchEvent::Modified(it)) => copy.0.extend([entry(&it)]),
                 Some(WatchEvent::Deleted(it)) => drop(copy.0.remove(&entry(&it).0)),
-                Some(WatchEvent::Error(_)) | None => break false,
+                Some(WatchEvent::Error(_)) | None => break,
                 Some(_) => continue,
             }
             events += 1;
-        };
-        if done {
+        }
+        if copy.0.contains_key(END) {
             break copy;
         }
     };

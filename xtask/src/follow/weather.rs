@@ -48,6 +48,11 @@ impl Weather {
         }
     }
 
+    /// No more orders: what waited is delivered. The rules stay.
+    pub(super) async fn settle(&self) -> Result<()> {
+        self.order(Method::POST, "/resume", Value::Null).await.map(drop)
+    }
+
     /// Clears the sky; gives the count of what happened.
     pub(super) async fn end(self) -> Result<Value> {
         let answer = self.order(Method::DELETE, "", Value::Null).await?;
