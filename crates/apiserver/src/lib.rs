@@ -17,6 +17,7 @@
 mod refusal;
 pub mod names;
 pub mod schema;
+pub mod protobuf;
 pub mod store;
 pub mod request;
 pub mod reading;

@@ -7,6 +7,7 @@ use crate::builtin::{self, BuiltinDefinitions};
 use crate::custom;
 use crate::kinds::defaults;
 use crate::patch::json_mistake;
+use crate::protobuf;
 use crate::refusal::Refusal;
 use crate::registry::Kind;
 use crate::request::{BodyForm, yaml};
@@ -140,7 +141,7 @@ pub(super) fn judge(
 fn parse(expected: &str, body: &Body) -> Result<(Bytes, Value, Vec<String>), Refusal> {
     let unrecognized = |why: &str| {
         let shown = match body.form {
-            BodyForm::Yaml => excerpt_hex(&body.bytes),
+            BodyForm::Yaml | BodyForm::Protobuf => excerpt_hex(&body.bytes),
             _ => excerpt(&body.bytes),
         };
         let message =
@@ -151,6 +152,10 @@ fn parse(expected: &str, body: &Body) -> Result<(Bytes, Value, Vec<String>), Ref
         BodyForm::Yaml => {
             let document = yaml::parse(&body.bytes).map_err(|why| unrecognized(&why))?;
             (Bytes::from(document.value.to_string()), Ok(document.value), document.twice)
+        }
+        BodyForm::Protobuf => {
+            let object = protobuf::decode(&body.bytes).map_err(|why| unrecognized(&why.to_string()))?;
+            (Bytes::from(object.value.to_string()), Ok(object.value), Vec::new())
         }
         _ => (body.bytes.clone(), serde_json::from_slice::<Value>(&body.bytes), Vec::new()),
     };

@@ -293,10 +293,14 @@ impl Watch {
         let revision = self.cluster.store().revision();
         let Stage::Live(cursor) = &mut self.stage else { return };
         // All that was committed up to the revision is in the log: when it is told, so is everything up to there.
-        if let Ok(Some(change)) = cursor.try_next() {
-            self.tell_from(change).await;
-            self.next_bookmark = Instant::now();
-            return;
+        match cursor.try_next() {
+            Ok(None) => {}
+            Ok(Some(change)) => {
+                self.tell_from(change).await;
+                self.next_bookmark = Instant::now();
+                return;
+            }
+            Err(compacted) => return self.fail(&too_old(self.told, compacted)),
         }
         if self.bookmarks && revision >= self.told && self.may_deliver().await {
             self.told = revision;

@@ -4,6 +4,7 @@
 mod recording;
 mod running;
 
+mod auth;
 mod autoscaling;
 mod builtin;
 mod cluster;
@@ -14,8 +15,13 @@ mod custom_properties;
 mod custom_shown;
 mod discovery;
 mod faults;
+mod http;
 mod kinds;
 mod log;
 mod openapi;
 mod ownership;
 mod patch;
+mod protobuf;
+mod simulators;
+mod server;
+mod serving;

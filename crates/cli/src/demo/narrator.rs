@@ -105,7 +105,7 @@ async fn news<K>(
 where
     K: DeserializeOwned + dogwatch::Object + Send + Sync + 'static,
 {
-    let name = |object: &K| object.key().name().to_owned();
+    let name = |object: &K| object.key().map(|it| it.name().to_owned()).unwrap_or_default();
     let there = api.list_all(&ListParams::default()).await?;
     let version = there.metadata.version.clone();
     let first =
@@ -125,10 +125,9 @@ where
 }
 
 fn state_of_deployment(deployment: &Deployment) -> String {
-    let image = (deployment.spec.as_ref())
-        .and_then(|it| it.template.spec.as_ref()?.containers.first()?.image.as_deref())
-        .unwrap_or("nothing");
-    let wanted = deployment.spec.as_ref().and_then(|it| it.replicas).unwrap_or_default();
+    let template = deployment.spec.template.spec.as_ref();
+    let image = template.and_then(|it| it.containers.first()?.image.as_deref()).unwrap_or("nothing");
+    let wanted = deployment.spec.replicas.unwrap_or_default();
     let status = deployment.status.as_ref();
     let ready = status.and_then(|it| it.ready_replicas).unwrap_or_default();
     let updated = status.and_then(|it| it.updated_replicas).unwrap_or_default();
@@ -153,8 +152,8 @@ fn state_of_slice(slice: &EndpointSlice) -> String {
     let ready = |it: &&dogwatch::k8s_openapi::api::discovery::v1::Endpoint| {
         it.conditions.as_ref().and_then(|it| it.ready).unwrap_or(true)
     };
-    let endpoints: Vec<_> = slice.endpoints.iter().collect();
-    format!("have {} addresses, {} ready", endpoints.len(), endpoints.iter().filter(|it| ready(it)).count())
+    let endpoints = slice.endpoints.as_deref().unwrap_or_default();
+    format!("have {} addresses, {} ready", endpoints.len(), endpoints.iter().filter(ready).count())
 }
 
 #[cfg(test)]
