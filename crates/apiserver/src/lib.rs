@@ -29,7 +29,14 @@ pub mod ownership;
 pub mod custom;
 pub mod registry;
 pub mod cluster;
+pub mod auth;
 pub mod faults;
 pub mod log;
+pub mod http;
+pub mod serving;
+pub mod controllers;
+pub mod simulators;
+mod server;
 
 pub use refusal::{Problem, ProblemKind, Refusal};
+pub use server::{ApiServer, ApiServerBuilder, StartError};

@@ -38,6 +38,11 @@ impl Connection {
         Client::new(config)
     }
 
+    /// Whether any flag names a server.
+    pub(crate) fn is_given(&self) -> bool {
+        self.kubeconfig.is_some() || self.context.is_some() || self.server.is_some()
+    }
+
     fn overrides(&self) -> Overrides {
         let mut overrides = Overrides::default();
         overrides.kubeconfig.clone_from(&self.kubeconfig);

@@ -26,7 +26,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show what a server offers: its version, its groups, its resources, and how many objects there are of some.
+    /// Everything at once, without a cluster: an API server, a simulated workload, and what happens to it.
     Demo(demo::Options),
 }
 

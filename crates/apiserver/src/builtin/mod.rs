@@ -9,8 +9,10 @@ mod definitions;
 mod syntax;
 mod words;
 mod decode;
+mod typed;
 
 pub use decode::{Findings, duplicate_fields, inspect, type_errors, unknown_fields};
 pub use definitions::BuiltinDefinitions;
 pub use resource::{Column, ResourceDef, SubresourceDef};
 pub use tables::{columns, definition_json, definition_name, resource, resource_of_kind, resources};
+pub use typed::keep_known;

@@ -1,5 +1,148 @@
 //! Addresses and ports of services: who has which.
+//!
+//! An address is taken before the service is stored, and given back when it is not stored after all or no longer uses it.
 
-/// What is taken.
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+
+use serde_json::Value;
+
+use crate::kinds::look::{items, number, text};
+use crate::refusal::Refusal;
+use crate::{Problem, ProblemKind};
+
+/// The addresses of services: 10.96.0.0/16. The first is the API server's own.
+const NETWORK: [u8; 2] = [10, 96];
+/// The ports of nodes.
+const PORTS: std::ops::RangeInclusive<i64> = 30000..=32767;
+
+/// What is taken, by whom: the uid of the service.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Addresses;
+pub(super) struct Addresses {
+    addresses: BTreeMap<IpAddr, String>,
+    ports: BTreeMap<(i64, String), String>,
+    /// Where the search for a free one goes on.
+    next: u16,
+}
+
+impl Addresses {
+    /// An address for a service: the one it wants, or a free one.
+    pub(super) fn take_address(&mut self, service: &Value, wanted: Option<&str>) -> Result<String, Refusal> {
+        let uid = text(service, "/metadata/uid").to_owned();
+        if let Some(wanted) = wanted {
+            let address: IpAddr = wanted
+                .parse()
+                .map_err(|_| refused(service, "spec.clusterIPs", wanted, "must be an IP address"))?;
+            if !in_network(address) {
+                let why = "failed to allocate IP ".to_owned()
+                    + wanted
+                    + ": the provided network does not match the current range";
+                return Err(refused(service, "spec.clusterIPs", wanted, &why));
+            }
+            if self.addresses.get(&address).is_some_and(|owner| *owner != uid) {
+                let why = format!("failed to allocate IP {wanted}: provided IP is already allocated");
+                return Err(refused(service, "spec.clusterIPs", wanted, &why));
+            }
+            self.addresses.insert(address, uid);
+            return Ok(wanted.to_owned());
+        }
+        for _ in 0..u16::MAX {
+            self.next = self.next.wrapping_add(1);
+            let [third, fourth] = self.next.to_be_bytes();
+            let address = IpAddr::V4(Ipv4Addr::new(NETWORK[0], NETWORK[1], third, fourth));
+            // The first is the API server's, the last the broadcast address.
+            if self.next > 1 && self.next < u16::MAX && !self.addresses.contains_key(&address) {
+                self.addresses.insert(address, uid);
+                return Ok(address.to_string());
+            }
+        }
+        Err(Refusal::internal("failed to allocate a serviceIP: range is full"))
+    }
+
+    /// A port for a service: the one it wants, or a free one.
+    pub(super) fn take_port(
+        &mut self,
+        service: &Value,
+        protocol: &str,
+        wanted: Option<i64>,
+    ) -> Result<i64, Refusal> {
+        let uid = text(service, "/metadata/uid").to_owned();
+        let free = |port: i64| self.ports.get(&(port, protocol.to_owned())).is_none_or(|owner| *owner == uid);
+        let port = match wanted {
+            Some(port) if !PORTS.contains(&port) => {
+                let why = "provided port is not in the valid range. The range of valid ports is 30000-32767";
+                return Err(refused_number(service, port, why));
+            }
+            Some(port) if !free(port) => {
+                return Err(refused_number(service, port, "provided port is already allocated"));
+            }
+            Some(port) => port,
+            None => PORTS
+                .clone()
+                .find(|port| {
+                    free(*port)
+                        && !self.ports.iter().any(|((taken, _), owner)| taken == port && *owner != uid)
+                })
+                .ok_or_else(|| Refusal::internal("failed to allocate a nodePort: range is full"))?,
+        };
+        self.ports.insert((port, protocol.to_owned()), uid);
+        Ok(port)
+    }
+
+    /// Gives back what a service had and the stored state of it does not use.
+    pub(super) fn settle(&mut self, uid: &str, stored: Option<&Value>) {
+        let used = |pointer: &str| stored.map_or(&[] as &[Value], |it| items(it, pointer));
+        let mut addresses: BTreeSet<IpAddr> =
+            used("/spec/clusterIPs").iter().filter_map(|it| it.as_str()?.parse().ok()).collect();
+        addresses.extend(stored.and_then(|it| text(it, "/spec/clusterIP").parse::<IpAddr>().ok()));
+        let ports: BTreeSet<i64> = used("/spec/ports")
+            .iter()
+            .filter_map(|it| number(it, "/nodePort"))
+            .chain(stored.and_then(|it| number(it, "/spec/healthCheckNodePort")))
+            .collect();
+        self.addresses.retain(|address, owner| owner != uid || addresses.contains(address));
+        self.ports.retain(|(port, _), owner| owner != uid || ports.contains(port));
+        for address in addresses {
+            self.addresses.entry(address).or_insert_with(|| uid.to_owned());
+        }
+    }
+}
+
+fn in_network(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V4(it) if it.octets()[..2] == NETWORK)
+}
+
+fn refused(service: &Value, field: &str, value: &str, why: &str) -> Refusal {
+    let problem = Problem::with_value(field, ProblemKind::Invalid, format!("[{value:?}]"), why);
+    Refusal::invalid("", "Service", text(service, "/metadata/name"), &[problem])
+}
+
+fn refused_number(service: &Value, port: i64, why: &str) -> Refusal {
+    let problem = Problem::with_value("spec.ports[0].nodePort", ProblemKind::Invalid, port, why);
+    Refusal::invalid("", "Service", text(service, "/metadata/name"), &[problem])
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nobody_gets_what_another_has_and_what_is_given_back_is_free_again() {
+        let mut addresses = Addresses::default();
+        let service = |uid: &str| json!({ "metadata": { "name": uid, "uid": uid } });
+        let first = addresses.take_address(&service("a"), None).expect("free");
+        let second = addresses.take_address(&service("b"), None).expect("free");
+        assert_ne!(first, second);
+        let refusal = addresses.take_address(&service("c"), Some(&first)).expect_err("taken");
+        assert!(refusal.0.message.contains("provided IP is already allocated"), "{refusal}");
+        addresses.settle("a", None);
+        assert_eq!(addresses.take_address(&service("c"), Some(&first)).expect("free again"), first);
+        let port = addresses.take_port(&service("a"), "TCP", None).expect("free");
+        assert!(addresses.take_port(&service("b"), "TCP", Some(port)).is_err());
+        assert!(addresses.take_port(&service("b"), "TCP", Some(80)).is_err(), "out of range");
+        addresses.settle("a", None);
+        assert!(addresses.take_port(&service("b"), "TCP", Some(port)).is_ok());
+    }
+}

@@ -1,11 +1,23 @@
-//! From a body to an object of a kind.
+//! From a body to an object of a kind, with its defaults; refusals are in the words of the original.
 
 use bytes::Bytes;
 use serde_json::Value;
 
+use crate::builtin::{self, BuiltinDefinitions};
+use crate::custom;
+use crate::kinds::defaults;
+use crate::patch::json_mistake;
 use crate::refusal::Refusal;
 use crate::registry::Kind;
-use crate::request::BodyForm;
+use crate::request::{BodyForm, yaml};
+use crate::schema::Schema;
+
+/// Where the original keeps its types; part of its words.
+const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
+
+/// What the original reads of a body first.
+const TYPE_META: &str =
+    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
 /// What a request carries.
 #[derive(Clone, Debug)]
@@ -38,11 +50,21 @@ pub fn decode(
     body: &Body,
     validation: FieldValidation,
 ) -> Result<(Value, Vec<String>), Refusal> {
-    let _ = (kind, body, validation);
-    todo!()
+    let (bytes, mut object, twice) = parse(&kind.def.kind, body)?;
+    let api_version = kind.def.api_version();
+    if kind.custom_version().is_some() {
+        identify_custom(&object, &kind.def.kind, &api_version, &bytes)?;
+    } else {
+        identify(&object, &api_version, &kind.def.kind)?;
+    }
+    let strict = settle(kind, &bytes, &mut object)
+        .map_err(|why| unreadable(&kind.def.version, &kind.def.kind, &why))?;
+    let strict = [twice, strict].concat();
+    let warnings = judge(strict, validation, |why| unreadable(&kind.def.version, &kind.def.kind, why))?;
+    Ok((object, warnings))
 }
 
-/// Reads an object of another kind, such as the Scale of a deployment.
+/// Reads an object of another built-in kind, such as the Scale of a deployment.
 ///
 /// # Errors
 /// As for [`decode`].
@@ -52,6 +74,173 @@ pub fn decode_as(
     body: &Body,
     validation: FieldValidation,
 ) -> Result<(Value, Vec<String>), Refusal> {
-    let _ = (api_version, kind, body, validation);
-    todo!()
+    let (bytes, mut object, twice) = parse(kind, body)?;
+    identify(&object, api_version, kind)?;
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    let schema = BuiltinDefinitions.of_kind(group, version, kind).unwrap_or(Schema::Any);
+    let refused = |why: &str| unreadable(version, kind, why);
+    let strict = settle_typed(&schema, &bytes, &mut object).map_err(|why| refused(&why))?;
+    defaults::apply(group, version, kind, &mut object);
+    name_it(&mut object, api_version, kind);
+    Ok((object, judge([twice, strict].concat(), validation, refused)?))
+}
+
+/// Makes an object out of what a patch left of one: drops what is unknown, fills in defaults. Gives what a strict reader
+/// finds wrong with it.
+///
+/// # Errors
+/// What keeps it from being read.
+pub(super) fn settle(kind: &Kind, bytes: &[u8], object: &mut Value) -> Result<Vec<String>, String> {
+    let Some(version) = kind.custom_version() else {
+        let strict = settle_typed(&kind.schema, bytes, object)?;
+        defaults::apply(&kind.def.group, &kind.def.version, &kind.def.kind, object);
+        name_it(object, &kind.def.api_version(), &kind.def.kind);
+        return Ok(strict);
+    };
+    let mut strict = builtin::duplicate_fields(bytes);
+    let unknown = custom::object::decode(object, version)?;
+    strict.extend(unknown.iter().map(|path| custom::prune::unknown_field(path)));
+    Ok(strict)
+}
+
+fn settle_typed(schema: &Schema, bytes: &[u8], object: &mut Value) -> Result<Vec<String>, String> {
+    let findings = builtin::inspect(bytes, schema, &BuiltinDefinitions).map_err(|it| it.to_string())?;
+    if let Some(mismatch) = findings.mismatch {
+        return Err(mismatch);
+    }
+    builtin::keep_known(object, schema, &BuiltinDefinitions);
+    Ok(findings.strict)
+}
+
+fn name_it(object: &mut Value, api_version: &str, kind: &str) {
+    if let Some(map) = object.as_object_mut() {
+        map.insert("apiVersion".to_owned(), api_version.into());
+        map.insert("kind".to_owned(), kind.into());
+    }
+}
+
+/// Refuses what a strict reader found, or turns it into warnings.
+pub(super) fn judge(
+    strict: Vec<String>,
+    validation: FieldValidation,
+    refused: impl Fn(&str) -> Refusal,
+) -> Result<Vec<String>, Refusal> {
+    match validation {
+        FieldValidation::Ignore => Ok(Vec::new()),
+        FieldValidation::Warn => Ok(strict),
+        FieldValidation::Strict if strict.is_empty() => Ok(strict),
+        FieldValidation::Strict => Err(refused(&format!("strict decoding error: {}", strict.join(", ")))),
+    }
+}
+
+/// The JSON of a body, what it says, and what YAML says twice.
+fn parse(expected: &str, body: &Body) -> Result<(Bytes, Value, Vec<String>), Refusal> {
+    let unrecognized = |why: &str| {
+        let shown = match body.form {
+            BodyForm::Yaml => excerpt_hex(&body.bytes),
+            _ => excerpt(&body.bytes),
+        };
+        let message =
+            format!("the object provided is unrecognized (must be of type {expected}): {why} ({shown})");
+        Refusal::bad_request(message)
+    };
+    let (bytes, parsed, twice) = match body.form {
+        BodyForm::Yaml => {
+            let document = yaml::parse(&body.bytes).map_err(|why| unrecognized(&why))?;
+            (Bytes::from(document.value.to_string()), Ok(document.value), document.twice)
+        }
+        _ => (body.bytes.clone(), serde_json::from_slice::<Value>(&body.bytes), Vec::new()),
+    };
+    let found = match parsed {
+        Ok(object @ Value::Object(_)) => return Ok((bytes, object, twice)),
+        Ok(Value::Null) => {
+            return Ok((Bytes::from_static(b"{}"), Value::Object(serde_json::Map::new()), twice));
+        }
+        Ok(Value::Array(_)) => "array",
+        Ok(Value::String(_)) => "string",
+        Ok(Value::Number(_)) => "number",
+        Ok(Value::Bool(_)) => "bool",
+        Err(error) => {
+            let why = json_mistake(&bytes).unwrap_or_else(|| error.to_string());
+            return Err(unrecognized(&format!("couldn't get version/kind; json parse error: {why}")));
+        }
+    };
+    Err(unrecognized(&format!(
+        "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type {TYPE_META}"
+    )))
+}
+
+/// The same for a body in YAML, of which messages show the bytes.
+fn excerpt_hex(body: &[u8]) -> String {
+    let hex: String = body.iter().take(30).map(|it| format!("{it:02x}")).collect();
+    match body.len() {
+        0 => "<empty>".to_owned(),
+        ..=30 => hex,
+        _ => format!("{hex} ..."),
+    }
+}
+
+/// The beginning of a body, as messages show it.
+fn excerpt(body: &[u8]) -> String {
+    match body {
+        [] => "<empty>".to_owned(),
+        body if body.len() > 30 => format!("{} ...", String::from_utf8_lossy(&body[..30])),
+        body => String::from_utf8_lossy(body).into_owned(),
+    }
+}
+
+/// Whether a body is of a built-in kind. One that does not say is taken for it.
+fn identify(object: &Value, api_version: &str, kind: &str) -> Result<(), Refusal> {
+    let says = |key: &str, or: &str| match object.get(key).and_then(Value::as_str) {
+        Some(text) if !text.is_empty() => text.to_owned(),
+        _ => or.to_owned(),
+    };
+    let (said_version, said_kind) = (says("apiVersion", api_version), says("kind", kind));
+    if (said_version.as_str(), said_kind.as_str()) == (api_version, kind) {
+        return Ok(());
+    }
+    let (group, version) = said_version.rsplit_once('/').unwrap_or(("", &said_version));
+    let why = if builtin::definition_name(group, version, &said_kind).is_some() {
+        let package = api_version
+            .rsplit_once('/')
+            .map_or("core", |(group, _)| group.split('.').next().unwrap_or(group));
+        format!("converting ({version}.{said_kind}) to ({package}.{kind}): unknown conversion")
+    } else {
+        format!("no kind {said_kind:?} is registered for version {said_version:?} in scheme {SCHEME:?}")
+    };
+    Err(Refusal::bad_request(format!(
+        "{said_kind} in version {version:?} cannot be handled as a {kind}: {why}"
+    )))
+}
+
+/// Whether a body is of a custom kind. It must say so.
+fn identify_custom(object: &Value, kind: &str, api_version: &str, bytes: &[u8]) -> Result<(), Refusal> {
+    let says = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+    if says("kind").is_empty() {
+        let body = String::from_utf8_lossy(bytes);
+        return Err(Refusal::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): Object 'Kind' is missing in '{}' ({})",
+            body.trim_end(),
+            excerpt(bytes)
+        )));
+    }
+    if says("apiVersion") != api_version {
+        return Err(Refusal::bad_request(format!(
+            "the API version in the data ({}) does not match the expected API version ({api_version})",
+            says("apiVersion")
+        )));
+    }
+    if says("kind") != kind {
+        return Err(Refusal::bad_request(format!(
+            "{} in version {:?} cannot be handled as a {kind}: the kind in the data ({}) does not match the expected kind ({kind})",
+            says("kind"),
+            api_version.rsplit('/').next().unwrap_or_default(),
+            says("kind")
+        )));
+    }
+    Ok(())
+}
+
+fn unreadable(version: &str, kind: &str, why: &str) -> Refusal {
+    Refusal::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
 }

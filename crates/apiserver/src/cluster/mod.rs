@@ -31,6 +31,7 @@ mod tokens;
 mod definitions;
 mod bootstrap;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use dogwatch_core::ObjectKey;
@@ -44,6 +45,7 @@ pub use source::Source;
 pub use tokens::TokenKey;
 pub use user::User;
 
+use crate::refusal::Refusal;
 use crate::registry::{Catalog, Kind, Registry};
 use crate::store::{Encoded, Storage, Store};
 use addresses::Addresses;
@@ -56,6 +58,7 @@ pub struct Cluster {
     source: Source,
     addresses: Mutex<Addresses>,
     tokens: TokenKey,
+    establishing: AtomicBool,
 }
 
 impl Cluster {
@@ -68,6 +71,7 @@ impl Cluster {
             source,
             addresses: Mutex::default(),
             tokens,
+            establishing: AtomicBool::new(true),
         }
     }
 
@@ -80,6 +84,7 @@ impl Cluster {
             source: self.source.fork(),
             addresses: Mutex::new(self.addresses().clone()),
             tokens: self.tokens.clone(),
+            establishing: AtomicBool::new(self.establishing.load(std::sync::atomic::Ordering::Relaxed)),
         };
         copy.refresh_definitions();
         copy
@@ -118,6 +123,28 @@ impl Cluster {
                 .cloned()
                 .collect()
         })
+    }
+
+    /// Makes an object of any kind that is served, wherever it says it belongs. For what is put in from inside.
+    ///
+    /// # Errors
+    /// As for [`Cluster::create`]; 400 for a kind that is not served.
+    pub async fn add(&self, object: Value, writer: &Writer) -> Result<Written, Refusal> {
+        let says =
+            |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (api_version, kind_name) = (says("/apiVersion"), says("/kind"));
+        let unknown =
+            || Refusal::bad_request(format!("no kind {kind_name:?} is served in version {api_version:?}"));
+        let kind = self.catalog().kind_of(&api_version, &kind_name).ok_or_else(unknown)?;
+        let body = Body { bytes: object.to_string().into(), form: crate::request::BodyForm::Json };
+        let (decoded, _) = decode(&kind, &body, FieldValidation::Strict)?;
+        let namespace = match says("/metadata/namespace") {
+            given if !given.is_empty() => Some(given),
+            _ => kind.def.namespaced.then(|| "default".to_owned()),
+        };
+        let namespace = namespace.filter(|_| kind.def.namespaced);
+        let place = Place { kind: &kind, namespace: namespace.as_deref(), name: "", part: "" };
+        self.create(&place, decoded, writer).await
     }
 
     fn addresses(&self) -> std::sync::MutexGuard<'_, Addresses> {

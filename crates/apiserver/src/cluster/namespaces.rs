@@ -1,1 +1,72 @@
-//! To come.
+//! Whether there is a place for an object: its namespace must be there, and not be going.
+
+use dogwatch_core::ObjectKey;
+use serde_json::Value;
+
+use super::{Cluster, Place};
+use crate::kinds::look::text;
+use crate::refusal::Refusal;
+
+/// The namespaces a cluster cannot do without.
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+impl Cluster {
+    /// Puts an object into the namespace of the request, and refuses one that says it belongs elsewhere.
+    pub(super) fn settle_namespace(place: &Place<'_>, object: &mut Value) -> Result<(), Refusal> {
+        let said = text(object, "/metadata/namespace").to_owned();
+        let metadata = super::pipeline::metadata_mut(object);
+        match place.namespace {
+            Some(namespace) if said.is_empty() => {
+                metadata.insert("namespace".to_owned(), namespace.into());
+            }
+            Some(namespace) if said == namespace => {}
+            // The original takes it off what belongs to no namespace.
+            None => {
+                metadata.remove("namespace");
+            }
+            Some(_) => {
+                return Err(Refusal::bad_request(
+                    "the namespace of the provided object does not match the namespace sent on the request",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses to create in a namespace that is not there, or is being deleted.
+    pub(super) fn admit_to_namespace(&self, place: &Place<'_>, name: &str) -> Result<(), Refusal> {
+        let Some(namespace) = place.namespace.filter(|_| place.kind.def.namespaced) else { return Ok(()) };
+        // Access reviews name a namespace without being stored in it.
+        if place.kind.def.group == "authorization.k8s.io" {
+            return Ok(());
+        }
+        let missing = || Refusal::not_found("", "namespaces", namespace);
+        let key = ObjectKey::from_parts(None, namespace).map_err(|_| missing())?;
+        let found = self.store().get(&"/namespaces".into(), &key).ok_or_else(missing)?;
+        if found.field("status.phase") == Some("Terminating") {
+            let why = format!(
+                "unable to create new content in namespace {namespace} because it is being terminated"
+            );
+            let cause = format!("namespace {namespace} is being terminated");
+            return Err(Refusal::forbidden(&place.kind.def.group, &place.kind.def.plural, name, &why).cause(
+                "NamespaceTerminating",
+                &cause,
+                "metadata.namespace",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Refuses to delete what a cluster cannot do without.
+    pub(super) fn refuse_immortal(place: &Place<'_>) -> Result<(), Refusal> {
+        if place.kind.is("", "namespaces") && IMMORTAL.contains(&place.name) {
+            return Err(Refusal::forbidden(
+                "",
+                "namespaces",
+                place.name,
+                "this namespace may not be deleted",
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,8 +1,19 @@
-//! Patch.
-use super::{Cluster, Place, Writer, Written};
-use crate::patch::PatchKind;
-use crate::refusal::Refusal;
+//! Patch and apply: parts of an object are changed, whatever the rest has become.
+
 use bytes::Bytes;
+use dogwatch_core::Reason;
+use serde_json::Value;
+
+use super::decode::{judge, settle};
+use super::pipeline::{Owning, metadata_mut};
+use super::update::{ATTEMPTS, Attempt, MODIFIED, check_name, check_version};
+use super::{Cluster, FieldValidation, Place, Writer, Written};
+use crate::kinds::look::text;
+use crate::ownership;
+use crate::patch::{Patch, PatchKind, json_mistake};
+use crate::refusal::Refusal;
+use crate::request::yaml;
+
 /// What a patch carries.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -17,15 +28,164 @@ pub enum PatchBody {
         force: bool,
     },
 }
+
 impl Cluster {
-    /// Changes parts of an object.
+    /// Changes parts of an object. An apply makes the object where there is none.
+    ///
+    /// # Errors
+    /// 404 when there is none, 409 when the patch names another version or others own what is applied, 422 when the patched
+    /// object is not valid.
     pub async fn patch(
         &self,
         place: &Place<'_>,
         patch: &PatchBody,
         writer: &Writer,
     ) -> Result<Written, Refusal> {
-        let _ = (place, patch, writer);
-        todo!()
+        if place.part == "scale" {
+            return self.patch_scale(place, patch, writer).await;
+        }
+        match patch {
+            PatchBody::Patch(kind, body) => self.patch_with(place, *kind, body, writer).await,
+            PatchBody::Apply { body, force } => self.apply(place, body, *force, writer).await,
+        }
+    }
+
+    async fn patch_with(
+        &self,
+        place: &Place<'_>,
+        patch_kind: PatchKind,
+        body: &[u8],
+        writer: &Writer,
+    ) -> Result<Written, Refusal> {
+        let kind = place.kind;
+        for _ in 0..ATTEMPTS {
+            let current = self.get(kind, &place.key()?).ok_or_else(|| kind.not_found(place.name))?;
+            let patch = decode_patch(place, patch_kind, body, writer)?;
+            let old = kind.show(&current);
+            let mut new = patch.apply(&old, &kind.schema, kind.definitions())?;
+            let warnings = settle_patched(place, &patch, &mut new, writer)?;
+            check_patched(place, &new)?;
+            check_version(place, text(&new, "/metadata/resourceVersion"), &current, false)?;
+            match self.attempt(place, &current, &old, new, writer, Owning::Track).await? {
+                Attempt::Done(mut written) => {
+                    written.warnings.splice(0..0, warnings);
+                    return Ok(written);
+                }
+                Attempt::Again => {}
+            }
+        }
+        Err(kind.conflict(place.name, MODIFIED))
+    }
+
+    async fn apply(
+        &self,
+        place: &Place<'_>,
+        body: &[u8],
+        force: bool,
+        writer: &Writer,
+    ) -> Result<Written, Refusal> {
+        let kind = place.kind;
+        let applied = decode_applied(body)?;
+        check_patched(place, &applied)?;
+        for _ in 0..ATTEMPTS {
+            let current = self.get(kind, &place.key()?);
+            let old = current.as_ref().map(|it| kind.show(it));
+            let owner = ownership::Writer {
+                manager: &writer.manager,
+                subresource: place.part,
+                now: self.source.now(),
+            };
+            let mut new = self.with_target(place, |target| {
+                ownership::apply(old.as_ref(), &applied, target, &owner, force)
+            })?;
+            let bytes = new.to_string();
+            settle(kind, bytes.as_bytes(), &mut new).map_err(Refusal::unexplained)?;
+            let (Some(current), Some(old)) = (current, old) else {
+                if !place.part.is_empty() {
+                    return Err(kind.not_found(place.name));
+                }
+                Self::settle_namespace(place, &mut new)?;
+                metadata_mut(&mut new).remove("resourceVersion");
+                match self.make(place, new, writer, Owning::Settled).await {
+                    // Somebody else made it meanwhile.
+                    Err(refusal)
+                        if refusal.0.is_already_exists() && self.get(kind, &place.key()?).is_some() =>
+                    {
+                        continue;
+                    }
+                    made => return made,
+                }
+            };
+            check_patched(place, &new)?;
+            check_version(place, text(&new, "/metadata/resourceVersion"), &current, false)?;
+            match self.attempt(place, &current, &old, new, writer, Owning::Settled).await? {
+                Attempt::Done(written) => return Ok(written),
+                Attempt::Again => {}
+            }
+        }
+        Err(kind.conflict(place.name, MODIFIED))
+    }
+}
+
+/// Decodes a patch, unless objects of the kind cannot be patched this way.
+pub(super) fn decode_patch(
+    place: &Place<'_>,
+    kind: PatchKind,
+    body: &[u8],
+    writer: &Writer,
+) -> Result<Patch, Refusal> {
+    if kind == PatchKind::Strategic && place.kind.custom_version().is_some() {
+        let accepted =
+            "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {accepted}"
+        );
+        let mut refusal = Refusal::new(Reason::UnsupportedMediaType, message);
+        refusal.0.details = None;
+        return Err(refusal);
+    }
+    Patch::decode(kind, body, writer.validation != FieldValidation::Ignore)
+}
+
+/// Makes an object of what a patch left. Gives what the writer should know.
+fn settle_patched(
+    place: &Place<'_>,
+    patch: &Patch,
+    new: &mut Value,
+    writer: &Writer,
+) -> Result<Vec<String>, Refusal> {
+    let patched = new.clone();
+    let bytes = new.to_string();
+    let found = settle(place.kind, bytes.as_bytes(), new).map_err(|why| patch.unfit(&patched, &why))?;
+    let strict = patch.strict_errors().iter().cloned().chain(found).collect();
+    judge(strict, writer.validation, |why| patch.unfit(&patched, why))
+}
+
+/// A patch can change neither name nor namespace.
+fn check_patched(place: &Place<'_>, new: &Value) -> Result<(), Refusal> {
+    check_name(place, new)?;
+    match (text(new, "/metadata/namespace"), place.namespace) {
+        (said, Some(namespace)) if !said.is_empty() && said != namespace => {
+            Err(Refusal::bad_request(format!(
+                "the namespace of the object ({said}) does not match the namespace on the URL ({namespace})"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Reads an object to apply: JSON is YAML too, and often is what comes.
+pub(super) fn decode_applied(body: &[u8]) -> Result<Value, Refusal> {
+    let parsed = match serde_json::from_slice(body) {
+        Ok(value) => Ok(value),
+        Err(_) if body.trim_ascii_start().starts_with(b"{") => {
+            Err(json_mistake(body).unwrap_or_else(|| "invalid JSON".to_owned()))
+        }
+        Err(_) => yaml::parse(body).map(|it| it.value),
+    };
+    match parsed {
+        Ok(value @ Value::Object(_)) => Ok(value),
+        Ok(_) => Err(Refusal::bad_request("error decoding YAML: the body is no object")),
+        Err(why) => Err(Refusal::bad_request(format!("error decoding YAML: {why}"))),
     }
 }

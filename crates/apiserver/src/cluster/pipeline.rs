@@ -1,1 +1,313 @@
-//! To come.
+//! What happens to an object between decoding and storage, whatever verb brought it: ownership, the rules of its kind,
+//! validation.
+
+use std::sync::MutexGuard;
+
+use serde_json::{Map, Value};
+
+use super::addresses::Addresses;
+use super::{Cluster, Place, Writer};
+use crate::custom::{self, definition};
+use crate::kinds::look::{self, number, text};
+use crate::kinds::prepare::{self, Surroundings};
+use crate::kinds::traits::StatusMetadata;
+use crate::kinds::validate;
+use crate::ownership::{self, Reset, Target, Versions};
+use crate::refusal::{Problem, Refusal};
+use crate::registry::{Catalog, Family, Kind};
+use crate::schema::Schema;
+
+/// How `managedFields` come about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owning {
+    /// The write owns what it changes.
+    Track,
+    /// They were settled by an apply.
+    Settled,
+}
+
+/// The other versions of a kind.
+struct KindVersions<'a> {
+    kind: &'a Kind,
+    catalog: &'a Catalog,
+}
+
+/// What a new object needs from the rest of the cluster.
+struct Around<'a> {
+    addresses: MutexGuard<'a, Addresses>,
+    cluster: &'a Cluster,
+}
+
+impl Cluster {
+    /// Readies a new object: system fields, ownership, the rules of its kind, validation.
+    pub(super) fn ready_new(
+        &self,
+        place: &Place<'_>,
+        object: &mut Value,
+        writer: &Writer,
+        owning: Owning,
+    ) -> Result<(), Refusal> {
+        let kind = place.kind;
+        let metadata = metadata_mut(object);
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
+            metadata.remove(field);
+        }
+        metadata.insert("uid".to_owned(), self.source.uid().into());
+        metadata.insert("creationTimestamp".to_owned(), self.source.stamp().into());
+        if owning == Owning::Track {
+            self.own(place, None, object, writer);
+        }
+        let name = text(object, "/metadata/name").to_owned();
+        let problems = match kind.custom_version() {
+            Some(version) => {
+                custom::object::prepare_create(object, version);
+                let rule = kind.traits.name;
+                let mut problems = validate::metadata::common(rule, kind.def.namespaced, object);
+                problems.extend(custom::object::validate_create(object, version));
+                custom::object::settle_numbers(object);
+                problems
+            }
+            None => {
+                let mut around = Around { addresses: self.addresses(), cluster: self };
+                prepare::for_create(kind.names(), object, &self.source.stamp(), &mut around)?;
+                if is_definition(kind) {
+                    definition::prepare_create(object);
+                }
+                let mut problems = validate::create(kind.names(), kind.def.namespaced, object);
+                if is_definition(kind) {
+                    problems.extend(custom::check::check_create(object));
+                }
+                problems
+            }
+        };
+        if problems.is_empty() { Ok(()) } else { Err(kind.invalid(&name, &problems)) }
+    }
+
+    /// Readies the new state of an object.
+    pub(super) fn ready_change(
+        &self,
+        place: &Place<'_>,
+        old: &Value,
+        new: &mut Value,
+        writer: &Writer,
+        owning: Owning,
+    ) -> Result<(), Refusal> {
+        let kind = place.kind;
+        keep_system_fields(old, new);
+        if owning == Owning::Track {
+            self.own(place, Some(old), new, writer);
+        }
+        let problems = match (kind.custom_version(), place.part) {
+            (Some(version), "status") => {
+                custom::object::prepare_status(new, old);
+                let mut problems = validate::metadata::update_common(new, old);
+                problems.extend(custom::object::validate_status(new, old, version));
+                problems
+            }
+            (Some(version), _) => {
+                custom::object::prepare_update(new, old, version);
+                let mut problems = validate::metadata::common(kind.traits.name, kind.def.namespaced, new);
+                problems.extend(validate::metadata::update_common(new, old));
+                problems.extend(custom::object::validate_update(new, old, version));
+                problems
+            }
+            (None, part) => self.ready_builtin(place, old, new, part)?,
+        };
+        if kind.custom_version().is_some() {
+            custom::object::settle_numbers(new);
+        }
+        if !problems.is_empty() {
+            return Err(kind.invalid(place.name, &problems));
+        }
+        ownership::keep_times_if_unchanged(old, new);
+        Ok(())
+    }
+
+    fn ready_builtin(
+        &self,
+        place: &Place<'_>,
+        old: &Value,
+        new: &mut Value,
+        part: &str,
+    ) -> Result<Vec<Problem>, Refusal> {
+        let kind = place.kind;
+        match part {
+            "status" => prepare::for_status_update(kind.names(), new, old),
+            "finalize" => {
+                if let Some(map) = new.as_object_mut() {
+                    set_or_remove(map, "status", old.get("status").cloned());
+                }
+                crate::kinds::defaults::apply(&kind.def.group, &kind.def.version, &kind.def.kind, new);
+                return Ok(validate::metadata::update_common(new, old));
+            }
+            // Assigning a pod to a node is the one change of what it wants that nobody else can make.
+            "binding" => return Ok(validate::metadata::update_common(new, old)),
+            "approval" => {
+                let conditions = new.pointer("/status/conditions").cloned();
+                let owners = new.pointer("/metadata/managedFields").cloned();
+                *new = old.clone();
+                set_or_remove(object_mut(new, "status"), "conditions", conditions);
+                set_or_remove(metadata_mut(new), "managedFields", owners);
+                return Ok(validate::metadata::update_common(new, old));
+            }
+            _ => {
+                let mut around = Around { addresses: self.addresses(), cluster: self };
+                prepare::for_update(kind.names(), new, old, &mut around)?;
+                if is_definition(kind) {
+                    definition::prepare_update(new, old);
+                }
+            }
+        }
+        if matches!(part, "ephemeralcontainers" | "resize") {
+            return Ok(validate::metadata::update_common(new, old));
+        }
+        let mut problems = validate::update(kind.names(), new, old);
+        if is_definition(kind) && part.is_empty() {
+            problems.extend(custom::check::check_update(new, old));
+        }
+        Ok(problems)
+    }
+
+    /// Brings `managedFields` up to date with an ordinary write.
+    pub(super) fn own(&self, place: &Place<'_>, old: Option<&Value>, new: &mut Value, writer: &Writer) {
+        self.with_target(place, |target| {
+            let writer = ownership::Writer {
+                manager: &writer.manager,
+                subresource: place.part,
+                now: self.source.now(),
+            };
+            ownership::update(old, new, target, &writer);
+        });
+    }
+
+    /// What a write through this place may own.
+    pub(super) fn with_target<T>(&self, place: &Place<'_>, run: impl FnOnce(&Target<'_>) -> T) -> T {
+        let kind = place.kind;
+        let catalog = self.catalog();
+        let reset = reset_of(kind, place.part);
+        run(&Target {
+            api_version: &kind.def.api_version(),
+            kind: &kind.def.kind,
+            schema: &kind.schema,
+            definitions: kind.definitions(),
+            empty: kind.empty(),
+            versions: &KindVersions { kind, catalog: &catalog },
+            reset: &reset,
+        })
+    }
+
+    /// Keeps what services have in line with what is stored of them.
+    pub(super) fn settle_addresses(&self, kind: &Kind, uid: &str, stored: Option<&Value>) {
+        if kind.is("", "services") {
+            self.addresses().settle(uid, stored);
+        }
+    }
+}
+
+impl Versions for KindVersions<'_> {
+    fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, Schema)> {
+        if *api_version == *self.kind.def.api_version() && object["apiVersion"] == api_version {
+            return Some((object.clone(), self.kind.schema.clone()));
+        }
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        if let Family::Custom { kind, .. } = &self.kind.family {
+            let wanted = kind.versions.iter().find(|it| kind.group == group && it.name == version)?;
+            let mut converted = object.clone();
+            custom::convert::to_version(&mut converted, &kind.group, &wanted.name);
+            return Some((converted, wanted.schema.to_schema()));
+        }
+        let wanted = self.catalog.kind_of(api_version, &self.kind.def.kind)?;
+        if wanted.collection != self.kind.collection {
+            return None;
+        }
+        let from = self.catalog.kind_of(object["apiVersion"].as_str()?, &self.kind.def.kind)?;
+        let stored = from.to_stored(object.clone());
+        Some((wanted.shown(stored), wanted.schema.clone()))
+    }
+}
+
+impl Surroundings for Around<'_> {
+    fn cluster_ip(&mut self, service: &Value, wanted: Option<&str>) -> Result<String, Refusal> {
+        self.addresses.take_address(service, wanted)
+    }
+
+    fn node_port(&mut self, service: &Value, protocol: &str, wanted: Option<i64>) -> Result<i64, Refusal> {
+        self.addresses.take_port(service, protocol, wanted)
+    }
+
+    fn priority(&self, class: &str) -> Option<(i64, String)> {
+        let kind = self.cluster.catalog().kind("scheduling.k8s.io", "v1", "priorityclasses")?;
+        let classes = self.cluster.list(&kind, None);
+        let mut classes = classes.iter().map(|it| it.to_value());
+        let found = classes.find(|it| match class {
+            "" => look::flag(it, "/globalDefault"),
+            name => text(it, "/metadata/name") == name,
+        })?;
+        let policy = match text(&found, "/preemptionPolicy") {
+            "" => "PreemptLowerPriority",
+            policy => policy,
+        };
+        Some((number(&found, "/value")?, policy.to_owned()))
+    }
+}
+
+/// Whether these are definitions of custom kinds.
+pub(super) fn is_definition(kind: &Kind) -> bool {
+    kind.is("apiextensions.k8s.io", "customresourcedefinitions")
+}
+
+/// The metadata of an object, made where there is none.
+pub(super) fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
+    object_mut(object, "metadata")
+}
+
+pub(super) fn object_mut<'a>(object: &'a mut Value, key: &str) -> &'a mut Map<String, Value> {
+    if !object.is_object() {
+        *object = Value::Object(Map::new());
+    }
+    look::object(object.as_object_mut().expect("it is one now"), key)
+}
+
+fn set_or_remove(map: &mut Map<String, Value>, key: &str, value: Option<Value>) {
+    match value {
+        Some(value) => map.insert(key.to_owned(), value),
+        None => map.remove(key),
+    };
+}
+
+/// What a writer need not say; saying otherwise is found by validation.
+fn keep_system_fields(old: &Value, new: &mut Value) {
+    let metadata = metadata_mut(new);
+    for field in ["namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"]
+    {
+        let absent = metadata.get(field).is_none_or(|it| it.is_null() || it == "");
+        if let Some(kept) = old["metadata"].get(field).filter(|_| absent) {
+            metadata.insert(field.to_owned(), kept.clone());
+        }
+    }
+    set_or_remove(metadata, "resourceVersion", old["metadata"].get("resourceVersion").cloned());
+    metadata.remove("selfLink");
+}
+
+/// What an endpoint does not write.
+fn reset_of(kind: &Kind, part: &str) -> Reset {
+    let custom = kind.custom_version().is_some();
+    match part {
+        "" if kind.traits.has_status => Reset::trees(["status"]),
+        "status" if custom || is_definition(kind) => Reset::trees(["metadata", "spec"]),
+        "status" => Reset::trees(
+            match kind.traits.status_metadata {
+                StatusMetadata::All => &["spec"] as &[&str],
+                StatusMetadata::AllButOwners => {
+                    &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"]
+                }
+                StatusMetadata::AllButLabels => &["spec", "metadata.labels"],
+                StatusMetadata::Nothing => &["spec", "metadata"],
+            }
+            .iter()
+            .copied(),
+        ),
+        "approval" => Reset::trees(["spec"]),
+        _ => Reset::Nothing,
+    }
+}

@@ -1,1 +1,228 @@
-//! To come.
+//! The Scale of an object: how many there should be, read and written wherever the object keeps it.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::decode::judge;
+use super::patch::{decode_applied, decode_patch};
+use super::pipeline::{Owning, metadata_mut, object_mut};
+use super::update::{ATTEMPTS, Attempt, MODIFIED, check_version};
+use super::{Cluster, PatchBody, Place, Shown, Writer, Written};
+use crate::builtin::{self, BuiltinDefinitions};
+use crate::custom::scale::{self, ScalePaths};
+use crate::kinds::defaults;
+use crate::kinds::look::{at, entries, items, number, text};
+use crate::ownership::{self, OneVersion, Replicas, Reset, Target};
+use crate::refusal::{Problem, ProblemKind, Refusal};
+use crate::registry::{Family, Kind};
+use crate::schema::Schema;
+use crate::store::Encoded;
+
+const API_VERSION: &str = "autoscaling/v1";
+
+impl Cluster {
+    /// The Scale of an object.
+    pub(super) fn read_scale(place: &Place<'_>, current: &Encoded) -> Result<Value, Refusal> {
+        let object = place.kind.show(current);
+        let scale = scale::read_scale(&object, &paths(place.kind))?;
+        Ok(finished(place.kind, &object, scale))
+    }
+
+    /// Replaces the Scale of an object.
+    pub(super) async fn update_scale(
+        &self,
+        place: &Place<'_>,
+        wanted: &Value,
+        writer: &Writer,
+    ) -> Result<Written, Refusal> {
+        self.rescale(place, writer, |_| Ok((wanted.clone(), Vec::new()))).await
+    }
+
+    /// Changes the Scale of an object.
+    pub(super) async fn patch_scale(
+        &self,
+        place: &Place<'_>,
+        patch: &PatchBody,
+        writer: &Writer,
+    ) -> Result<Written, Refusal> {
+        let schema = schema();
+        match patch {
+            PatchBody::Patch(kind, body) => {
+                self.rescale(place, writer, |base| {
+                    let patch = decode_patch(place, *kind, body, writer)?;
+                    let mut scale = patch.apply(base, &schema, &BuiltinDefinitions)?;
+                    let patched = scale.clone();
+                    let found = settle(&schema, &mut scale).map_err(|why| patch.unfit(&patched, &why))?;
+                    let strict = patch.strict_errors().iter().cloned().chain(found).collect();
+                    let warnings = judge(strict, writer.validation, |why| patch.unfit(&patched, why))?;
+                    Ok((scale, warnings))
+                })
+                .await
+            }
+            PatchBody::Apply { body, force } => {
+                let applied = decode_applied(body)?;
+                self.rescale(place, writer, |base| {
+                    let owner = owner(self, writer);
+                    let target = target(&schema);
+                    let mut scale = ownership::apply(Some(base), &applied, &target, &owner, *force)?;
+                    settle(&schema, &mut scale).map_err(Refusal::unexplained)?;
+                    Ok((scale, Vec::new()))
+                })
+                .await
+            }
+        }
+    }
+
+    /// Turns the Scale of an object into another one; `next` may be asked again when somebody else was faster.
+    async fn rescale(
+        &self,
+        place: &Place<'_>,
+        writer: &Writer,
+        next: impl Fn(&Value) -> Result<(Value, Vec<String>), Refusal> + Send + Sync,
+    ) -> Result<Written, Refusal> {
+        let kind = place.kind;
+        let paths = paths(kind);
+        for _ in 0..ATTEMPTS {
+            let current = self.get(kind, &place.key()?).ok_or_else(|| kind.not_found(place.name))?;
+            let (old, new, warnings) = self.scaled(place, &current, &paths, writer, &next)?;
+            match self.attempt(place, &current, &old, new, writer, Owning::Settled).await? {
+                Attempt::Again => {}
+                Attempt::Done(written) => {
+                    let object = written.object.to_value(kind);
+                    let scale = finished(kind, &object, scale::scale_of(&object, &paths)?);
+                    return Ok(Written { object: Shown::Value(scale), created: false, warnings });
+                }
+            }
+        }
+        Err(kind.conflict(place.name, MODIFIED))
+    }
+
+    /// An object, and what it is with another Scale.
+    fn scaled(
+        &self,
+        place: &Place<'_>,
+        current: &Arc<Encoded>,
+        paths: &ScalePaths,
+        writer: &Writer,
+        next: &(impl Fn(&Value) -> Result<(Value, Vec<String>), Refusal> + Send + Sync),
+    ) -> Result<(Value, Value, Vec<String>), Refusal> {
+        let kind = place.kind;
+        let replicas = replicas_of(kind);
+        let old = kind.show(current);
+        let mut base = finished(kind, &old, scale::patch_base(&old, paths)?);
+        ownership::to_scale(&old, &mut base, &replicas);
+        let (mut scale, warnings) = next(&base)?;
+        check_version(place, text(&scale, "/metadata/resourceVersion"), current, false)?;
+        if number(&scale, "/spec/replicas").is_some_and(|it| it < 0) {
+            let problem = Problem::with_value(
+                "spec.replicas",
+                ProblemKind::Invalid,
+                number(&scale, "/spec/replicas").unwrap_or_default(),
+                "must be greater than or equal to 0",
+            );
+            return Err(Refusal::invalid("autoscaling", "Scale", place.name, &[problem]));
+        }
+        ownership::update(Some(&base), &mut scale, &target(&schema()), &owner(self, writer));
+        let mut new = old.clone();
+        scale::apply_scale(&mut new, &scale, paths)?;
+        ownership::from_scale(&mut new, &scale, &kind.def.api_version(), &replicas);
+        metadata_mut(&mut new).remove("resourceVersion");
+        Ok((old, new, warnings))
+    }
+}
+
+fn schema() -> Schema {
+    BuiltinDefinitions.of_kind("autoscaling", "v1", "Scale").unwrap_or(Schema::Any)
+}
+
+fn owner<'a>(cluster: &Cluster, writer: &'a Writer) -> ownership::Writer<'a> {
+    ownership::Writer { manager: &writer.manager, subresource: "scale", now: cluster.source.now() }
+}
+
+fn target(schema: &Schema) -> Target<'_> {
+    static REPLICAS: std::sync::LazyLock<Reset> =
+        std::sync::LazyLock::new(|| Reset::all_but(["spec.replicas"]));
+    static EMPTY: std::sync::LazyLock<Value> =
+        std::sync::LazyLock::new(|| ownership::blank(&self::schema(), &BuiltinDefinitions));
+    Target {
+        api_version: API_VERSION,
+        kind: "Scale",
+        schema,
+        definitions: &BuiltinDefinitions,
+        empty: &EMPTY,
+        versions: &OneVersion,
+        reset: &REPLICAS,
+    }
+}
+
+/// Makes a Scale of what a patch left of one.
+fn settle(schema: &Schema, scale: &mut Value) -> Result<Vec<String>, String> {
+    let bytes = scale.to_string();
+    let findings =
+        builtin::inspect(bytes.as_bytes(), schema, &BuiltinDefinitions).map_err(|it| it.to_string())?;
+    if let Some(mismatch) = findings.mismatch {
+        return Err(mismatch);
+    }
+    builtin::keep_known(scale, schema, &BuiltinDefinitions);
+    defaults::apply("autoscaling", "v1", "Scale", scale);
+    Ok(findings.strict)
+}
+
+/// Where an object keeps what a Scale shows.
+fn paths(kind: &Kind) -> ScalePaths {
+    kind.custom_version().and_then(|it| it.scale.clone()).unwrap_or_else(|| ScalePaths {
+        spec_replicas: ".spec.replicas".to_owned(),
+        status_replicas: ".status.replicas".to_owned(),
+        selector: None,
+    })
+}
+
+/// Where each version of a kind keeps the number of its replicas.
+fn replicas_of(kind: &Kind) -> Replicas {
+    let Family::Custom { kind: custom, .. } = &kind.family else {
+        return Replicas::new([(&*kind.def.api_version(), Some("spec.replicas"))]);
+    };
+    let versions: Vec<(String, Option<String>)> = (custom.versions.iter())
+        .map(|it| {
+            let path = it.scale.as_ref().map(|it| it.spec_replicas.trim_start_matches('.').to_owned());
+            (format!("{}/{}", custom.group, it.name), path)
+        })
+        .collect();
+    Replicas::new(versions.iter().map(|(version, path)| (version.as_str(), path.as_deref())))
+}
+
+/// A Scale as it is shown: built-in kinds tell their selector, and empty fields are left out.
+fn finished(kind: &Kind, object: &Value, mut scale: Value) -> Value {
+    if kind.custom_version().is_none() {
+        let selector = selector_text(object);
+        if !selector.is_empty() {
+            object_mut(&mut scale, "status").insert("selector".to_owned(), selector.into());
+        }
+        defaults::apply("autoscaling", "v1", "Scale", &mut scale);
+    }
+    scale
+}
+
+/// The selector of a workload as text.
+fn selector_text(object: &Value) -> String {
+    let plain = at(object, "/spec/selector")
+        .is_some_and(|it| it.get("matchLabels").is_none() && it.get("matchExpressions").is_none());
+    let labels = if plain { "/spec/selector" } else { "/spec/selector/matchLabels" };
+    let equal =
+        entries(object, labels).map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+    let expressed = items(object, "/spec/selector/matchExpressions").iter().map(|it| {
+        let mut values: Vec<&str> = items(it, "/values").iter().filter_map(Value::as_str).collect();
+        values.sort_unstable();
+        let (key, values) = (text(it, "/key"), values.join(","));
+        match text(it, "/operator") {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "Exists" => key.to_owned(),
+            _ => format!("!{key}"),
+        }
+    });
+    let mut terms: Vec<String> = equal.chain(expressed).collect();
+    terms.sort();
+    terms.join(",")
+}

@@ -1,17 +1,149 @@
-//! Tokens of service accounts.
+//! Tokens of service accounts: signed by this server, and good while the account is there and the time is not up.
+
+use std::sync::{Mutex, PoisonError};
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use dogwatch_core::ObjectKey;
+use ring::hmac;
+use serde_json::{Value, json};
+
 use super::{Cluster, Source, User};
-/// What signs tokens.
-#[derive(Clone, Debug)]
-pub struct TokenKey;
-impl TokenKey {
-    pub(super) fn new(_: &Source) -> Self {
-        Self
+use crate::kinds::look::{items, number, text};
+use crate::refusal::{Problem, ProblemKind, Refusal};
+
+/// Who signs, as tokens name it.
+const ISSUER: &str = "https://kubernetes.default.svc";
+/// How long a token lives at least.
+const SHORTEST: i64 = 600;
+
+/// What signs tokens, and the tokens that are known by heart.
+pub struct TokenKey {
+    key: hmac::Key,
+    known: Mutex<Vec<(String, User)>>,
+}
+
+impl std::fmt::Debug for TokenKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TokenKey").finish_non_exhaustive()
     }
 }
-impl Cluster {
-    /// Who a token of a service account stands for, if it is valid now.
-    pub fn token_user(&self, token: &str) -> Option<User> {
-        let _ = token;
-        todo!()
+
+impl Clone for TokenKey {
+    fn clone(&self) -> Self {
+        Self { key: self.key.clone(), known: Mutex::new(self.known().clone()) }
     }
+}
+
+impl TokenKey {
+    pub(super) fn new(source: &Source) -> Self {
+        let secret = source.uid() + &source.uid();
+        Self { key: hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), known: Mutex::default() }
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, Vec<(String, User)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sign(&self, claims: &Value) -> String {
+        let header = BASE64_URL_SAFE_NO_PAD.encode(json!({ "alg": "HS256", "typ": "JWT" }).to_string());
+        let signed = format!("{header}.{}", BASE64_URL_SAFE_NO_PAD.encode(claims.to_string()));
+        let signature = BASE64_URL_SAFE_NO_PAD.encode(hmac::sign(&self.key, signed.as_bytes()));
+        format!("{signed}.{signature}")
+    }
+
+    /// What a token says, if this server signed it.
+    fn claims(&self, token: &str) -> Option<Value> {
+        let (signed, signature) = token.rsplit_once('.')?;
+        let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).ok()?;
+        hmac::verify(&self.key, signed.as_bytes(), &signature).ok()?;
+        let claims = BASE64_URL_SAFE_NO_PAD.decode(signed.split_once('.')?.1).ok()?;
+        serde_json::from_slice(&claims).ok()
+    }
+}
+
+impl Cluster {
+    /// Lets a token stand for a user from now on.
+    pub fn know_token(&self, token: &str, user: User) {
+        self.tokens.known().push((token.to_owned(), user));
+    }
+
+    /// Who a token stands for, if it is valid now.
+    pub fn token_user(&self, token: &str) -> Option<User> {
+        // Every known token is looked at, each in a time that does not tell how much of it fits.
+        let mut found = None;
+        for (known, user) in self.tokens.known().iter() {
+            if same(known.as_bytes(), token.as_bytes()) {
+                found = Some(user.clone());
+            }
+        }
+        found.or_else(|| self.account_of(token))
+    }
+
+    /// The service account a token was made for, if both are still good.
+    fn account_of(&self, token: &str) -> Option<User> {
+        let claims = self.tokens.claims(token)?;
+        let now = self.source.now().as_second();
+        if number(&claims, "/exp")? <= now || number(&claims, "/nbf")? > now {
+            return None;
+        }
+        let namespace = text(&claims, "/kubernetes.io/namespace");
+        let name = text(&claims, "/kubernetes.io/serviceaccount/name");
+        let uid = text(&claims, "/kubernetes.io/serviceaccount/uid");
+        let key = ObjectKey::from_parts(Some(namespace), name).ok()?;
+        let account = self.store().get(&"/serviceaccounts".into(), &key).filter(|it| it.uid() == uid)?;
+        let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
+        let mut user = User::named(
+            &format!("system:serviceaccount:{namespace}:{name}"),
+            &groups.iter().map(String::as_str).collect::<Vec<_>>(),
+        );
+        user.uid = account.uid().to_owned();
+        let credential = format!("JTI={}", text(&claims, "/jti"));
+        user.extra.insert("authentication.kubernetes.io/credential-id".to_owned(), vec![credential]);
+        Some(user)
+    }
+
+    /// Answers a TokenRequest for a service account.
+    pub(super) fn request_token(&self, key: &ObjectKey, request: &Value) -> Result<Value, Refusal> {
+        let account = self
+            .store()
+            .get(&"/serviceaccounts".into(), key)
+            .ok_or_else(|| Refusal::not_found("", "serviceaccounts", key.name()))?;
+        let seconds = number(request, "/spec/expirationSeconds").unwrap_or(3600);
+        if seconds < SHORTEST {
+            let problem = Problem::with_value(
+                "spec.expirationSeconds",
+                ProblemKind::Invalid,
+                seconds,
+                "may not specify a duration less than 10 minutes",
+            );
+            return Err(Refusal::invalid("authentication.k8s.io", "TokenRequest", "", &[problem]));
+        }
+        let mut audiences = items(request, "/spec/audiences").to_vec();
+        if audiences.is_empty() {
+            audiences.push(ISSUER.into());
+        }
+        let now = self.source.now();
+        let end = now + jiff::SignedDuration::from_secs(seconds);
+        let (namespace, name) = (key.namespace().unwrap_or_default(), key.name());
+        let token = self.tokens.sign(&json!({
+            "aud": audiences, "exp": end.as_second(), "iat": now.as_second(), "nbf": now.as_second(), "iss": ISSUER,
+            "jti": self.source.uid(), "sub": format!("system:serviceaccount:{namespace}:{name}"),
+            "kubernetes.io": { "namespace": namespace, "serviceaccount": { "name": name, "uid": account.uid() } },
+        }));
+        let mut answer = request.clone();
+        answer["metadata"] =
+            json!({ "name": name, "namespace": namespace, "creationTimestamp": self.source.stamp() });
+        answer["spec"]["audiences"] = audiences.into();
+        answer["spec"]["expirationSeconds"] = seconds.into();
+        answer["status"] =
+            json!({ "token": token, "expirationTimestamp": end.strftime("%Y-%m-%dT%H:%M:%SZ").to_string() });
+        Ok(answer)
+    }
+}
+
+/// Whether two secrets are the same, in a time that depends on their lengths alone.
+fn same(left: &[u8], right: &[u8]) -> bool {
+    left.len() == right.len()
+        && left.iter().zip(right).fold(0, |differs, (left, right)| differs | (left ^ right)) == 0
 }

@@ -14,6 +14,8 @@ mod place;
 mod list;
 mod strategic;
 
+pub(crate) use syntax::mistake as json_mistake;
+
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};

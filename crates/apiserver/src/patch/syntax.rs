@@ -4,7 +4,7 @@
 //! whatever someone sent.
 
 /// The first mistake in `text`, or none where the text is well-formed.
-pub(super) fn mistake(text: &[u8]) -> Option<String> {
+pub(crate) fn mistake(text: &[u8]) -> Option<String> {
     Scanner { text, at: 0, open: Vec::new() }.scan().err()
 }
 

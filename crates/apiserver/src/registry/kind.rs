@@ -1,7 +1,7 @@
 //! One resource in one version: what reading and writing it needs to know.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use dogwatch_core::FieldSelector;
 use serde_json::Value;
@@ -11,7 +11,8 @@ use crate::custom::{self, CustomKind};
 use crate::kinds::prepare::KindNames;
 use crate::kinds::traits::KindTraits;
 use crate::kinds::{autoscaling, events, fields};
-use crate::refusal::Refusal;
+use crate::ownership;
+use crate::refusal::{Problem, Refusal};
 use crate::schema::{Definitions, Schema};
 use crate::store::{CollectionName, Draft, Encoded};
 
@@ -28,6 +29,7 @@ pub struct Kind {
     pub traits: KindTraits,
     /// Which rules hold for it.
     pub family: Family,
+    empty: OnceLock<Value>,
 }
 
 /// Which rules hold for a kind.
@@ -65,6 +67,7 @@ impl Kind {
             schema: schema.unwrap_or(Schema::Any),
             traits: KindTraits::of(group, &def.plural),
             family,
+            empty: OnceLock::new(),
             def: Arc::clone(def),
         }
     }
@@ -82,6 +85,7 @@ impl Kind {
             schema: declared.schema.to_schema(),
             traits: KindTraits::custom(declared.status),
             family: Family::Custom { kind: Arc::clone(kind), version, evolved },
+            empty: OnceLock::new(),
             def,
         }
     }
@@ -89,6 +93,14 @@ impl Kind {
     /// What its schema refers to by name.
     pub fn definitions(&self) -> &'static dyn Definitions {
         &BuiltinDefinitions
+    }
+
+    /// An object of this kind in which nothing is said.
+    pub fn empty(&self) -> &Value {
+        self.empty.get_or_init(|| match self.family {
+            Family::Custom { .. } => Value::Object(serde_json::Map::new()),
+            _ => ownership::blank(&self.schema, self.definitions()),
+        })
     }
 
     /// All its names.
@@ -140,23 +152,32 @@ impl Kind {
         }
     }
 
+    /// An object of this version as it is stored.
+    pub fn to_stored(&self, mut object: Value) -> Value {
+        match &self.family {
+            Family::Custom { kind, .. } => {
+                let storage = kind.storage().map_or("", |it| it.name.as_str());
+                custom::convert::to_version(&mut object, &kind.group, storage);
+                object
+            }
+            Family::Event => events::to_core_group(&object),
+            Family::OldAutoscaler => autoscaling::to_v2(&object),
+            Family::Builtin => object,
+        }
+    }
+
     /// An object of this version, ready to be stored.
     ///
     /// Gives `None` when it has no name to store it under.
-    pub fn draft(&self, mut object: Value) -> Option<Draft> {
-        let fields = match &self.family {
-            Family::Custom { kind, version, .. } => {
-                let storage = kind.storage().map_or("", |it| it.name.as_str());
-                custom::convert::to_version(&mut object, &kind.group, storage);
-                let values = kind.versions[*version].field_values(&object);
-                values.into_iter().map(|(name, value)| (Cow::Owned(name.to_owned()), value)).collect()
+    pub fn draft(&self, object: Value) -> Option<Draft> {
+        let object = self.to_stored(object);
+        let fields = match self.custom_version() {
+            Some(_) => {
+                let Family::Custom { kind, .. } = &self.family else { return None };
+                let values = kind.versions.iter().flat_map(|it| it.field_values(&object));
+                values.map(|(name, value)| (Cow::Owned(name.to_owned()), value)).collect()
             }
-            family => {
-                object = match family {
-                    Family::Event => events::to_core_group(&object),
-                    Family::OldAutoscaler => autoscaling::to_v2(&object),
-                    _ => object,
-                };
+            None => {
                 let selectable = fields::selectable(&self.def.group, &self.def.kind);
                 selectable.iter().map(|it| (Cow::Borrowed(it.as_str()), it.value(&object))).collect()
             }
@@ -184,6 +205,11 @@ impl Kind {
             stored = if equal { stored.equals(&field, value) } else { stored.not_equals(&field, value) };
         }
         Ok(stored)
+    }
+
+    /// 422: the object is not valid.
+    pub fn invalid(&self, name: &str, problems: &[Problem]) -> Refusal {
+        Refusal::invalid(&self.def.group, &self.def.kind, name, problems)
     }
 
     /// 404: there is no such object.

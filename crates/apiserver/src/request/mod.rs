@@ -6,6 +6,7 @@ mod route;
 mod media;
 mod continue_token;
 mod options;
+pub mod yaml;
 
 pub use continue_token::ContinueToken;
 pub use media::{AnswerForm, BodyForm, Encoding, negotiate};

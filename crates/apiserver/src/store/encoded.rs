@@ -76,6 +76,11 @@ impl Draft {
         &self.key
     }
 
+    /// Whether a stored object says the same, its version aside.
+    pub fn says_what(&self, stored: &Encoded) -> bool {
+        self.head == stored.draft.head && self.tail == stored.draft.tail
+    }
+
     /// The object at a version.
     pub fn at(self, version: u64) -> Encoded {
         Encoded { version, draft: self }

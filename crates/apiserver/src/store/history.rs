@@ -126,6 +126,15 @@ impl History {
         self.compacted
     }
 
+    /// Forgets the older half of the changes when there are more than that many, and all that only they need.
+    pub fn shorten(&mut self, longest: usize) {
+        if self.changes.len() > longest
+            && let Some(middle) = self.changes.get(longest / 2).map(|it| it.version)
+        {
+            self.compact(middle);
+        }
+    }
+
     /// Forgets everything that only reads before this version need.
     pub fn compact(&mut self, version: u64) {
         if version <= self.compacted {
@@ -196,6 +205,18 @@ mod tests {
         assert_eq!(history.change(position).expect("kept").map(|it| it.version), Some(5));
         assert!(history.change(position + 1).expect("kept").is_none(), "not yet");
         assert!(history.change(0).is_err(), "no longer");
+    }
+
+    #[test]
+    fn a_log_that_grows_too_long_loses_its_older_half_and_no_object() {
+        let mut history = History::default();
+        for version in 1..=11 {
+            let name = (version % 3).to_string();
+            history.write(&ObjectKey::cluster(&name), version, Some(state(&name, version)));
+            history.shorten(10);
+        }
+        assert_eq!((history.len(), history.oldest()), (5, 6));
+        assert_eq!(versions(&history, 11).len(), 3);
     }
 
     proptest! {

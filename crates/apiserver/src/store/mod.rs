@@ -23,6 +23,9 @@ pub use encoded::{Draft, Encoded, SelectableField};
 pub use history::{Change, Compacted, History};
 pub use storage::{Pending, Storage};
 
+/// How many changes of a collection are kept at most. When there are more, the older half goes.
+const LONGEST_LOG: usize = 100_000;
+
 /// Names a collection: the group and the plural of the resource, whatever the version of the API.
 pub type CollectionName = Arc<str>;
 
@@ -120,7 +123,9 @@ impl Store {
             // Deleting what is absent changes nothing.
             (None, None) => return Err(Lost { current: None }),
         };
-        Arc::make_mut(&mut history).write(key, version, after);
+        let log = Arc::make_mut(&mut history);
+        log.write(key, version, after);
+        log.shorten(LONGEST_LOG);
         *revision = version;
         drop(history);
         drop(revision);

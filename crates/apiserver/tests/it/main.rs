@@ -2,9 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
 
 mod recording;
+mod running;
 
 mod autoscaling;
 mod builtin;
+mod cluster;
+mod controllers;
 mod custom_definition;
 mod custom_object;
 mod custom_properties;

@@ -16,7 +16,11 @@ const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeleti
 
 /// What is wrong with the metadata of a new object of a built-in kind.
 pub fn create(group: &str, plural: &str, namespaced: bool, object: &Value) -> Vec<Problem> {
-    common(KindTraits::of(group, plural).name, namespaced, object)
+    let mut out = common(KindTraits::of(group, plural).name, namespaced, object);
+    if wants_standard_finalizers(group, plural) {
+        standard_finalizers(&mut out, object);
+    }
+    out
 }
 
 /// What is wrong with the metadata of any object whose names follow a rule.
@@ -92,6 +96,9 @@ pub fn update(group: &str, plural: &str, new: &Value, old: &Value) -> Vec<Proble
     }
     for _ in 0..looks.finalizers {
         finalizers(&mut out, new);
+        if wants_standard_finalizers(group, plural) {
+            standard_finalizers(&mut out, new);
+        }
     }
     out
 }
@@ -221,15 +228,22 @@ impl std::fmt::Display for Shown<'_> {
     }
 }
 
+/// Whether finalizers of a kind need a domain. Those of custom objects, of definitions and of some others do not.
+fn wants_standard_finalizers(group: &str, plural: &str) -> bool {
+    group != "apiextensions.k8s.io" && looks(group, plural).finalizers > 0
+}
+
+fn standard_finalizers(out: &mut Problems, object: &Value) {
+    let all = items(object, "/metadata/finalizers").iter().map(|it| it.as_str().unwrap_or_default());
+    for (index, name) in all.enumerate().filter(|(_, it)| names::qualified(it).is_empty()) {
+        standard_finalizer(out, name, &format!("metadata.finalizers[{index}]"));
+    }
+}
+
 fn finalizers(out: &mut Problems, object: &Value) {
     let all = items(object, "/metadata/finalizers");
-    for (index, value) in all.iter().enumerate() {
-        finalizer(
-            out,
-            value.as_str().unwrap_or_default(),
-            "metadata.finalizers",
-            &format!("metadata.finalizers[{index}]"),
-        );
+    for name in all.iter().map(|it| it.as_str().unwrap_or_default()) {
+        wrong_text(out, "metadata.finalizers", name, names::qualified(name));
     }
     let has = |name: &str| all.iter().any(|it| it == name);
     if has("orphan") && has("foregroundDeletion") {
@@ -249,6 +263,10 @@ pub(super) fn finalizer(out: &mut Problems, name: &str, field: &str, indexed: &s
     if !reasons.is_empty() {
         return wrong_text(out, field, name, reasons);
     }
+    standard_finalizer(out, name, indexed);
+}
+
+fn standard_finalizer(out: &mut Problems, name: &str, indexed: &str) {
     if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
         invalid(
             out,
@@ -264,6 +282,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn finalizers_need_a_domain_only_where_the_original_says_so() {
+        let object = json!({"metadata": {"name": "a", "namespace": "b", "finalizers": ["plain.example.com"]}});
+        for (group, plural, namespaced, refused) in [
+            ("", "configmaps", true, true),
+            ("coordination.k8s.io", "leases", true, false),
+            ("apiextensions.k8s.io", "customresourcedefinitions", false, false),
+        ] {
+            let told = |problems: &[Problem]| problems.iter().any(|it| it.message.contains("neither a standard"));
+            assert_eq!(told(&create(group, plural, namespaced, &object)), refused, "{plural}");
+            assert_eq!(told(&update(group, plural, &object, &object)), refused, "{plural}");
+        }
+        assert!(common(NameRule::Subdomain, true, &object).is_empty() && update_common(&object, &object).is_empty());
+    }
 
     #[test]
     fn annotations_may_hold_so_much_and_no_more() {

@@ -1,35 +1,13 @@
-//! `dogwatch demo`: connects to a server and shows what it offers.
-//!
-//! The words are here, the questions in [`crate::survey`].
+//! What a server offers, as text. The words are here, the questions in [`crate::survey`].
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
-use std::process::ExitCode;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use crate::connection::Connection;
-use crate::survey::{self, Objects, Survey};
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Options {
-    /// Count the objects of this namespace only.
-    #[arg(short, long, value_name = "NAME")]
-    namespace: Option<String>,
-    #[command(flatten)]
-    connection: Connection,
-}
-
-/// Connects, looks around once, prints what there is.
-pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    let client = options.connection.client()?;
-    let survey = survey::take(&client, options.namespace.as_deref()).await?;
-    io::stdout().write_all(text(&survey).as_bytes())?;
-    Ok(ExitCode::SUCCESS)
-}
+use crate::survey::{Objects, Survey};
 
 /// The survey as text, ready to print.
-fn text(survey: &Survey) -> String {
+pub(super) fn text(survey: &Survey) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{} runs {}\n", survey.server, survey.version);

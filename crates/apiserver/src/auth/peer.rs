@@ -1,0 +1,95 @@
+//! Who a client certificate names.
+
+use sha2::{Digest, Sha256};
+use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::x509::AttributeTypeAndValue;
+
+use crate::cluster::User;
+
+/// Where a user's credential is named among what else is known of it.
+const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
+
+/// What a verified client certificate says about who holds it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerIdentity {
+    /// The name of the user. Empty where the certificate names nobody: it then stands for nobody.
+    pub common_name: String,
+    /// The groups of the user.
+    pub organizations: Vec<String>,
+    /// What tells this certificate from others of the same user, such as `X509SHA256=8d05…`; empty where it is not known.
+    pub credential: String,
+}
+
+impl PeerIdentity {
+    /// Somebody by name, whatever the certificate.
+    pub fn new(common_name: &str, organizations: &[&str]) -> Self {
+        let organizations = organizations.iter().map(|&it| it.to_owned()).collect();
+        Self { common_name: common_name.to_owned(), organizations, credential: String::new() }
+    }
+
+    /// Reads a certificate. Whether it can be trusted was decided before.
+    ///
+    /// Gives `None` for what is no certificate.
+    pub fn from_der(certificate: &[u8]) -> Option<Self> {
+        let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+        let text = |it: &AttributeTypeAndValue<'_>| it.as_str().unwrap_or_default().to_owned();
+        let digest = Sha256::digest(certificate);
+        let hex: String = digest.iter().map(|it| format!("{it:02x}")).collect();
+        Some(Self {
+            // The last one counts, as for Go.
+            common_name: parsed.subject().iter_common_name().last().map(text).unwrap_or_default(),
+            organizations: parsed.subject().iter_organization().map(text).collect(),
+            credential: format!("X509SHA256={hex}"),
+        })
+    }
+
+    /// The user, if it names one.
+    pub(super) fn user(&self) -> Option<User> {
+        if self.common_name.is_empty() {
+            return None;
+        }
+        let groups: Vec<&str> = self.organizations.iter().map(String::as_str).collect();
+        let mut user = User::named(&self.common_name, &groups);
+        if !self.credential.is_empty() {
+            user.extra.insert(CREDENTIAL.to_owned(), vec![self.credential.clone()]);
+        }
+        Some(user)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DnType, KeyPair};
+
+    use super::*;
+
+    fn certificate(names: &[(DnType, &str)]) -> Vec<u8> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        for (kind, name) in names {
+            params.distinguished_name.push(kind.clone(), *name);
+        }
+        params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec()
+    }
+
+    #[test]
+    fn the_common_name_is_the_user_and_the_organization_a_group() {
+        let der = certificate(&[(DnType::OrganizationName, "system:masters"), (DnType::CommonName, "jane")]);
+        let peer = PeerIdentity::from_der(&der).unwrap();
+        assert_eq!(
+            (peer.common_name.as_str(), peer.organizations.as_slice()),
+            ("jane", &["system:masters".to_owned()][..])
+        );
+        let user = peer.user().unwrap();
+        assert_eq!(user.groups, ["system:masters", "system:authenticated"]);
+        assert!(user.extra[CREDENTIAL][0].starts_with("X509SHA256="), "{user:?}");
+    }
+
+    #[test]
+    fn a_certificate_without_a_common_name_stands_for_nobody() {
+        let peer =
+            PeerIdentity::from_der(&certificate(&[(DnType::OrganizationName, "system:masters")])).unwrap();
+        assert_eq!(peer.user(), None);
+        assert_eq!(PeerIdentity::from_der(b"no certificate"), None);
+    }
+}

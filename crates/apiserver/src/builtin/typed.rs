@@ -1,0 +1,76 @@
+//! What a typed object keeps of a body: the fields its type has, and nothing that is null.
+
+use serde_json::Value;
+
+use crate::schema::{Definitions, Scalar, Schema};
+
+/// Drops the fields a schema does not know, and nulls; a null in a map or list becomes the empty value of its type.
+pub fn keep_known(value: &mut Value, schema: &Schema, definitions: &dyn Definitions) {
+    match (schema.resolve(definitions), value) {
+        (Schema::Struct(known), Value::Object(fields)) => {
+            // A structure of which nothing is known is kept as it is.
+            if known.fields.is_empty() && known.additional.is_none() {
+                return;
+            }
+            fields.retain(|name, value| !value.is_null() && known.fields.contains_key(name));
+            for (name, value) in fields {
+                keep_known(value, &known.fields[name].schema, definitions);
+            }
+        }
+        (Schema::Map(map), Value::Object(entries)) => {
+            for value in entries.values_mut() {
+                keep_entry(value, &map.value, definitions);
+            }
+        }
+        (Schema::List(list), Value::Array(items)) => {
+            for item in items {
+                keep_entry(item, &list.item, definitions);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn keep_entry(value: &mut Value, schema: &Schema, definitions: &dyn Definitions) {
+    if value.is_null() {
+        *value = match schema.resolve(definitions) {
+            Schema::Scalar(Scalar::Integer | Scalar::Number) => 0.into(),
+            Schema::Scalar(Scalar::Boolean) => false.into(),
+            Schema::Scalar(_) => "".into(),
+            Schema::Struct(_) => Value::Object(serde_json::Map::new()),
+            _ => Value::Null,
+        };
+    }
+    keep_known(value, schema, definitions);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::builtin::BuiltinDefinitions;
+
+    #[test]
+    fn unknown_fields_and_nulls_go_wherever_they_are() {
+        let pod = BuiltinDefinitions.of_kind("", "v1", "Pod").expect("a kind");
+        let mut object = json!({ "kind": "Pod", "odd": 1, "metadata": { "name": "a", "labels": { "k": null }, "x": 1 },
+            "spec": { "nodeName": null, "containers": [{ "name": "c", "imagee": "i", "args": [null, "b"] }, null] } });
+        keep_known(&mut object, &pod, &BuiltinDefinitions);
+        assert_eq!(
+            object,
+            json!({ "kind": "Pod", "metadata": { "name": "a", "labels": { "k": "" } },
+                "spec": { "containers": [{ "name": "c", "args": ["", "b"] }, {}] } })
+        );
+    }
+
+    #[test]
+    fn what_may_be_anything_is_kept_whole() {
+        let revision = BuiltinDefinitions.of_kind("apps", "v1", "ControllerRevision").expect("a kind");
+        let object = json!({ "metadata": { "name": "a", "managedFields": [{ "fieldsV1": { "f:x": {} } }] },
+            "data": { "any": { "thing": null } }, "revision": 1 });
+        let mut kept = object.clone();
+        keep_known(&mut kept, &revision, &BuiltinDefinitions);
+        assert_eq!(kept, object);
+    }
+}

@@ -1,0 +1,136 @@
+//! Definitions of custom kinds: their names are accepted, first come, first served, and when one is deleted, its objects
+//! go before it.
+//!
+//! The cluster settles names by itself as definitions are written; this controller sees to those that could not be
+//! settled then, because a name was taken that has become free since. Doing it twice changes nothing.
+
+use dogwatch_core::ObjectKey;
+use serde_json::Value;
+
+use super::purge::{Left, purge};
+use super::reconcile::{Next, Reconciler};
+use super::{builtin, writer};
+use crate::cluster::{Cluster, Place, Writer};
+use crate::custom::names;
+use crate::kinds::look::{at, items, text};
+use crate::refusal::Refusal;
+use crate::store::{CollectionName, Encoded, Expect};
+
+const GROUP: &str = "apiextensions.k8s.io";
+const PLURAL: &str = "customresourcedefinitions";
+/// Keeps a definition until its objects are gone.
+const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Accepts names, and deletes objects of definitions that are being deleted.
+#[derive(Debug)]
+pub(super) struct Definitions;
+
+impl Reconciler for Definitions {
+    fn name(&self) -> &'static str {
+        "definition-controller"
+    }
+
+    fn follows(&self, cluster: &Cluster) -> Vec<CollectionName> {
+        vec![builtin(cluster, GROUP, "v1", PLURAL).collection.clone()]
+    }
+
+    /// The whole group, since a name may have become free for another.
+    fn touched(
+        &mut self,
+        cluster: &Cluster,
+        _: &CollectionName,
+        before: Option<&Encoded>,
+        after: Option<&Encoded>,
+    ) -> Vec<ObjectKey> {
+        let Some(changed) = after.or(before).map(Encoded::to_value) else { return Vec::new() };
+        let of_group = |it: &Value| it["spec"]["group"] == changed["spec"]["group"];
+        let key = |it: Value| ObjectKey::from_parts(None, text(&it, "/metadata/name")).ok();
+        all(cluster).into_iter().filter(of_group).filter_map(key).collect()
+    }
+
+    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
+        let kind = builtin(cluster, GROUP, "v1", PLURAL);
+        let Some(definition) = cluster.get(&kind, key).map(|it| it.to_value()) else { return Ok(Next::touch()) };
+        let writer = writer("definition-controller", "kube-apiserver");
+        let place = Place::of(&kind, key);
+        if at(&definition, "/metadata/deletionTimestamp").is_none() {
+            let now = cluster.source().stamp();
+            let others: Vec<_> =
+                all(cluster).into_iter().filter(|it| text(it, "/metadata/name") != key.name()).collect();
+            let settle = |it: &mut Value| names::settle(it, &others, &now);
+            cluster.change(&place.part("status"), &writer, settle).await?;
+            return Ok(Next::touch());
+        }
+        if !items(&definition, "/metadata/finalizers").iter().any(|it| it == FINALIZER) {
+            return Ok(Next::touch());
+        }
+        delete_objects(cluster, &place, &definition, &writer).await
+    }
+}
+
+fn all(cluster: &Cluster) -> Vec<Value> {
+    let kind = builtin(cluster, GROUP, "v1", PLURAL);
+    cluster.list(&kind, None).iter().map(|it| it.to_value()).collect()
+}
+
+/// Deletes the objects of a definition, and lets it go when there are none.
+async fn delete_objects(
+    cluster: &Cluster,
+    place: &Place<'_>,
+    definition: &Value,
+    writer: &Writer,
+) -> Result<Next, Refusal> {
+    let now = cluster.source().stamp();
+    if !names::is_true(definition, "Terminating") {
+        let mark = |it: &mut Value| {
+            names::mark_terminating(it, &now);
+            true
+        };
+        cluster.change(&place.part("status"), writer, mark).await?;
+    }
+    let (group, plural) = (text(definition, "/spec/group"), text(definition, "/spec/names/plural"));
+    let collection: CollectionName = format!("{group}/{plural}").into();
+    let since = cluster.store().revision();
+    let served = items(definition, "/spec/versions").iter().map(|it| text(it, "/name"));
+    let catalog = cluster.catalog();
+    let kind = served.into_iter().find_map(|it| catalog.kind(group, it, plural));
+    let left = match kind.filter(|it| it.def.custom) {
+        Some(kind) => purge(cluster, &kind, None, writer).await?,
+        None => remove_unserved(cluster, &collection, definition).await,
+    };
+    if left.objects > 0 {
+        return Ok(Next { waits_for: vec![collection], since, ..Next::touch() });
+    }
+    let mark = |it: &mut Value| {
+        let was = it["status"].clone();
+        names::mark_emptied(it, &now);
+        it["status"] != was
+    };
+    cluster.change(&place.part("status"), writer, mark).await?;
+    cluster.change(place, writer, remove_finalizer).await?;
+    Ok(Next::touch())
+}
+
+/// Removes objects that no version serves, so that no request could: those of a definition that was never established, or
+/// whose versions are all off. Such of a definition that lost its names to another are none of its own.
+async fn remove_unserved(cluster: &Cluster, collection: &CollectionName, definition: &Value) -> Left {
+    if !names::is_true(definition, "Established") {
+        return Left::default();
+    }
+    let objects: Vec<_> = cluster.store().read(collection, |history, version| {
+        history.list_at(version, None).into_iter().flatten().cloned().collect()
+    });
+    for object in objects {
+        // Somebody else being faster is as good.
+        let _ = cluster.storage().commit(collection, object.key(), Expect::At(object.version()), None).await;
+    }
+    Left::default()
+}
+
+fn remove_finalizer(definition: &mut Value) -> bool {
+    let finalizers = definition.pointer_mut("/metadata/finalizers").and_then(Value::as_array_mut);
+    let Some(finalizers) = finalizers else { return false };
+    let before = finalizers.len();
+    finalizers.retain(|it| it != FINALIZER);
+    finalizers.len() < before
+}

@@ -1,0 +1,162 @@
+//! What becomes of an object, given what became of its owners and who depends on it.
+
+use super::graph::{Graph, Uid};
+use super::head::{Head, OwnerRef};
+use crate::cluster::Propagation;
+
+/// What became of an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It is there, and keeps its dependents.
+    Solid,
+    /// It is being deleted and waits for its dependents.
+    Waiting,
+    /// It is not there, or another object has its name.
+    Dangling,
+}
+
+/// What is to be done about an object.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nothing.
+    Keep,
+    /// It stays, without its references to these owners.
+    DropOwners(Vec<String>),
+    /// It goes. With `unblock`, its references are made to block nobody first, since it may be part of a circle.
+    Delete { propagation: Propagation, unblock: bool },
+    /// It waits for dependents, but none blocks it: its finalizer goes.
+    StopWaiting,
+    /// It waits for these dependents: they are to be looked at.
+    WaitFor(Vec<Uid>),
+    /// The references to it are removed from these, then its finalizer.
+    Leave(Vec<Uid>),
+}
+
+/// What is to be done about an object that is being deleted.
+pub(super) fn about_deleted(head: &Head, uid: &str, graph: &Graph) -> Verdict {
+    if head.leaves_dependents() {
+        return Verdict::Leave(graph.dependents(uid).map(|(it, _)| it.clone()).collect());
+    }
+    if !head.waits_for_dependents() {
+        return Verdict::Keep;
+    }
+    let blocks = |head: &Head| head.owners.iter().any(|it| it.uid == uid && it.blocks());
+    let blocking: Vec<_> = graph.dependents(uid).filter(|(_, node)| blocks(&node.head)).collect();
+    if blocking.is_empty() {
+        return Verdict::StopWaiting;
+    }
+    // Those that wait themselves are looked at when their own dependents go.
+    let idle = blocking.into_iter().filter(|(_, node)| !node.head.waits_for_dependents());
+    Verdict::WaitFor(idle.map(|(it, _)| it.clone()).collect())
+}
+
+/// What is to be done about an object that is not being deleted, given the standing of each of its owners.
+pub(super) fn about_owned(head: &Head, standings: &[Standing], uid: &str, graph: &Graph) -> Verdict {
+    let owners = || head.owners.iter().zip(standings);
+    if head.owners.is_empty() {
+        return Verdict::Keep;
+    }
+    if standings.contains(&Standing::Solid) {
+        let gone = owners().filter(|(_, standing)| **standing != Standing::Solid);
+        let gone: Vec<_> = gone.map(|(owner, _)| owner_uid(owner)).collect();
+        return if gone.is_empty() { Verdict::Keep } else { Verdict::DropOwners(gone) };
+    }
+    let mut dependents = graph.dependents(uid).peekable();
+    if standings.contains(&Standing::Waiting) && dependents.peek().is_some() {
+        let unblock = dependents.any(|(_, node)| node.head.waits_for_dependents());
+        return Verdict::Delete { propagation: Propagation::Foreground, unblock };
+    }
+    let propagation = match head {
+        Head { orphan: true, .. } => Propagation::Orphan,
+        Head { foreground: true, .. } => Propagation::Foreground,
+        _ => Propagation::Background,
+    };
+    Verdict::Delete { propagation, unblock: false }
+}
+
+fn owner_uid(owner: &OwnerRef) -> String {
+    owner.uid.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use dogwatch_core::ObjectKey;
+
+    use super::Standing::{Dangling, Solid, Waiting};
+    use super::*;
+
+    fn owned(owners: &[(&str, bool)]) -> Head {
+        Head { owners: owners.iter().map(|(uid, it)| OwnerRef::to(uid, *it)).collect(), ..Head::default() }
+    }
+
+    fn graph(nodes: &[(&str, Head)]) -> Graph {
+        let mut graph = Graph::default();
+        for (uid, head) in nodes {
+            graph.observe(&"/things".into(), &ObjectKey::cluster(uid), uid, head.clone());
+        }
+        graph
+    }
+
+    fn delete(propagation: Propagation) -> Verdict {
+        Verdict::Delete { propagation, unblock: false }
+    }
+
+    #[test]
+    fn an_object_goes_with_its_last_owner_and_loses_references_to_those_that_went_before() {
+        let head = owned(&[("a", false), ("b", false), ("c", false)]);
+        let drop_owners = |uids: &[&str]| Verdict::DropOwners(uids.iter().map(ToString::to_string).collect());
+        for (standings, expected) in [
+            ([Solid, Solid, Solid], Verdict::Keep),
+            ([Solid, Dangling, Solid], drop_owners(&["b"])),
+            ([Dangling, Waiting, Solid], drop_owners(&["a", "b"])),
+            ([Dangling, Dangling, Dangling], delete(Propagation::Background)),
+            ([Dangling, Waiting, Dangling], delete(Propagation::Background)),
+        ] {
+            assert_eq!(about_owned(&head, &standings, "x", &Graph::default()), expected, "{standings:?}");
+        }
+        assert_eq!(about_owned(&Head::default(), &[], "x", &Graph::default()), Verdict::Keep);
+    }
+
+    #[test]
+    fn finalizers_that_are_there_already_choose_how_it_goes() {
+        let with = |orphan, foreground| Head { orphan, foreground, ..owned(&[("a", false)]) };
+        for (orphan, foreground, expected) in [
+            (true, false, Propagation::Orphan),
+            (false, true, Propagation::Foreground),
+            (true, true, Propagation::Orphan),
+        ] {
+            let verdict = about_owned(&with(orphan, foreground), &[Dangling], "x", &Graph::default());
+            assert_eq!(verdict, delete(expected));
+        }
+    }
+
+    #[test]
+    fn what_a_waiting_owner_waits_for_waits_for_its_own_dependents_too() {
+        let graph = graph(&[("y", owned(&[("x", true)]))]);
+        let verdict = about_owned(&owned(&[("a", true)]), &[Waiting], "x", &graph);
+        assert_eq!(verdict, delete(Propagation::Foreground));
+    }
+
+    #[test]
+    fn a_circle_of_waiting_objects_is_cut() {
+        let waiting = Head { deleting: true, foreground: true, ..owned(&[("x", true)]) };
+        let graph = graph(&[("a", waiting)]);
+        let verdict = about_owned(&owned(&[("a", true)]), &[Waiting], "x", &graph);
+        assert_eq!(verdict, Verdict::Delete { propagation: Propagation::Foreground, unblock: true });
+    }
+
+    #[test]
+    fn a_deleted_object_waits_for_blocking_dependents_only() {
+        let waiting = Head { deleting: true, foreground: true, ..Head::default() };
+        let free = graph(&[("b", owned(&[("a", false)]))]);
+        assert_eq!(about_deleted(&waiting, "a", &free), Verdict::StopWaiting);
+        let deep = Head { deleting: true, foreground: true, ..owned(&[("a", true)]) };
+        let blocked = graph(&[("b", owned(&[("a", true)])), ("c", owned(&[("a", false)])), ("d", deep)]);
+        assert_eq!(about_deleted(&waiting, "a", &blocked), Verdict::WaitFor(vec!["b".into()]));
+        let leaving = Head { deleting: true, orphan: true, ..Head::default() };
+        let all = ["b", "c", "d"].map(Uid::from).to_vec();
+        assert_eq!(about_deleted(&leaving, "a", &blocked), Verdict::Leave(all));
+        let deleted = Head { deleting: true, ..Head::default() };
+        assert_eq!(about_deleted(&deleted, "a", &blocked), Verdict::Keep);
+    }
+}

@@ -1,0 +1,384 @@
+//! The garbage collector: dependents follow their owners, or are left, or go before them, as a deletion asks.
+//!
+//! ```text
+//! changes of all collections ─► graph (who owns whom) ─► look at an object ─► decide ─► write
+//! ```
+//!
+//! The graph says where to look. Whether an owner exists is asked of the store at the moment of the decision, and every
+//! deletion names the uid and the version that were looked at. Before a finalizer goes, the graph is brought up to date
+//! with all collections, so that no dependent is missed.
+//!
+//! The `mod` lines below are in layer order.
+
+mod head;
+mod graph;
+mod decide;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dogwatch_core::ObjectKey;
+use serde_json::Value;
+
+use super::feed::{Feed, Step};
+use super::pending::Pending;
+use super::recorder::{self, Note};
+use super::{builtin, writer};
+use crate::cluster::{Cluster, DeleteOptions, Place, Propagation, Writer};
+use crate::refusal::Refusal;
+use crate::registry::{Catalog, Kind};
+use crate::store::{CollectionName, Encoded};
+use decide::{Standing, Verdict};
+use graph::{Graph, Node, Uid};
+use head::{FOREGROUND, Head, ORPHAN, OwnerRef};
+
+/// When the catalog is looked at again after a definition has changed, in case it followed a moment later.
+const SECOND_LOOK: Duration = Duration::from_millis(100);
+
+/// Collects garbage. Never ends by itself; dropping the future stops it without harm.
+pub(super) async fn run(cluster: Arc<Cluster>) {
+    let mut collector = Collector::new(&cluster);
+    loop {
+        collector.absorb(false);
+        if let Some(work) = collector.pending.take() {
+            match &work {
+                Work::Catalog => collector.refresh(),
+                Work::Object(uid) => match collector.look(uid).await {
+                    Ok(()) => collector.pending.forget(&work),
+                    Err(refusal) => {
+                        tracing::debug!(%uid, %refusal, "will try again");
+                        collector.pending.retry(work);
+                    }
+                },
+            }
+            // The verbs are often ready at once: let others run as well.
+            tokio::task::yield_now().await;
+            continue;
+        }
+        tokio::select! {
+            () = collector.feed.wait() => {}
+            () = collector.pending.due() => {}
+        }
+    }
+}
+
+/// What is to be looked at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Work {
+    /// Which kinds there are.
+    Catalog,
+    /// An object.
+    Object(Uid),
+}
+
+#[derive(Debug)]
+struct Collector<'a> {
+    cluster: &'a Cluster,
+    feed: Feed,
+    graph: Graph,
+    pending: Pending<Work>,
+    /// The kinds whose objects may be dependents, by where they are stored, and the catalog they are of.
+    kinds: HashMap<CollectionName, Arc<Kind>>,
+    catalog: Option<Arc<Catalog>>,
+    definitions: CollectionName,
+    writer: Writer,
+}
+
+/// The standing of all owners of an object, or why there is none.
+enum Owners {
+    Known(Vec<Standing>),
+    /// An object of the whole cluster cannot have an owner in a namespace; nothing is done about it.
+    Impossible,
+    /// No such kind is served, for now.
+    Unknown(String),
+}
+
+impl<'a> Collector<'a> {
+    fn new(cluster: &'a Cluster) -> Self {
+        let definitions = builtin(cluster, "apiextensions.k8s.io", "v1", "customresourcedefinitions");
+        let mut collector = Self {
+            cluster,
+            feed: Feed::new(cluster.store().clone()),
+            graph: Graph::default(),
+            pending: Pending::default(),
+            kinds: HashMap::new(),
+            catalog: None,
+            definitions: Arc::clone(&definitions.collection),
+            writer: writer("generic-garbage-collector", "kube-controller-manager"),
+        };
+        collector.refresh();
+        collector
+    }
+
+    /// Follows the kinds that are served now.
+    fn refresh(&mut self) {
+        let catalog = self.cluster.catalog();
+        if self.catalog.as_ref().is_some_and(|it| Arc::ptr_eq(it, &catalog)) {
+            return;
+        }
+        // Events are many and never dependents.
+        let kinds = catalog.stored().into_iter().filter(|it| &*it.collection != "/events");
+        self.kinds = kinds.map(|it| (Arc::clone(&it.collection), it)).collect();
+        let gone: Vec<_> = self.feed.followed().filter(|it| !self.kinds.contains_key(*it)).cloned().collect();
+        gone.iter().for_each(|it| self.feed.leave(it));
+        self.kinds.keys().for_each(|it| self.feed.follow(it));
+        self.catalog = Some(catalog);
+        // What waits for an owner of a kind that was not served may go on now.
+        self.pending.retry_all_now();
+    }
+
+    /// Takes in what has changed: where a bell has rung, or everywhere.
+    fn absorb(&mut self, everywhere: bool) {
+        let steps = if everywhere { self.feed.catch_up() } else { self.feed.take() };
+        for step in steps {
+            let look = match step {
+                Step::Listed(collection, objects) => self.list(&collection, &objects),
+                Step::Changed(collection, change) => {
+                    if collection == self.definitions {
+                        self.refresh();
+                        self.pending.add_after(Work::Catalog, SECOND_LOOK);
+                    }
+                    match (&change.after, &change.before) {
+                        (Some(after), _) => self.observe(&collection, after),
+                        (None, Some(before)) => self.graph.forget(before.uid()),
+                        (None, None) => Vec::new(),
+                    }
+                }
+            };
+            look.into_iter().for_each(|uid| self.pending.add(Work::Object(uid)));
+        }
+    }
+
+    fn observe(&mut self, collection: &CollectionName, object: &Encoded) -> Vec<Uid> {
+        self.graph.observe(collection, object.key(), object.uid(), Head::read(object))
+    }
+
+    /// Takes in all that a collection holds. Others may have gone unseen, and with them owners of whatever: all is
+    /// looked at.
+    fn list(&mut self, collection: &CollectionName, objects: &[Arc<Encoded>]) -> Vec<Uid> {
+        let mut look: Vec<Uid> = objects.iter().flat_map(|it| self.observe(collection, it)).collect();
+        let there: HashSet<&str> = objects.iter().map(|it| it.uid()).collect();
+        for uid in self.graph.of_collection(collection) {
+            if !there.contains(&*uid) {
+                look.extend(self.graph.forget(&uid));
+            }
+        }
+        look.extend(self.graph.all());
+        look
+    }
+
+    /// Looks at an object and does what is to be done.
+    async fn look(&mut self, uid: &Uid) -> Result<(), Refusal> {
+        self.refresh();
+        let Some(Node { collection, key, fresh, .. }) = self.graph.node(uid).cloned() else { return Ok(()) };
+        let Some(kind) = self.kinds.get(&collection).cloned() else { return Ok(()) };
+        let Some(stored) = self.cluster.get(&kind, &key).filter(|it| it.uid() == &**uid) else {
+            self.gone(uid);
+            return Ok(());
+        };
+        let head = Head::read(&stored);
+        let verdict = if head.deleting {
+            self.absorb(true);
+            decide::about_deleted(&head, uid, &self.graph)
+        } else {
+            let standings = match self.standings(&kind, &key, &head) {
+                Owners::Known(standings) => standings,
+                Owners::Impossible => return Ok(()),
+                Owners::Unknown(kind) => return Err(Refusal::internal(format!("no kind {kind:?} is served"))),
+            };
+            if standings.contains(&Standing::Waiting) {
+                self.absorb(true);
+            }
+            if fresh && standings.contains(&Standing::Dangling) {
+                self.tell_of_strangers(&kind, &stored, &head, &standings).await;
+            }
+            decide::about_owned(&head, &standings, uid, &self.graph)
+        };
+        self.graph.looked_at(uid);
+        self.carry_out(verdict, &kind, &key, uid, &stored).await
+    }
+
+    async fn carry_out(
+        &mut self,
+        verdict: Verdict,
+        kind: &Kind,
+        key: &ObjectKey,
+        uid: &Uid,
+        stored: &Encoded,
+    ) -> Result<(), Refusal> {
+        match verdict {
+            Verdict::Keep => Ok(()),
+            Verdict::WaitFor(uids) => {
+                uids.into_iter().for_each(|it| self.pending.add(Work::Object(it)));
+                Ok(())
+            }
+            Verdict::StopWaiting => self.change(kind, key, uid, |it| drop_finalizer(it, FOREGROUND)).await,
+            Verdict::DropOwners(owners) => self.change(kind, key, uid, |it| drop_owners(it, &owners)).await,
+            Verdict::Leave(dependents) => {
+                for dependent in dependents {
+                    self.leave(&dependent, uid).await?;
+                }
+                self.change(kind, key, uid, |it| drop_finalizer(it, ORPHAN)).await
+            }
+            Verdict::Delete { propagation, unblock: false } => {
+                self.delete(kind, key, uid, stored.version(), propagation).await
+            }
+            Verdict::Delete { propagation, unblock: true } => {
+                self.change(kind, key, uid, unblock_owners).await?;
+                match self.cluster.get(kind, key).filter(|it| it.uid() == &**uid) {
+                    Some(now) => self.delete(kind, key, uid, now.version(), propagation).await,
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Removes the reference to an owner from a dependent.
+    async fn leave(&self, dependent: &Uid, owner: &Uid) -> Result<(), Refusal> {
+        let Some(node) = self.graph.node(dependent) else { return Ok(()) };
+        let Some(kind) = self.kinds.get(&node.collection) else { return Ok(()) };
+        let owner = [owner.to_string()];
+        self.change(kind, &node.key, dependent, |it| drop_owners(it, &owner)).await
+    }
+
+    /// Changes an object, if it still is that one.
+    async fn change(
+        &self,
+        kind: &Kind,
+        key: &ObjectKey,
+        uid: &Uid,
+        mut change: impl FnMut(&mut Value) -> bool + Send,
+    ) -> Result<(), Refusal> {
+        let change = |it: &mut Value| it["metadata"]["uid"] == **uid && change(it);
+        match self.cluster.change(&Place::of(kind, key), &self.writer, change).await {
+            Err(refusal) if refusal.0.code != 404 => Err(refusal),
+            _ => Ok(()),
+        }
+    }
+
+    async fn delete(
+        &mut self,
+        kind: &Kind,
+        key: &ObjectKey,
+        uid: &Uid,
+        version: u64,
+        propagation: Propagation,
+    ) -> Result<(), Refusal> {
+        let options = DeleteOptions {
+            propagation: Some(propagation),
+            uid: Some(uid.to_string()),
+            version: Some(version.to_string()),
+            ..DeleteOptions::default()
+        };
+        match self.cluster.delete(&Place::of(kind, key), &options, &self.writer).await {
+            Ok(_) => Ok(()),
+            Err(refusal) if refusal.0.code == 404 => {
+                self.gone(uid);
+                Ok(())
+            }
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    fn gone(&mut self, uid: &Uid) {
+        self.graph.forget(uid).into_iter().for_each(|it| self.pending.add(Work::Object(it)));
+    }
+
+    fn standings(&self, kind: &Kind, key: &ObjectKey, head: &Head) -> Owners {
+        let catalog = self.cluster.catalog();
+        let mut standings = Vec::with_capacity(head.owners.len());
+        for owner in &head.owners {
+            let Some(owner_kind) = catalog.kind_of(&owner.api_version, &owner.kind) else {
+                return Owners::Unknown(format!("{}/{}", owner.api_version, owner.kind));
+            };
+            if owner_kind.def.namespaced && !kind.def.namespaced {
+                return Owners::Impossible;
+            }
+            standings.push(self.standing(&owner_kind, key, owner));
+        }
+        Owners::Known(standings)
+    }
+
+    fn standing(&self, owner_kind: &Kind, dependent: &ObjectKey, owner: &OwnerRef) -> Standing {
+        let namespace = dependent.namespace().filter(|_| owner_kind.def.namespaced);
+        let found = ObjectKey::from_parts(namespace, &owner.name).ok();
+        let found = found.and_then(|it| self.cluster.get(owner_kind, &it));
+        match found.filter(|it| it.uid() == owner.uid) {
+            None => Standing::Dangling,
+            Some(it) if Head::read(&it).waits_for_dependents() => Standing::Waiting,
+            Some(_) => Standing::Solid,
+        }
+    }
+
+    /// Tells people when an owner is not where it should be, but in another namespace.
+    async fn tell_of_strangers(&self, kind: &Kind, stored: &Encoded, head: &Head, standings: &[Standing]) {
+        let catalog = self.cluster.catalog();
+        let namespace = stored.key().namespace().unwrap_or_default();
+        for (owner, _) in head.owners.iter().zip(standings).filter(|(_, it)| **it == Standing::Dangling) {
+            let Some(owner_kind) = catalog.kind_of(&owner.api_version, &owner.kind) else { continue };
+            let elsewhere = self.cluster.list(&owner_kind, None).iter().any(|it| it.uid() == owner.uid);
+            if !elsewhere {
+                continue;
+            }
+            let OwnerRef { api_version, kind: owner_kind, name, uid, .. } = owner;
+            let message = format!(
+                "ownerRef [{api_version}/{owner_kind}, namespace: {namespace}, name: {name}, uid: {uid}] does not exist \
+                 in namespace {namespace:?}"
+            );
+            let note = Note::warning("OwnerRefInvalidNamespace", message);
+            recorder::record(self.cluster, &self.writer, &kind.show(stored), &note).await;
+        }
+    }
+}
+
+fn drop_finalizer(object: &mut Value, finalizer: &str) -> bool {
+    let list = object.pointer_mut("/metadata/finalizers").and_then(Value::as_array_mut);
+    let Some(list) = list else { return false };
+    let before = list.len();
+    list.retain(|it| it != finalizer);
+    list.len() < before
+}
+
+fn drop_owners(object: &mut Value, uids: &[String]) -> bool {
+    let Some(metadata) = object["metadata"].as_object_mut() else { return false };
+    let Some(list) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) else { return false };
+    let before = list.len();
+    list.retain(|it| !uids.iter().any(|uid| it["uid"] == **uid));
+    let (after, changed) = (list.len(), list.len() < before);
+    if after == 0 {
+        metadata.remove("ownerReferences");
+    }
+    changed
+}
+
+fn unblock_owners(object: &mut Value) -> bool {
+    let list = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);
+    let mut changed = false;
+    for owner in list.into_iter().flatten().filter(|it| it["blockOwnerDeletion"] == true) {
+        owner["blockOwnerDeletion"] = false.into();
+        changed = true;
+    }
+    changed
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn references_and_finalizers_are_removed_one_by_one_and_only_when_they_are_there() {
+        let mut object = json!({ "metadata": { "finalizers": ["a", "b"],
+            "ownerReferences": [{ "uid": "x", "blockOwnerDeletion": true }, { "uid": "y" }] } });
+        assert!(drop_finalizer(&mut object, "a") && !drop_finalizer(&mut object, "a"));
+        assert!(unblock_owners(&mut object) && !unblock_owners(&mut object));
+        assert!(drop_owners(&mut object, &["x".to_owned()]) && !drop_owners(&mut object, &["x".to_owned()]));
+        assert_eq!(object, json!({ "metadata": { "finalizers": ["b"], "ownerReferences": [{ "uid": "y" }] } }));
+        assert!(drop_owners(&mut object, &["y".to_owned()]));
+        assert_eq!(object, json!({ "metadata": { "finalizers": ["b"] } }), "an empty list is none");
+        let mut bare = json!({ "metadata": {} });
+        assert!(!drop_owners(&mut bare, &[]) && !drop_finalizer(&mut bare, "a") && !unblock_owners(&mut bare));
+    }
+}

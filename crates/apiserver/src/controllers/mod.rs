@@ -1,0 +1,100 @@
+//! What keeps a cluster tidy while nobody asks: deletion of namespaces and definitions, garbage, old events.
+//!
+//! ```text
+//! store ─► feed (cursors, bells) ─► pending (keys) ─► look at the store, decide, write through the verbs ─► store …
+//! ```
+//!
+//! Each controller is one task with one loop. It wakes when something it follows has changed or a time is up, never to poll,
+//! and acts on what is stored now, not on what it was told: a change only says where to look. What it decides is a pure
+//! function. The verbs leave all of a change or nothing, so a controller may be dropped at any moment and started again.
+//!
+//! The `mod` lines below are in layer order.
+
+pub(crate) mod feed;
+pub(crate) mod pending;
+pub(crate) mod reconcile;
+pub(crate) mod recorder;
+mod purge;
+mod namespaces;
+mod definitions;
+mod expiry;
+mod garbage;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use crate::cluster::{Cluster, Writer};
+use crate::registry::Kind;
+
+/// Which controllers run. All do, unless told otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Controllers {
+    /// Empties namespaces that are being deleted, and lets them go.
+    pub namespaces: bool,
+    /// Deletes objects whose owners are gone, and sees to it that deletions wait for, or leave, the dependents.
+    pub garbage: bool,
+    /// Accepts the names of definitions, and deletes the objects of those that are being deleted.
+    pub definitions: bool,
+    /// Deletes events an hour after their last change.
+    pub events: bool,
+}
+
+impl Default for Controllers {
+    fn default() -> Self {
+        Self { namespaces: true, garbage: true, definitions: true, events: true }
+    }
+}
+
+impl Controllers {
+    /// None of them, as on a bare API server.
+    pub fn none() -> Self {
+        Self { namespaces: false, garbage: false, definitions: false, events: false }
+    }
+
+    /// Runs the controllers until `shutdown` is ready. Dropping the future stops them too, at once and without harm.
+    ///
+    /// Must be polled inside a runtime: each controller is a task of its own, owned by this future.
+    pub async fn run(self, cluster: Arc<Cluster>, shutdown: impl Future<Output = ()>) {
+        let mut tasks = JoinSet::new();
+        if self.namespaces {
+            tasks.spawn(reconcile::run(Arc::clone(&cluster), namespaces::Namespaces));
+        }
+        if self.definitions {
+            tasks.spawn(reconcile::run(Arc::clone(&cluster), definitions::Definitions));
+        }
+        if self.garbage {
+            tasks.spawn(garbage::run(Arc::clone(&cluster)));
+        }
+        if self.events {
+            tasks.spawn(expiry::run(cluster));
+        }
+        until(tasks, shutdown).await;
+    }
+}
+
+/// Waits for `shutdown`, then ends the tasks and waits until they are gone. A panic in one of them goes on here.
+pub(crate) async fn until(mut tasks: JoinSet<()>, shutdown: impl Future<Output = ()>) {
+    tokio::pin!(shutdown);
+    loop {
+        tokio::select! {
+            () = &mut shutdown => break,
+            Some(ended) = tasks.join_next() => if let Err(error) = ended && error.is_panic() {
+                std::panic::resume_unwind(error.into_panic());
+            },
+        }
+    }
+    tasks.shutdown().await;
+}
+
+/// A kind that is always served.
+pub(crate) fn builtin(cluster: &Cluster, group: &str, version: &str, plural: &str) -> Arc<Kind> {
+    cluster.catalog().kind(group, version, plural).expect("built-in kinds are always served")
+}
+
+/// A part of the server that owns what it writes under the name its original has.
+pub(crate) fn writer(part: &str, manager: &str) -> Writer {
+    Writer { manager: manager.to_owned(), ..Writer::server(part) }
+}

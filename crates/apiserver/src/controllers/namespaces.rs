@@ -1,0 +1,344 @@
+//! Namespaces that are being deleted: all their content goes, pods first, and then they do.
+//!
+//! ```text
+//! deletionTimestamp ─► pods ─► everything else ─► conditions ─► /finalize without `kubernetes` ─► gone
+//!                       └───────────┴─ something is left: wait until it changes
+//! ```
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use dogwatch_core::ObjectKey;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::purge::{Left, purge};
+use super::reconcile::{Next, Reconciler};
+use super::{builtin, writer};
+use crate::cluster::{Cluster, Place, Writer};
+use crate::kinds::look::{at, items, number, text};
+use crate::refusal::Refusal;
+use crate::registry::Kind;
+use crate::store::{CollectionName, Encoded};
+
+/// The finalizer that keeps a namespace until it is empty.
+const FINALIZER: &str = "kubernetes";
+
+/// Empties namespaces that are being deleted, and lets them go.
+#[derive(Debug)]
+pub(super) struct Namespaces;
+
+/// What came of deleting all content of a namespace.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Pass {
+    /// How many objects are left of each resource, as `plural.group`.
+    remaining: BTreeMap<String, usize>,
+    /// How many of them have each finalizer.
+    finalizers: BTreeMap<String, usize>,
+    /// What could not be deleted, and why.
+    failures: Vec<String>,
+    /// Where something is left.
+    collections: Vec<CollectionName>,
+    /// How long what is left may take, in seconds.
+    grace: Option<i64>,
+}
+
+impl Reconciler for Namespaces {
+    fn name(&self) -> &'static str {
+        "namespace-controller"
+    }
+
+    fn follows(&self, cluster: &Cluster) -> Vec<CollectionName> {
+        vec![builtin(cluster, "", "v1", "namespaces").collection.clone()]
+    }
+
+    fn touched(
+        &mut self,
+        _: &Cluster,
+        _: &CollectionName,
+        _: Option<&Encoded>,
+        after: Option<&Encoded>,
+    ) -> Vec<ObjectKey> {
+        after.map(|it| it.key().clone()).into_iter().collect()
+    }
+
+    fn concerns(&self, waiting: &ObjectKey, changed: &ObjectKey) -> bool {
+        changed.namespace() == Some(waiting.name())
+    }
+
+    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
+        let kind = builtin(cluster, "", "v1", "namespaces");
+        let Some(namespace) = cluster.get(&kind, key).map(|it| it.to_value()) else { return Ok(Next::touch()) };
+        if at(&namespace, "/metadata/deletionTimestamp").is_none() {
+            return Ok(Next::touch());
+        }
+        let place = Place::of(&kind, key);
+        let writer = writer("namespace-controller", "kube-controller-manager");
+        if text(&namespace, "/status/phase") != "Terminating" {
+            let mark = |it: &mut Value| {
+                it["status"]["phase"] = "Terminating".into();
+                true
+            };
+            cluster.change(&place.part("status"), &writer, mark).await?;
+        }
+        if !items(&namespace, "/spec/finalizers").iter().any(|it| it == FINALIZER) {
+            return Ok(Next::touch());
+        }
+        let since = cluster.store().revision();
+        let elapsed = elapsed(&namespace, cluster.source().now());
+        let pass = empty(cluster, key.name(), elapsed, &writer).await;
+        let now = cluster.source().stamp();
+        cluster.change(&place.part("status"), &writer, |it| report(it, &pass, &now)).await?;
+        if pass.remaining.is_empty() && pass.failures.is_empty() {
+            cluster.change(&place.part("finalize"), &writer, finalize).await?;
+            return Ok(Next::touch());
+        }
+        if pass.collections.is_empty() {
+            return Err(Refusal::internal(pass.failures.join(", ")));
+        }
+        let wait = pass.grace.map(|it| it.saturating_sub(elapsed).max(1).unsigned_abs());
+        Ok(Next { after: wait.map(Duration::from_secs), waits_for: pass.collections, since })
+    }
+}
+
+/// Deletes what is in a namespace: pods first, and nothing else while there are any.
+async fn empty(cluster: &Cluster, namespace: &str, elapsed: i64, writer: &Writer) -> Pass {
+    let catalog = cluster.catalog();
+    let deletable = |it: &Kind| it.def.namespaced && it.def.has_verb("delete");
+    let mut kinds: Vec<_> = catalog.stored().into_iter().filter(|it| deletable(it)).collect();
+    kinds.sort_by_key(|it| !it.is("", "pods"));
+    let mut pass = Pass::default();
+    for kind in kinds {
+        let pods = kind.is("", "pods");
+        let grace = if pods { longest_grace(cluster, &kind, namespace) } else { 0 };
+        let left = purge(cluster, &kind, Some(namespace), writer).await;
+        let waits = pass.add(&kind, namespace, left, grace > elapsed);
+        if waits && grace > elapsed {
+            pass.grace = Some(grace);
+        }
+        if pods && waits {
+            break;
+        }
+    }
+    pass
+}
+
+impl Pass {
+    /// Counts what is left of a kind; says whether anything is. `in_time` says that what is left still has time to end.
+    fn add(&mut self, kind: &Kind, namespace: &str, left: Result<Left, Refusal>, in_time: bool) -> bool {
+        let left = match left {
+            Ok(left) => left,
+            Err(refusal) => {
+                self.failures.push(refusal.to_string());
+                return false;
+            }
+        };
+        if left.objects == 0 {
+            return false;
+        }
+        let def = &kind.def;
+        if !in_time && left.finalizers.is_empty() {
+            self.failures.push(format!(
+                "unexpected items still remain in namespace: {namespace} for gvr: {}/{}, Resource={}",
+                def.group, def.version, def.plural
+            ));
+        }
+        self.remaining.insert(format!("{}.{}", def.plural, def.group), left.objects);
+        for (finalizer, count) in left.finalizers {
+            *self.finalizers.entry(finalizer).or_default() += count;
+        }
+        self.collections.push(kind.collection.clone());
+        true
+    }
+}
+
+/// The longest time that a pod of the namespace has to end, in seconds.
+fn longest_grace(cluster: &Cluster, pods: &Kind, namespace: &str) -> i64 {
+    let ended = |pod: &Value| matches!(text(pod, "/status/phase"), "Succeeded" | "Failed");
+    let all = cluster.list(pods, Some(namespace));
+    let running = all.iter().map(|it| it.to_value()).filter(|it| !ended(it));
+    running.filter_map(|it| number(&it, "/spec/terminationGracePeriodSeconds")).max().unwrap_or(0)
+}
+
+/// How many seconds ago the deletion began.
+fn elapsed(namespace: &Value, now: Timestamp) -> i64 {
+    let began: Option<Timestamp> = text(namespace, "/metadata/deletionTimestamp").parse().ok();
+    began.map_or(0, |it| now.as_second() - it.as_second())
+}
+
+/// Removes the finalizer that keeps the namespace.
+fn finalize(namespace: &mut Value) -> bool {
+    let Some(finalizers) = namespace.pointer_mut("/spec/finalizers").and_then(Value::as_array_mut) else {
+        return false;
+    };
+    let before = finalizers.len();
+    finalizers.retain(|it| it != FINALIZER);
+    finalizers.len() < before
+}
+
+/// Writes what came of a pass into the conditions of the namespace. Says whether that changed anything.
+fn report(namespace: &mut Value, pass: &Pass, now: &str) -> bool {
+    if at(namespace, "/metadata/deletionTimestamp").is_none() {
+        return false;
+    }
+    let counted = |counts: &BTreeMap<String, usize>, words: (&str, &str)| {
+        let mut each: Vec<_> =
+            counts.iter().map(|(name, count)| format!("{name} {} {count} {}", words.0, words.1)).collect();
+        each.sort();
+        each.join(", ")
+    };
+    let failed = (!pass.failures.is_empty()).then(|| {
+        let mut failures = pass.failures.clone();
+        failures.sort();
+        let (count, failures) = (failures.len(), failures.join(", "));
+        ("ContentDeletionFailed", format!("Failed to delete all resource types, {count} remaining: {failures}"))
+    });
+    let remaining = (!pass.remaining.is_empty()).then(|| {
+        let counted = counted(&pass.remaining, ("has", "resource instances"));
+        ("SomeResourcesRemain", format!("Some resources are remaining: {counted}"))
+    });
+    let finalizers = (!pass.finalizers.is_empty()).then(|| {
+        let counted = counted(&pass.finalizers, ("in", "resource instances"));
+        let words = "Some content in the namespace has finalizers remaining";
+        ("SomeFinalizersRemain", format!("{words}: {counted}"))
+    });
+    let conditions = [
+        (
+            "NamespaceDeletionDiscoveryFailure",
+            None,
+            ("ResourcesDiscovered", "All resources successfully discovered"),
+        ),
+        (
+            "NamespaceDeletionGroupVersionParsingFailure",
+            None,
+            ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
+        ),
+        (
+            "NamespaceDeletionContentFailure",
+            failed,
+            ("ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
+        ),
+        ("NamespaceContentRemaining", remaining, ("ContentRemoved", "All content successfully removed")),
+        (
+            "NamespaceFinalizersRemaining",
+            finalizers,
+            ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+        ),
+    ];
+    let mut changed = false;
+    for (kind, bad, (reason, message)) in conditions {
+        let (status, reason, message) = match &bad {
+            Some((reason, message)) => ("True", *reason, message.as_str()),
+            None => ("False", reason, message),
+        };
+        changed |= set_condition(namespace, kind, status, reason, message, now);
+    }
+    changed
+}
+
+/// Sets a condition; its time changes only with its status.
+fn set_condition(
+    namespace: &mut Value,
+    kind: &str,
+    status: &str,
+    reason: &str,
+    message: &str,
+    now: &str,
+) -> bool {
+    let list = &mut namespace["status"]["conditions"];
+    if !list.is_array() {
+        *list = json!([]);
+    }
+    let Some(list) = list.as_array_mut() else { return false };
+    let mut new = json!({
+        "type": kind, "status": status, "lastTransitionTime": now, "reason": reason, "message": message,
+    });
+    match list.iter_mut().find(|it| it["type"] == kind) {
+        None => list.push(new),
+        Some(known) => {
+            if known["status"] == status {
+                new["lastTransitionTime"] = known["lastTransitionTime"].clone();
+            }
+            if *known == new {
+                return false;
+            }
+            *known = new;
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn condition<'a>(namespace: &'a Value, kind: &str) -> &'a Value {
+        items(namespace, "/status/conditions").iter().find(|it| it["type"] == kind).unwrap()
+    }
+
+    fn terminating() -> Value {
+        json!({ "metadata": { "name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z" } })
+    }
+
+    #[test]
+    fn an_empty_namespace_has_five_conditions_that_all_say_that_nothing_is_wrong() {
+        let mut namespace = terminating();
+        assert!(report(&mut namespace, &Pass::default(), "t1"));
+        assert_eq!(items(&namespace, "/status/conditions").len(), 5);
+        assert!(items(&namespace, "/status/conditions").iter().all(|it| it["status"] == "False"));
+        assert_eq!(condition(&namespace, "NamespaceContentRemaining")["message"], "All content successfully removed");
+        assert!(!report(&mut namespace, &Pass::default(), "t2"), "nothing has changed");
+    }
+
+    #[test]
+    fn what_is_left_and_why_is_told_in_the_words_of_the_original() {
+        let mut namespace = terminating();
+        let pass = Pass {
+            remaining: [("pods.".to_owned(), 2), ("foos.ex.io".to_owned(), 1)].into(),
+            finalizers: [("ex.io/keep".to_owned(), 3)].into(),
+            failures: vec!["b".to_owned(), "a".to_owned()],
+            ..Pass::default()
+        };
+        assert!(report(&mut namespace, &pass, "t1"));
+        for (kind, reason, message) in [
+            (
+                "NamespaceContentRemaining",
+                "SomeResourcesRemain",
+                "Some resources are remaining: foos.ex.io has 1 resource instances, pods. has 2 resource instances",
+            ),
+            (
+                "NamespaceFinalizersRemaining",
+                "SomeFinalizersRemain",
+                "Some content in the namespace has finalizers remaining: ex.io/keep in 3 resource instances",
+            ),
+            (
+                "NamespaceDeletionContentFailure",
+                "ContentDeletionFailed",
+                "Failed to delete all resource types, 2 remaining: a, b",
+            ),
+        ] {
+            let found = condition(&namespace, kind);
+            assert_eq!((&found["status"], &found["reason"]), (&json!("True"), &json!(reason)));
+            assert_eq!(found["message"], message);
+        }
+        assert!(report(&mut namespace, &Pass::default(), "t2"));
+        let found = condition(&namespace, "NamespaceContentRemaining");
+        assert_eq!((&found["status"], &found["lastTransitionTime"]), (&json!("False"), &json!("t2")));
+        assert_eq!(condition(&namespace, "NamespaceDeletionDiscoveryFailure")["lastTransitionTime"], "t1");
+    }
+
+    #[test]
+    fn a_namespace_that_is_not_being_deleted_gets_no_conditions() {
+        let mut namespace = json!({ "metadata": { "name": "a" } });
+        assert!(!report(&mut namespace, &Pass::default(), "t1"));
+    }
+
+    #[test]
+    fn only_the_finalizer_of_the_cluster_is_removed() {
+        let mut namespace = json!({ "spec": { "finalizers": ["kubernetes", "mine"] } });
+        assert!(finalize(&mut namespace));
+        assert_eq!(namespace["spec"]["finalizers"], json!(["mine"]));
+        assert!(!finalize(&mut namespace));
+        assert!(!finalize(&mut json!({})));
+    }
+}

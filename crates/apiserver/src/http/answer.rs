@@ -1,0 +1,158 @@
+//! Answers: documents in the form the client wants, refusals, and plain text.
+
+use bytes::{Buf, Bytes};
+use http::header::{
+    CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY, WARNING, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{Response, StatusCode};
+use serde_json::Value;
+
+use super::body::AnswerBody;
+use super::indent::indent;
+use super::pieces::Pieces;
+use super::settings::Settings;
+use super::wish::Wish;
+use super::yaml::to_yaml;
+use crate::refusal::Refusal;
+use crate::request::Encoding;
+
+/// An answer on its way.
+pub(super) type Answer = Response<AnswerBody>;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
+/// A JSON document, written as the client wants it.
+pub(super) fn document(code: StatusCode, json: Pieces, wish: &Wish, settings: &Settings) -> Answer {
+    let (content_type, pieces) = match wish.encoding {
+        Encoding::Yaml => {
+            let value: Value = serde_json::from_slice(&json.concat()).unwrap_or_default();
+            (YAML, Pieces::from(to_yaml(&value).into_bytes()))
+        }
+        _ => (JSON, with_line_end(if wish.pretty { indent(&json.concat()).into() } else { json })),
+    };
+    let compressed = wish.gzip && pieces.remaining() > settings.gzip_from;
+    let body = if compressed { AnswerBody::gzip(pieces) } else { AnswerBody::whole(pieces) };
+    let mut answer = of(code, Some(content_type), body);
+    if compressed {
+        answer.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        answer.headers_mut().insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
+    answer
+}
+
+/// A value, written as the client wants it.
+pub(super) fn value(code: StatusCode, value: &Value, wish: &Wish, settings: &Settings) -> Answer {
+    document(code, Pieces::from(value.to_string().into_bytes()), wish, settings)
+}
+
+/// A refusal. `token` is where a list that expired can go on.
+pub(super) fn refusal(refusal: &Refusal, token: Option<&str>, wish: &Wish, settings: &Settings) -> Answer {
+    let code = StatusCode::from_u16(refusal.0.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut answer = document(code, Pieces::from(status_json(refusal, token)), wish, settings);
+    let seconds = refusal.0.details.as_ref().map_or(0, |it| it.retry_after_seconds);
+    if seconds > 0 {
+        answer.headers_mut().insert(RETRY_AFTER, seconds.into());
+    }
+    answer
+}
+
+/// The JSON of a refusal.
+pub(super) fn status_json(refusal: &Refusal, token: Option<&str>) -> Vec<u8> {
+    let metadata =
+        token.map_or_else(|| "{}".to_owned(), |it| serde_json::json!({ "continue": it }).to_string());
+    let status = serde_json::to_string(&*refusal.0).expect("a status is text and numbers");
+    let rest = status.strip_prefix('{').unwrap_or_default();
+    format!(r#"{{"kind":"Status","apiVersion":"v1","metadata":{metadata},{rest}"#).into_bytes()
+}
+
+/// Plain text.
+pub(super) fn text(code: StatusCode, text: impl Into<Bytes>) -> Answer {
+    let mut answer = of(code, Some(TEXT), AnswerBody::whole(Pieces::from_iter([text.into()])));
+    answer.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answer
+}
+
+/// Text that may be taken for something else.
+pub(super) fn text_only(code: StatusCode, text: Bytes) -> Answer {
+    of(code, Some(TEXT), AnswerBody::whole(Pieces::from_iter([text])))
+}
+
+/// 404 in plain text, for paths nobody knows.
+pub(super) fn page_not_found() -> Answer {
+    text(StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
+/// Nothing but a code.
+pub(super) fn empty(code: StatusCode) -> Answer {
+    of(code, None, AnswerBody::empty())
+}
+
+/// Any other body.
+pub(super) fn of(code: StatusCode, content_type: Option<HeaderValue>, body: AnswerBody) -> Answer {
+    let mut answer = Response::new(body);
+    *answer.status_mut() = code;
+    if let Some(content_type) = content_type {
+        answer.headers_mut().insert(CONTENT_TYPE, content_type);
+    }
+    answer
+}
+
+/// Events in JSON.
+pub(super) fn events(body: AnswerBody) -> Answer {
+    of(StatusCode::OK, Some(JSON), body)
+}
+
+/// Tells the client what it should know beside the answer.
+pub(super) fn warn(answer: &mut Answer, warnings: impl IntoIterator<Item = impl AsRef<str>>) {
+    for warning in warnings {
+        let mut quoted = String::from("299 - \"");
+        for it in warning.as_ref().chars() {
+            match it {
+                '"' | '\\' => quoted.extend(['\\', it]),
+                it if it.is_control() => quoted.push(' '),
+                it => quoted.push(it),
+            }
+        }
+        quoted.push('"');
+        if let Ok(value) = HeaderValue::from_bytes(quoted.as_bytes()) {
+            answer.headers_mut().append(WARNING, value);
+        }
+    }
+}
+
+fn with_line_end(mut pieces: Pieces) -> Pieces {
+    pieces.push(Bytes::from_static(b"\n"));
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use dogwatch_core::Reason;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_status_has_its_kind_first_and_the_token_in_its_metadata() {
+        let refusal = Refusal::not_found("", "pods", "x");
+        let value: Value = serde_json::from_slice(&status_json(&refusal, None)).expect("JSON");
+        assert_eq!(
+            value,
+            json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 404,
+                "message": "pods \"x\" not found", "reason": "NotFound", "details": { "name": "x", "kind": "pods" } })
+        );
+        let expired = Refusal::new(Reason::Expired, "old");
+        let value: Value = serde_json::from_slice(&status_json(&expired, Some("t"))).expect("JSON");
+        assert_eq!(value["metadata"], json!({ "continue": "t" }));
+    }
+
+    #[test]
+    fn warnings_are_quoted_and_may_be_several() {
+        let mut answer = empty(StatusCode::OK);
+        warn(&mut answer, ["unknown field \"foo\"", "two\nlines"]);
+        let warnings: Vec<_> = answer.headers().get_all(WARNING).iter().collect();
+        assert_eq!(warnings, [r#"299 - "unknown field \"foo\"""#, r#"299 - "two lines""#]);
+    }
+}

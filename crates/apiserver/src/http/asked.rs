@@ -1,0 +1,240 @@
+//! What a request means: which verb on which kind, or why there is no such thing.
+
+use std::sync::Arc;
+
+use dogwatch_core::Reason;
+use http::Method;
+
+use super::query::Query;
+use super::wish::Endpoint;
+use crate::cluster::Place;
+use crate::refusal::Refusal;
+use crate::registry::{Catalog, Kind};
+use crate::request::{Target, Verb};
+
+/// A verb on a kind.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    /// What it is done to.
+    pub(super) kind: Arc<Kind>,
+    /// What is done.
+    pub(super) verb: Verb,
+    /// Where.
+    pub(super) target: Target,
+}
+
+/// Why a path or a method is not served.
+#[derive(Clone, Debug)]
+pub(super) enum Unserved {
+    /// 404 in plain text.
+    Page,
+    /// A status.
+    Refused(Refusal),
+}
+
+impl Asked {
+    /// What a method means on a target.
+    pub(super) fn find(
+        catalog: &Catalog,
+        target: &Target,
+        method: &Method,
+        query: &Query,
+    ) -> Result<Self, Unserved> {
+        let Some(kind) = catalog.kind(&target.group, &target.version, &target.resource) else {
+            return Err(no_resource(catalog, &target.group));
+        };
+        let watches = target.watch_prefix || (target.name.is_none() && query.flag("watch") == Some(true));
+        let asked = |verb| Self { kind: Arc::clone(&kind), verb, target: target.clone() };
+        let verb = target.verb(method.as_str(), watches).map(|verb| match verb {
+            // Without the old prefix an object that is named is read, whatever the query says.
+            Verb::Watch if !watches => Verb::Get,
+            verb => verb,
+        });
+        if kind.def.custom {
+            custom(&kind, target, verb)?;
+        } else {
+            builtin(&kind, target, method, verb)?;
+        }
+        verb.map(asked).ok_or_else(|| Unserved::Refused(method_not_allowed()))
+    }
+
+    /// The part of the object that is meant; empty for the object itself.
+    pub(super) fn part(&self) -> &str {
+        let part = self.target.subresource.as_deref().unwrap_or_default();
+        // What stands behind a proxy is for whom it leads to.
+        part.split('/').next().unwrap_or_default()
+    }
+
+    /// The place of a read or a write.
+    pub(super) fn place(&self) -> Place<'_> {
+        Place {
+            kind: &self.kind,
+            namespace: self.target.namespace.as_deref(),
+            name: self.target.name.as_deref().unwrap_or_default(),
+            part: self.part(),
+        }
+    }
+
+    /// What it is, as far as the choice of a form goes.
+    pub(super) fn endpoint(&self) -> Endpoint {
+        match self.verb {
+            _ if self.kind.def.custom => Endpoint::Custom,
+            Verb::List | Verb::Watch => Endpoint::Collection,
+            _ => Endpoint::Object,
+        }
+    }
+
+    /// What everybody who uses this kind should know.
+    pub(super) fn deprecation(&self) -> Option<&str> {
+        match self.kind.custom_version() {
+            Some(version) => version.deprecation.as_deref(),
+            None if self.kind.is("", "endpoints") => {
+                Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
+            }
+            None if self.kind.is("", "componentstatuses") => {
+                Some("v1 ComponentStatus is deprecated in v1.19+")
+            }
+            None => None,
+        }
+    }
+}
+
+/// No such resource: of groups that only definitions make, nothing is known but what they make.
+pub(super) fn no_resource(catalog: &Catalog, group: &str) -> Unserved {
+    if catalog.is_builtin_group(group) { Unserved::Refused(not_found()) } else { Unserved::Page }
+}
+
+/// 404: there is no such resource.
+pub(super) fn not_found() -> Refusal {
+    Refusal::new(Reason::NotFound, "the server could not find the requested resource")
+}
+
+/// 405: there is, but not with this method.
+pub(super) fn method_not_allowed() -> Refusal {
+    Refusal::new(Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
+}
+
+fn builtin(kind: &Kind, target: &Target, method: &Method, verb: Option<Verb>) -> Result<(), Unserved> {
+    let def = &kind.def;
+    let has = |verb: &str| def.has_verb(verb);
+    let verb = verb.filter(|_| method != Method::HEAD).map(|it| it.to_string());
+    let across = def.namespaced && target.namespace.is_none();
+    let (path, allowed) = match (&target.name, target.subresource.as_deref()) {
+        _ if target.namespace.is_some() && !def.namespaced => (false, false),
+        (Some(_), _) if across => (false, false),
+        _ if target.watch_prefix => (has("watch") && target.subresource.is_none(), method == Method::GET),
+        (Some(_), Some(part)) => {
+            let first = part.split('/').next().unwrap_or_default();
+            let found = def.subresource(first).filter(|_| first == part || first == "proxy");
+            let allowed =
+                |it: &crate::builtin::SubresourceDef| it.verbs.iter().any(|it| Some(it) == verb.as_ref());
+            (found.is_some(), found.is_some_and(allowed))
+        }
+        (Some(_), None) => {
+            let path = ["get", "update", "patch", "delete"].iter().any(|it| has(it));
+            (path, verb.is_some_and(|it| it != "create" && has(&it)))
+        }
+        (None, _) if across => {
+            (has("list"), verb.is_some_and(|it| matches!(&*it, "list" | "watch") && has(&it)))
+        }
+        (None, _) => (true, verb.is_some_and(|it| !matches!(&*it, "update" | "patch") && has(&it))),
+    };
+    match (path, allowed) {
+        (false, _) => Err(Unserved::Refused(not_found())),
+        (true, false) => Err(Unserved::Refused(method_not_allowed())),
+        (true, true) => Ok(()),
+    }
+}
+
+/// Custom kinds are served by another part of the original, with rules and words of its own.
+fn custom(kind: &Kind, target: &Target, verb: Option<Verb>) -> Result<(), Unserved> {
+    let def = &kind.def;
+    let across = def.namespaced && target.namespace.is_none();
+    if (across && !matches!(verb, Some(Verb::List | Verb::Watch)))
+        || (!def.namespaced && target.namespace.is_some())
+    {
+        return Err(Unserved::Page);
+    }
+    let name = target.name.as_deref().unwrap_or_default();
+    let allowed = match target.subresource.as_deref() {
+        None => verb.is_some(),
+        Some(part) if def.subresource(part).is_none() => return Err(Unserved::Refused(kind.not_found(name))),
+        Some(_) => matches!(verb, Some(Verb::Get | Verb::Update | Verb::Patch)),
+    };
+    if !allowed {
+        let verb = verb.map(|it| it.to_string()).unwrap_or_default();
+        let message = format!("{verb} is not supported on resources of kind {:?}", target.qualified());
+        let mut refusal = Refusal::new(Reason::MethodNotAllowed, message);
+        if let Some(details) = &mut refusal.0.details {
+            (details.group, details.kind) = (def.group.clone(), def.plural.clone());
+        }
+        return Err(Unserved::Refused(refusal));
+    }
+    if matches!(verb, Some(Verb::Update | Verb::Patch)) && name.is_empty() {
+        return Err(Unserved::Refused(Refusal::bad_request("name must be provided")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Route;
+
+    fn found(method: &str, path: &str) -> String {
+        let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
+        let Route::Resource(target) = Route::parse(path) else { panic!("{path}") };
+        let catalog = Catalog::default();
+        let method = method.parse().expect("a method");
+        match Asked::find(&catalog, &target, &method, &Query::parse(query)) {
+            Ok(asked) => asked.verb.to_string(),
+            Err(Unserved::Page) => "page".to_owned(),
+            Err(Unserved::Refused(refusal)) => refusal.0.code.to_string(),
+        }
+    }
+
+    #[test]
+    fn every_path_and_method_means_what_it_means_to_the_original() {
+        for (method, path, expected) in [
+            ("GET", "/api/v1/pods", "list"),
+            ("GET", "/api/v1/pods?watch", "watch"),
+            ("GET", "/api/v1/pods?watch=false", "list"),
+            ("GET", "/api/v1/namespaces/a/pods/x?watch=1", "get"),
+            ("GET", "/api/v1/watch/namespaces/a/pods/x", "watch"),
+            ("POST", "/api/v1/watch/namespaces/a/pods/x", "405"),
+            ("GET", "/api/v1/watch/nothings", "404"),
+            ("HEAD", "/api/v1/pods", "405"),
+            ("OPTIONS", "/api/v1/pods", "405"),
+            ("POST", "/api/v1/namespaces/a/pods", "create"),
+            ("POST", "/api/v1/pods", "405"),
+            ("DELETE", "/api/v1/pods", "405"),
+            ("DELETE", "/api/v1/namespaces/a/pods", "deletecollection"),
+            ("DELETE", "/api/v1/namespaces", "405"),
+            ("DELETE", "/api/v1/namespaces/a", "delete"),
+            ("PUT", "/api/v1/namespaces/a/pods", "405"),
+            ("PATCH", "/api/v1/namespaces/a/pods", "405"),
+            ("POST", "/api/v1/namespaces/a/pods/x", "405"),
+            ("GET", "/api/v1/pods/x", "404"),
+            ("GET", "/api/v1/namespaces/a/nodes", "404"),
+            ("GET", "/api/v1/namespaces/a/nodes/x", "404"),
+            ("GET", "/api/v1/nodes/x", "get"),
+            ("GET", "/api/v1/bindings", "404"),
+            ("GET", "/api/v1/namespaces/a/bindings", "405"),
+            ("POST", "/api/v1/namespaces/a/bindings", "create"),
+            ("POST", "/api/v1/componentstatuses", "405"),
+            ("GET", "/apis/authentication.k8s.io/v1/tokenreviews", "405"),
+            ("GET", "/apis/authentication.k8s.io/v1/tokenreviews/x", "404"),
+            ("GET", "/apis/apps/v1/namespaces/a/deployments/x/scale", "get"),
+            ("DELETE", "/apis/apps/v1/namespaces/a/deployments/x/scale", "405"),
+            ("POST", "/apis/apps/v1/namespaces/a/deployments/x/scale", "405"),
+            ("GET", "/api/v1/namespaces/a/pods/x/binding", "405"),
+            ("POST", "/api/v1/namespaces/a/pods/x/binding", "create"),
+            ("GET", "/api/v1/namespaces/a/pods/x/proxy/a/b", "get"),
+            ("GET", "/api/v1/namespaces/a/pods/x/nosub", "404"),
+            ("GET", "/apis/apps/v9/deployments", "404"),
+            ("GET", "/apis/nope.example.com/v1/things", "page"),
+        ] {
+            assert_eq!(found(method, path), expected, "{method} {path}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Deleting one object or many.
+
+use bytes::Bytes;
+use http::StatusCode;
+use http_body::Body as HttpBody;
+use serde_json::json;
+
+use super::answer::{self, Answer};
+use super::asked::Asked;
+use super::delete_options::Deletion;
+use super::incoming;
+use super::list::selection;
+use super::service::{Exchange, Service};
+use super::show::{self, ListMetadata};
+use super::write_options::manager_of_agent;
+use crate::cluster::{Deleted, FieldValidation, Shown, Writer};
+use crate::refusal::Refusal;
+use crate::request::ListOptions;
+
+impl Service {
+    /// Deletes an object, or begins to.
+    pub(super) async fn delete<B: HttpBody<Data = Bytes>>(
+        &self,
+        asked: &Asked,
+        exchange: &Exchange<'_>,
+        body: B,
+    ) -> Result<Answer, Refusal> {
+        let deletion = self.deletion(exchange, body).await?;
+        let writer = deleter(exchange, &deletion);
+        match self.cluster.delete(&asked.place(), &deletion.options, &writer).await? {
+            Deleted::Gone { object, shows_object: true, warnings, .. } => {
+                self.deleted(asked, exchange, StatusCode::OK, &object, &warnings)
+            }
+            Deleted::Gone { uid, warnings, .. } => {
+                let (def, name) = (&asked.kind.def, asked.place().name);
+                let mut details = json!({ "name": name, "kind": def.plural, "uid": uid });
+                if !def.group.is_empty() {
+                    details["group"] = def.group.as_str().into();
+                }
+                let status = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+                    "details": details });
+                let mut answer = answer::value(StatusCode::OK, &status, &exchange.wish, &self.settings);
+                answer::warn(&mut answer, &warnings);
+                Ok(answer)
+            }
+            Deleted::Going { object, accepted, warnings } => {
+                let code = if accepted { StatusCode::ACCEPTED } else { StatusCode::OK };
+                self.deleted(asked, exchange, code, &object, &warnings)
+            }
+        }
+    }
+
+    /// Deletes what a selection holds.
+    pub(super) async fn delete_collection<B: HttpBody<Data = Bytes>>(
+        &self,
+        asked: &Asked,
+        exchange: &Exchange<'_>,
+        body: B,
+    ) -> Result<Answer, Refusal> {
+        let options = ListOptions::parse(exchange.query.pairs())?;
+        let selection = selection(asked, &options.labels, &options.fields)?;
+        let deletion = self.deletion(exchange, body).await?;
+        let writer = deleter(exchange, &deletion);
+        let (kind, wish) = (&asked.kind, &exchange.wish);
+        let deleted = self
+            .cluster
+            .delete_collection(kind, &selection, options.limit, &deletion.options, &writer)
+            .await?;
+        let version = self.cluster.store().revision();
+        let metadata = ListMetadata { version, next: None, remaining: None };
+        let items = deleted.iter().map(|it| &**it);
+        let pieces = show::list(items, &metadata, kind, wish, self.cluster.source().now())?;
+        Ok(answer::document(StatusCode::OK, pieces, wish, &self.settings))
+    }
+
+    async fn deletion<B: HttpBody<Data = Bytes>>(
+        &self,
+        exchange: &Exchange<'_>,
+        body: B,
+    ) -> Result<Deletion, Refusal> {
+        let bytes = incoming::read(body, exchange.headers, &self.settings).await?;
+        Deletion::read(&bytes, || incoming::form(exchange.headers), exchange.query)
+    }
+
+    fn deleted(
+        &self,
+        asked: &Asked,
+        exchange: &Exchange<'_>,
+        code: StatusCode,
+        object: &Shown,
+        warnings: &[String],
+    ) -> Result<Answer, Refusal> {
+        let pieces = show::object(object, &asked.kind, &exchange.wish, self.cluster.source().now())?;
+        let mut answer = answer::document(code, pieces, &exchange.wish, &self.settings);
+        answer::warn(&mut answer, warnings);
+        Ok(answer)
+    }
+}
+
+fn deleter(exchange: &Exchange<'_>, deletion: &Deletion) -> Writer {
+    Writer {
+        user: exchange.user.clone(),
+        manager: manager_of_agent(exchange.headers),
+        dry_run: deletion.dry_run,
+        validation: FieldValidation::Ignore,
+    }
+}

@@ -1,0 +1,123 @@
+//! Reading the body of a request: all of it, but not more than the limit, and not for ever.
+
+use std::future::poll_fn;
+use std::pin::pin;
+
+use bytes::{Buf, Bytes};
+use dogwatch_core::{Reason, Status};
+use http::HeaderMap;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http_body::Body;
+
+use super::pieces::Pieces;
+use super::settings::Settings;
+use crate::refusal::Refusal;
+use crate::request::BodyForm;
+
+/// How much of a body that is too long is read and thrown away, so that the client gets to read the answer.
+const DRAINED: usize = 4 * 1024 * 1024;
+
+/// Reads a body. Holds no more than what has come of it.
+///
+/// # Errors
+/// 413 for one that is too long, 504 for one that takes too long, 400 for one that breaks off.
+pub(super) async fn read<B: Body<Data = Bytes>>(
+    body: B,
+    headers: &HeaderMap,
+    settings: &Settings,
+) -> Result<Bytes, Refusal> {
+    if body.is_end_stream() {
+        return Ok(Bytes::new());
+    }
+    let said = headers.get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok()).unwrap_or(0usize);
+    let read = tokio::time::timeout(settings.body_timeout, collect(body, said, settings.body_limit)).await;
+    read.unwrap_or_else(|_| {
+        let message = "Timeout: request did not complete within the allotted timeout";
+        Err(Refusal(Box::new(Status::failure(Reason::Timeout, message))))
+    })
+}
+
+/// In which form a body is.
+///
+/// # Errors
+/// 415 for one nobody reads.
+pub(super) fn form(headers: &HeaderMap) -> Result<BodyForm, Refusal> {
+    BodyForm::of(content_type(headers)).map_err(|mut refusal| {
+        refusal.0.details = None;
+        refusal
+    })
+}
+
+/// The content type a client gives its body.
+pub(super) fn content_type(headers: &HeaderMap) -> Option<&str> {
+    headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok())
+}
+
+async fn collect<B: Body<Data = Bytes>>(body: B, said: usize, limit: usize) -> Result<Bytes, Refusal> {
+    let mut body = pin!(body);
+    let mut read = Pieces::default();
+    let (mut length, mut too_long) = (0, said > limit);
+    while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+        let Ok(frame) = frame else {
+            return Err(Refusal::bad_request("unexpected EOF"));
+        };
+        let Ok(data) = frame.into_data() else { continue };
+        length += data.remaining();
+        too_long |= length > limit;
+        if !too_long {
+            read.push(data);
+        } else if length > limit + DRAINED {
+            break;
+        } else {
+            read = Pieces::default();
+        }
+    }
+    if too_long {
+        let message = format!("Request entity too large: limit is {limit}");
+        return Err(Refusal(Box::new(Status::failure(Reason::RequestEntityTooLarge, message))));
+    }
+    Ok(read.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http_body_util::{Full, StreamBody};
+
+    use super::*;
+
+    fn small() -> Settings {
+        Settings { body_limit: 5, body_timeout: Duration::from_secs(10), ..Settings::default() }
+    }
+
+    #[tokio::test]
+    async fn a_body_may_be_as_long_as_the_limit_and_no_longer() {
+        let read = |text: &'static str| async move {
+            read(Full::new(Bytes::from(text)), &HeaderMap::new(), &small()).await
+        };
+        assert_eq!(read("12345").await, Ok(Bytes::from("12345")));
+        let refusal = read("123456").await.expect_err("too long");
+        assert_eq!(
+            (refusal.0.code, refusal.0.message.as_str()),
+            (413, "Request entity too large: limit is 5")
+        );
+        assert!(refusal.0.details.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_never_ends_is_given_up() {
+        let body =
+            StreamBody::new(futures_util::stream::pending::<Result<http_body::Frame<Bytes>, Refusal>>());
+        let refusal = read(body, &HeaderMap::new(), &small()).await.expect_err("it takes too long");
+        assert!(refusal.0.is_timeout());
+    }
+
+    #[test]
+    fn a_form_nobody_reads_is_refused_without_details() {
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, "text/plain".parse().expect("a value"))]);
+        let refusal = form(&headers).expect_err("nobody reads it");
+        assert!(refusal.0.code == 415 && refusal.0.details.is_none());
+        assert_eq!(form(&HeaderMap::new()), Ok(BodyForm::Json));
+    }
+}

@@ -1,0 +1,102 @@
+//! Reading a collection.
+
+use http::StatusCode;
+
+use super::answer::{self, Answer};
+use super::asked::Asked;
+use super::query::Query;
+use super::service::Service;
+use super::show::{self, ListMetadata};
+use super::wish::Wish;
+use crate::reading::{self, Page, Selection};
+use crate::refusal::Refusal;
+use crate::registry::Kind;
+use crate::request::{ContinueToken, ListOptions, ListVersion};
+
+/// Why a list could not be given, and where it can go on in spite of it.
+#[derive(Debug)]
+pub(super) struct Unlisted {
+    /// Why.
+    pub(super) refusal: Refusal,
+    /// Where it can go on, with the objects of another moment.
+    pub(super) token: Option<String>,
+}
+
+impl From<Refusal> for Unlisted {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, token: None }
+    }
+}
+
+impl Service {
+    /// A list, or a page of one.
+    pub(super) async fn list(&self, asked: &Asked, query: &Query, wish: &Wish) -> Result<Answer, Unlisted> {
+        let options = ListOptions::parse(query.pairs())?;
+        let selection = selection(asked, &options.labels, &options.fields)?;
+        let page = self.page(&asked.kind, &options, &selection).await?;
+        let metadata = ListMetadata {
+            version: page.version,
+            next: page.next.map(|it| it.encode()),
+            remaining: page.remaining,
+        };
+        let now = self.cluster.source().now();
+        let items = page.items.iter().map(|it| &**it);
+        let pieces = show::list(items, &metadata, &asked.kind, wish, now)?;
+        Ok(answer::document(StatusCode::OK, pieces, wish, &self.settings))
+    }
+
+    async fn page(
+        &self,
+        kind: &Kind,
+        options: &ListOptions,
+        selection: &Selection,
+    ) -> Result<Page, Unlisted> {
+        let store = self.cluster.store();
+        match &options.version {
+            ListVersion::Newest => {
+                self.cluster.storage().newest().await;
+            }
+            ListVersion::NotOlderThan(version) | ListVersion::Exact(version) => self.reach(*version).await,
+            _ => {}
+        }
+        let page = store
+            .read(&kind.collection, |history, revision| reading::list(history, revision, options, selection));
+        page.map_err(|refusal| {
+            let token = match &options.version {
+                ListVersion::Continue(token) if refusal.0.is_expired() => {
+                    Some(ContinueToken { version: None, after: token.after.clone() }.encode())
+                }
+                _ => None,
+            };
+            Unlisted { refusal, token }
+        })
+    }
+
+    /// Waits until the store has come to a version, but not for ever.
+    pub(super) async fn reach(&self, version: u64) {
+        let arrived = async {
+            let mut steps = tokio::time::interval(super::service::STEP);
+            while self.cluster.store().revision() < version {
+                steps.tick().await;
+            }
+        };
+        let _ = tokio::time::timeout(self.settings.version_wait, arrived).await;
+    }
+}
+
+/// Which objects a request is about.
+///
+/// # Errors
+/// 400 for a field by which the kind cannot be selected.
+pub(super) fn selection(
+    asked: &Asked,
+    labels: &dogwatch_core::LabelSelector,
+    fields: &dogwatch_core::FieldSelector,
+) -> Result<Selection, Refusal> {
+    Ok(Selection {
+        namespace: asked.target.namespace.clone(),
+        name: asked.target.name.clone(),
+        labels: labels.clone(),
+        fields: asked.kind.field_selector(fields)?,
+    })
+}

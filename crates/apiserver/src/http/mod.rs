@@ -1,0 +1,45 @@
+//! Everything between an HTTP request and the verbs of the cluster, and back.
+//!
+//! ```text
+//! request ─► authenticate ─► what is meant ─► (lab) ─► read ──► list, object, table ─┐
+//!                                                 ├─► watch ─► a body that is pulled ├─► answer
+//!                                                 ├─► write ─► the cluster's verbs ──┤
+//!                                                 └─► discovery, OpenAPI, health ────┘
+//! ```
+//!
+//! [`Service::respond`] is the only way in. Nothing here knows sockets: a request is a value, and the body of its answer
+//! gives bytes as fast as they are taken, so that a client that does not read costs nothing but its place.
+//!
+//! The `mod` lines below are in layer order.
+
+mod pieces;
+mod settings;
+mod counters;
+mod indent;
+mod yaml;
+mod query;
+mod wish;
+mod body;
+mod answer;
+mod write_options;
+mod delete_options;
+mod incoming;
+mod asked;
+mod show;
+mod ending;
+mod telling;
+mod service;
+mod list;
+mod read;
+mod watch;
+mod write;
+mod delete;
+mod discovery;
+mod openapi;
+mod small;
+mod respond;
+
+pub use body::{AnswerBody, Cut};
+pub use pieces::Pieces;
+pub use service::Service;
+pub use settings::Settings;

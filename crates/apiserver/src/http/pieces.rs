@@ -1,0 +1,144 @@
+//! Bytes in pieces: what is stored is written as it is, one piece behind the other, without being copied together.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use bytes::{Buf, Bytes};
+
+/// A queue of bytes that is written with as few system calls as the connection can.
+#[derive(Clone, Debug, Default)]
+pub struct Pieces {
+    /// Invariant: none is empty.
+    queue: VecDeque<Bytes>,
+    /// Invariant: the sum of all lengths.
+    remaining: usize,
+}
+
+impl Pieces {
+    /// Adds a piece to the end.
+    pub fn push(&mut self, piece: Bytes) {
+        if !piece.is_empty() {
+            self.remaining += piece.len();
+            self.queue.push_back(piece);
+        }
+    }
+
+    /// All bytes in one piece; a copy unless there is only one.
+    pub fn concat(mut self) -> Bytes {
+        let remaining = self.remaining;
+        self.copy_to_bytes(remaining)
+    }
+}
+
+impl Extend<Bytes> for Pieces {
+    fn extend<I: IntoIterator<Item = Bytes>>(&mut self, pieces: I) {
+        pieces.into_iter().for_each(|it| self.push(it));
+    }
+}
+
+impl FromIterator<Bytes> for Pieces {
+    fn from_iter<I: IntoIterator<Item = Bytes>>(pieces: I) -> Self {
+        let mut all = Self::default();
+        all.extend(pieces);
+        all
+    }
+}
+
+impl From<Vec<u8>> for Pieces {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::from_iter([Bytes::from(bytes)])
+    }
+}
+
+impl Buf for Pieces {
+    fn remaining(&self) -> usize {
+        self.remaining
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.queue.front().map_or(&[], |it| it)
+    }
+
+    fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let mut filled = 0;
+        for (slice, piece) in slices.iter_mut().zip(&self.queue) {
+            *slice = IoSlice::new(piece);
+            filled += 1;
+        }
+        filled
+    }
+
+    fn advance(&mut self, mut count: usize) {
+        assert!(count <= self.remaining, "cannot advance past the end");
+        self.remaining -= count;
+        while count > 0 {
+            let front = self.queue.front_mut().expect("the sum of all lengths says there is more");
+            if count < front.len() {
+                front.advance(count);
+                return;
+            }
+            count -= front.len();
+            self.queue.pop_front();
+        }
+    }
+
+    fn copy_to_bytes(&mut self, count: usize) -> Bytes {
+        if self.queue.front().is_some_and(|it| it.len() >= count) {
+            let front = self.queue.front_mut().expect("just seen");
+            let taken = front.split_to(count);
+            self.remaining -= count;
+            if front.is_empty() {
+                self.queue.pop_front();
+            }
+            return taken;
+        }
+        assert!(count <= self.remaining, "cannot take more than there is");
+        let mut taken = Vec::with_capacity(count);
+        while taken.len() < count {
+            let chunk = self.chunk();
+            let length = chunk.len().min(count - taken.len());
+            taken.extend_from_slice(&chunk[..length]);
+            self.advance(length);
+        }
+        Bytes::from(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn pieces_are_the_same_bytes_however_they_are_cut_and_taken(
+            cut in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..5), 0..12),
+            takes in proptest::collection::vec(1..7usize, 0..40),
+        ) {
+            let whole: Vec<u8> = cut.concat();
+            let mut pieces: Pieces = cut.into_iter().map(Bytes::from).collect();
+            prop_assert_eq!(pieces.remaining(), whole.len());
+            prop_assert_eq!(pieces.clone().concat(), whole.clone());
+            let mut seen = Vec::new();
+            for take in takes {
+                let mut slices = [IoSlice::new(&[]); 3];
+                let filled = pieces.chunks_vectored(&mut slices);
+                prop_assert!(slices[..filled].iter().all(|it| !it.is_empty()));
+                let take = take.min(pieces.remaining());
+                let mut out = vec![0; take];
+                pieces.copy_to_slice(&mut out);
+                seen.extend(out);
+            }
+            seen.extend(pieces.concat());
+            prop_assert_eq!(seen, whole);
+        }
+    }
+
+    #[test]
+    fn several_pieces_go_out_in_one_write() {
+        let pieces: Pieces = ["a", "", "bc", "d"].map(Bytes::from).into_iter().collect();
+        let mut slices = [IoSlice::new(&[]); 8];
+        assert_eq!(pieces.chunks_vectored(&mut slices), 3);
+    }
+}

@@ -1,0 +1,52 @@
+//! Reading one object or a part of it.
+
+use dogwatch_core::{Details, Reason, Status};
+use http::StatusCode;
+
+use super::answer::{self, Answer};
+use super::asked::Asked;
+use super::query::Query;
+use super::service::Service;
+use super::show;
+use super::wish::Wish;
+use crate::cluster::Shown;
+use crate::refusal::Refusal;
+
+impl Service {
+    /// One object, or a part of it.
+    pub(super) async fn get(&self, asked: &Asked, query: &Query, wish: &Wish) -> Result<Answer, Refusal> {
+        match query.get("resourceVersion") {
+            None => {
+                self.cluster.storage().newest().await;
+            }
+            Some(text) => self.not_older_than(text).await?,
+        }
+        let place = asked.place();
+        let shown = if place.part.is_empty() {
+            let found = self.cluster.get(place.kind, &place.key()?);
+            Shown::Stored(found.ok_or_else(|| place.kind.not_found(place.name))?)
+        } else {
+            self.cluster.read_part(&place)?
+        };
+        let pieces = show::object(&shown, place.kind, wish, self.cluster.source().now())?;
+        Ok(answer::document(StatusCode::OK, pieces, wish, &self.settings))
+    }
+
+    async fn not_older_than(&self, text: &str) -> Result<(), Refusal> {
+        let version: u64 = text.parse().map_err(|_| {
+            let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+            Refusal::unexplained(format!("resourceVersion: Invalid value: {text:?}: {why}"))
+        })?;
+        self.reach(version).await;
+        let revision = self.cluster.store().revision();
+        if revision < version { Err(too_large(version, revision)) } else { Ok(()) }
+    }
+}
+
+/// 504: the version has not come about yet.
+pub(super) fn too_large(asked: u64, revision: u64) -> Refusal {
+    let message = format!("Timeout: Too large resource version: {asked}, current: {revision}");
+    let mut status = Status::failure(Reason::Timeout, message);
+    status.details = Some(Details { retry_after_seconds: 1, ..Details::default() });
+    Refusal(Box::new(status)).cause("ResourceVersionTooLarge", "Too large resource version", "")
+}

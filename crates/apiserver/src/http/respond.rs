@@ -1,0 +1,284 @@
+//! The way in: one request, one answer.
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderName, HeaderValue, RETRY_AFTER};
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode};
+use http_body::Body;
+use tokio::time::Instant;
+
+use super::answer::{self, Answer};
+use super::asked::{Asked, Unserved};
+use super::body::{AnswerBody, Cut};
+use super::incoming;
+use super::list::Unlisted;
+use super::query::Query;
+use super::service::{Exchange, Service};
+use super::wish::Wish;
+use super::write::PatchForm;
+use super::write_options::manager_of_agent;
+use crate::auth::PeerIdentity;
+use crate::cluster::User;
+use crate::faults::{self, Act, Call};
+use crate::log::Record;
+use crate::request::{Route, Verb};
+
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+/// A request that was understood as far as rules and logs go.
+struct Meant {
+    route: Route,
+    verb: String,
+    /// What is asked of a resource, or why there is none.
+    asked: Option<Result<Asked, Unserved>>,
+}
+
+impl Service {
+    /// Answers a request; `peer` is who a verified client certificate names.
+    ///
+    /// The body of the answer is pulled. Dropping this future before it is done leaves either all of a write or nothing of it.
+    ///
+    /// # Errors
+    /// When the connection is to be cut without an answer, which only the lab asks for.
+    pub async fn respond<B: Body<Data = Bytes>>(
+        &self,
+        request: Request<B>,
+        peer: Option<&PeerIdentity>,
+    ) -> Result<Response<AnswerBody>, Cut> {
+        let begun = Instant::now();
+        let (parts, body) = request.into_parts();
+        let query = Query::parse(parts.uri.query());
+        let meant = self.understand(&parts, &query);
+        let user = self.authenticator.authenticate_for(parts.uri.path(), &parts.headers, peer, &self.cluster);
+        let answered = match &user {
+            Ok(user) => self.weather(&meant, &parts, &query, user, body).await,
+            Err(refusal) => Ok(self.refuse(refusal, None, &parts.headers, &query)),
+        };
+        let name = user.as_ref().map(|it| it.name.as_str()).unwrap_or_default();
+        let code = answered.as_ref().map_or(0, |it| it.status().as_u16());
+        self.note(&meant, &parts, &query, name, code, begun);
+        answered.map(|answer| self.finish(answer, &parts))
+    }
+
+    fn understand(&self, parts: &Parts, query: &Query) -> Meant {
+        let route = Route::parse(parts.uri.path());
+        let asked = match &route {
+            Route::Resource(target) => {
+                Some(Asked::find(&self.cluster.catalog(), target, &parts.method, query))
+            }
+            _ => None,
+        };
+        let verb = match &asked {
+            Some(Ok(asked)) => asked.verb.to_string(),
+            _ => parts.method.as_str().to_ascii_lowercase(),
+        };
+        Meant { route, verb, asked }
+    }
+
+    /// Lets the lab have its way with a request, and carries it out if that leaves it.
+    async fn weather<B: Body<Data = Bytes>>(
+        &self,
+        meant: &Meant,
+        parts: &Parts,
+        query: &Query,
+        user: &User,
+        body: B,
+    ) -> Result<Answer, Cut> {
+        if parts.uri.path().starts_with(faults::PREFIX) {
+            return Ok(self.administer(parts, query, body).await);
+        }
+        let (delay, act) = self.lab.decide(&meant.call(&user.name));
+        if let Some(delay) = delay {
+            tokio::time::sleep(delay).await;
+        }
+        match act {
+            Act::ResetBefore => Err(Cut),
+            Act::Refuse { refusal, retry_after } => {
+                let mut answer = self.refuse(&refusal, None, &parts.headers, query);
+                if let Some(seconds) = retry_after {
+                    answer.headers_mut().insert(RETRY_AFTER, seconds.into());
+                }
+                Ok(answer)
+            }
+            Act::ResetAfter => {
+                self.carry_out(meant, parts, query, user, body).await;
+                Err(Cut)
+            }
+            _ => Ok(self.carry_out(meant, parts, query, user, body).await),
+        }
+    }
+
+    async fn carry_out<B: Body<Data = Bytes>>(
+        &self,
+        meant: &Meant,
+        parts: &Parts,
+        query: &Query,
+        user: &User,
+        body: B,
+    ) -> Answer {
+        let headers = &parts.headers;
+        let answered = match (&meant.route, &meant.asked) {
+            (_, Some(Ok(asked))) => return self.serve(asked, parts, query, user, body).await,
+            (_, Some(Err(unserved))) => Err(unserved.clone()),
+            (Route::CoreVersions, _) => {
+                let authority = parts.uri.authority().map(http::uri::Authority::as_str);
+                self.core_versions(&parts.method, headers, query, authority).map_err(Unserved::Refused)
+            }
+            (Route::Groups, _) => self.groups(headers, query).map_err(Unserved::Refused),
+            (Route::Group(name), _) => self.group(name, headers, query),
+            (Route::GroupVersion { group, version }, _) => {
+                self.group_version((group, version), &parts.method, headers, query)
+            }
+            _ => self.other(parts, query),
+        };
+        answered.unwrap_or_else(|unserved| match unserved {
+            Unserved::Page => answer::page_not_found(),
+            Unserved::Refused(refusal) => self.refuse(&refusal, None, headers, query),
+        })
+    }
+
+    fn other(&self, parts: &Parts, query: &Query) -> Result<Answer, Unserved> {
+        let path = parts.uri.path();
+        if let Some(answer) = self.health(path, query).or_else(|| self.openapi(path, &parts.headers, query)) {
+            return Ok(answer);
+        }
+        match path {
+            "/" => Ok(self.paths(&parts.headers, query)),
+            "/version" | "/version/" => {
+                self.version(&parts.method, &parts.headers, query).map_err(Unserved::Refused)
+            }
+            "/metrics" => Ok(self.metrics()),
+            _ => Err(Unserved::Page),
+        }
+    }
+
+    /// Carries out a verb on a kind.
+    async fn serve<B: Body<Data = Bytes>>(
+        &self,
+        asked: &Asked,
+        parts: &Parts,
+        query: &Query,
+        user: &User,
+        body: B,
+    ) -> Answer {
+        let answered = self.carry_out_verb(asked, parts, query, user, body).await;
+        let mut answer = answered
+            .unwrap_or_else(|it| self.refuse(&it.refusal, it.token.as_deref(), &parts.headers, query));
+        answer::warn(&mut answer, asked.deprecation());
+        answer
+    }
+
+    async fn carry_out_verb<B: Body<Data = Bytes>>(
+        &self,
+        asked: &Asked,
+        parts: &Parts,
+        query: &Query,
+        user: &User,
+        body: B,
+    ) -> Result<Answer, Unlisted> {
+        let headers = &parts.headers;
+        // The original looks at the type of a patch before it looks at anything else.
+        let patch = if asked.verb == Verb::Patch { Some(PatchForm::of(asked, headers)?) } else { None };
+        let wish = Wish::of(headers, query, asked.endpoint())?;
+        let exchange = Exchange { headers, query, user: user.clone(), wish };
+        Ok(match (asked.verb, patch) {
+            (Verb::Get, _) => self.get(asked, query, &wish).await?,
+            (Verb::List, _) => self.list(asked, query, &wish).await?,
+            (Verb::Watch, _) => {
+                self.watch(asked, query, &wish, self.lab.watch(&call(asked, "watch", &user.name)))?
+            }
+            (Verb::Create, _) => self.create(asked, &exchange, body).await?,
+            (Verb::Patch, Some(form)) => self.patch(asked, &exchange, form, body).await?,
+            (Verb::Delete, _) => self.delete(asked, &exchange, body).await?,
+            (Verb::DeleteCollection, _) => self.delete_collection(asked, &exchange, body).await?,
+            _ => self.update(asked, &exchange, body).await?,
+        })
+    }
+
+    /// The endpoint of the lab, where it is served.
+    async fn administer<B: Body<Data = Bytes>>(&self, parts: &Parts, query: &Query, body: B) -> Answer {
+        if !self.settings.fault_admin {
+            return answer::page_not_found();
+        }
+        let bytes = match incoming::read(body, &parts.headers, &self.settings).await {
+            Ok(bytes) => bytes,
+            Err(refusal) => return self.refuse(&refusal, None, &parts.headers, query),
+        };
+        let (code, value) =
+            faults::admin(parts.method.as_str(), parts.uri.path(), &bytes, &self.lab, &self.cluster);
+        let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        answer::value(code, &value, &Wish::plain(&parts.headers, query), &self.settings)
+    }
+
+    /// What every answer says.
+    fn finish(&self, mut answer: Answer, parts: &Parts) -> Answer {
+        let given = parts.headers.get(AUDIT_ID).filter(|it| !it.is_empty());
+        let audit_id = given.cloned().or_else(|| self.cluster.source().uid().parse().ok());
+        let headers = answer.headers_mut();
+        headers.extend(audit_id.map(|it| (AUDIT_ID, it)));
+        headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
+        if parts.method == Method::HEAD
+            && let Some(length) = answer.body().length()
+        {
+            answer.headers_mut().insert(CONTENT_LENGTH, length.into());
+            *answer.body_mut() = AnswerBody::empty();
+        }
+        answer
+    }
+
+    fn note(&self, meant: &Meant, parts: &Parts, query: &Query, user: &str, code: u16, begun: Instant) {
+        let call = meant.call(user);
+        self.counters.request(call.verb, call.group, call.resource, code);
+        self.log.record(|| {
+            let writes = matches!(call.verb, "create" | "update" | "patch" | "delete" | "deletecollection");
+            let manager = || match query.get("fieldManager") {
+                Some(given) => given.to_owned(),
+                None => manager_of_agent(&parts.headers),
+            };
+            Record {
+                verb: call.verb.to_owned(),
+                group: call.group.to_owned(),
+                resource: call.resource.to_owned(),
+                namespace: call.namespace.map(str::to_owned),
+                name: call.name.map(str::to_owned),
+                part: call.part.to_owned(),
+                path: parts.uri.path().to_owned(),
+                query: parts.uri.query().unwrap_or_default().to_owned(),
+                user: user.to_owned(),
+                manager: if writes { manager() } else { String::new() },
+                status: code,
+                duration: begun.elapsed(),
+            }
+        });
+    }
+}
+
+impl Meant {
+    /// As rules and logs see it.
+    fn call<'a>(&'a self, user: &'a str) -> Call<'a> {
+        match &self.asked {
+            Some(Ok(asked)) => call(asked, &self.verb, user),
+            _ => Call {
+                verb: &self.verb,
+                group: "",
+                resource: "",
+                namespace: None,
+                name: None,
+                part: "",
+                user,
+            },
+        }
+    }
+}
+
+fn call<'a>(asked: &'a Asked, verb: &'a str, user: &'a str) -> Call<'a> {
+    Call {
+        verb,
+        group: &asked.target.group,
+        resource: &asked.target.resource,
+        namespace: asked.target.namespace.as_deref(),
+        name: asked.target.name.as_deref(),
+        part: asked.part(),
+        user,
+    }
+}

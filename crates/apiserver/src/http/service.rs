@@ -1,0 +1,102 @@
+//! What answers requests: a cluster, and everything that can be set about answering.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderMap;
+
+use super::answer::{self, Answer};
+use super::counters::Counters;
+use super::query::Query;
+use super::settings::Settings;
+use super::wish::Wish;
+use crate::auth::Authenticator;
+use crate::cluster::{Cluster, User};
+use crate::faults::Lab;
+use crate::log::RequestLog;
+use crate::refusal::Refusal;
+
+/// How often a request that waits for a version of the future looks for it.
+pub(super) const STEP: Duration = Duration::from_millis(20);
+
+/// Answers requests to a cluster. Clones answer for the same one and count together.
+#[derive(Clone, Debug)]
+pub struct Service {
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) settings: Arc<Settings>,
+    pub(super) counters: Counters,
+    pub(super) authenticator: Authenticator,
+    pub(super) lab: Lab,
+    pub(super) log: RequestLog,
+}
+
+/// What a request brings besides its body, and what its answer needs.
+#[derive(Debug)]
+pub(super) struct Exchange<'a> {
+    pub(super) headers: &'a HeaderMap,
+    pub(super) query: &'a Query,
+    pub(super) user: User,
+    pub(super) wish: Wish,
+}
+
+impl Service {
+    /// Answers for a cluster; everybody is let in as the authenticator says, and nothing goes wrong on purpose unless the lab
+    /// says so.
+    pub fn new(cluster: Arc<Cluster>, authenticator: Authenticator) -> Self {
+        Self {
+            cluster,
+            settings: Arc::default(),
+            counters: Counters::default(),
+            authenticator,
+            lab: Lab::default(),
+            log: RequestLog::default(),
+        }
+    }
+
+    /// With the rules of this lab; without any unless called.
+    #[must_use]
+    pub fn lab(mut self, lab: Lab) -> Self {
+        self.lab = lab;
+        self
+    }
+
+    /// Writes down what it was asked; nowhere unless called.
+    #[must_use]
+    pub fn log(mut self, log: RequestLog) -> Self {
+        self.log = log;
+        self
+    }
+
+    /// With these settings; those of the original unless called.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = Arc::new(settings);
+        self
+    }
+
+    /// The cluster it answers for.
+    pub fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
+    }
+
+    /// What goes wrong on purpose.
+    pub fn faults(&self) -> &Lab {
+        &self.lab
+    }
+
+    /// What it was asked.
+    pub fn requests(&self) -> &RequestLog {
+        &self.log
+    }
+
+    /// A refusal in the form the client wants.
+    pub(super) fn refuse(
+        &self,
+        refusal: &Refusal,
+        token: Option<&str>,
+        headers: &HeaderMap,
+        query: &Query,
+    ) -> Answer {
+        answer::refusal(refusal, token, &Wish::of_refusal(headers, query), &self.settings)
+    }
+}

@@ -1,0 +1,200 @@
+//! Objects and lists in the form that was asked for: whole, as a table, or as nothing but metadata.
+
+use bytes::Bytes;
+use dogwatch_core::{Reason, Status};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::pieces::Pieces;
+use super::wish::Wish;
+use crate::cluster::Shown;
+use crate::custom::columns as custom_columns;
+use crate::print;
+use crate::refusal::Refusal;
+use crate::registry::Kind;
+use crate::request::AnswerForm;
+use crate::store::Encoded;
+
+/// What a list says of itself.
+#[derive(Clone, Debug)]
+pub(super) struct ListMetadata {
+    /// The version of the state it shows.
+    pub(super) version: u64,
+    /// Where the next page begins.
+    pub(super) next: Option<String>,
+    /// How many objects are on the pages to come.
+    pub(super) remaining: Option<usize>,
+}
+
+/// One object.
+///
+/// # Errors
+/// 406 where a list was asked for.
+pub(super) fn object(shown: &Shown, kind: &Kind, wish: &Wish, now: Timestamp) -> Result<Pieces, Refusal> {
+    if let (AnswerForm::Whole, Shown::Stored(stored)) = (wish.form, shown)
+        && kind.shows_stored_bytes()
+    {
+        return Ok(Pieces::from_iter(stored.pieces()));
+    }
+    let value = shown.to_value(kind);
+    let shown = match wish.form {
+        _ if value["kind"] == "Status" => value,
+        AnswerForm::Table => {
+            let row = row(kind, &value, wish, now);
+            print::table(Some(columns(kind, &value)), list_metadata_of(&value), vec![row])
+        }
+        AnswerForm::Metadata => print::partial_metadata(&value),
+        AnswerForm::MetadataList => return Err(not_a_list(kind)),
+        _ => value,
+    };
+    Ok(Pieces::from(shown.to_string().into_bytes()))
+}
+
+/// A list.
+///
+/// # Errors
+/// 406 where one object was asked for.
+pub(super) fn list<'a>(
+    items: impl Iterator<Item = &'a Encoded>,
+    metadata: &ListMetadata,
+    kind: &Kind,
+    wish: &Wish,
+    now: Timestamp,
+) -> Result<Pieces, Refusal> {
+    let values =
+        |items: &mut dyn Iterator<Item = &'a Encoded>| items.map(|it| kind.show(it)).collect::<Vec<_>>();
+    let mut items = items;
+    let shown = match wish.form {
+        AnswerForm::Table => {
+            let values = values(&mut items);
+            let columns = columns(kind, &json!({ "kind": kind.def.kind }));
+            let rows = values.iter().map(|it| row(kind, it, wish, now)).collect();
+            print::table(Some(columns), metadata.to_value(false), rows)
+        }
+        AnswerForm::MetadataList => {
+            print::partial_metadata_list(metadata.to_value(false), &values(&mut items))
+        }
+        AnswerForm::Metadata => return Err(is_a_list(kind)),
+        _ => return Ok(whole_list(items, metadata, kind)),
+    };
+    Ok(Pieces::from(shown.to_string().into_bytes()))
+}
+
+/// The columns of a table of these objects; what is no object of the kind has the common ones.
+pub(super) fn columns(kind: &Kind, object: &Value) -> Value {
+    match kind.custom_version() {
+        _ if object["kind"] != *kind.def.kind => print::columns("", "", ""),
+        Some(version) => custom_columns::definitions(&version.columns).into(),
+        None => print::columns(&kind.def.group, &kind.def.version, &kind.def.plural),
+    }
+}
+
+/// The row of a table for an object.
+pub(super) fn row(kind: &Kind, object: &Value, wish: &Wish, now: Timestamp) -> Value {
+    let cells = match kind.custom_version() {
+        _ if object["kind"] != *kind.def.kind => print::cells("", "", object, now),
+        Some(version) => custom_columns::cells(object, &version.columns, now),
+        None => print::cells(&kind.def.group, &kind.def.plural, object, now),
+    };
+    print::row(cells, object, wish.include)
+}
+
+/// What the table of one object says of itself.
+pub(super) fn list_metadata_of(object: &Value) -> Value {
+    let version = object.pointer("/metadata/resourceVersion").cloned();
+    version.map_or_else(|| json!({}), |it| json!({ "resourceVersion": it }))
+}
+
+impl ListMetadata {
+    /// As it is sent; lists of custom kinds always say where they go on.
+    fn to_value(&self, custom: bool) -> Value {
+        let mut metadata = Map::new();
+        metadata.insert("resourceVersion".to_owned(), self.version.to_string().into());
+        if custom || self.next.is_some() {
+            metadata.insert("continue".to_owned(), self.next.clone().unwrap_or_default().into());
+        }
+        if let Some(remaining) = self.remaining {
+            metadata.insert("remainingItemCount".to_owned(), remaining.into());
+        }
+        metadata.into()
+    }
+}
+
+/// The stored bytes of all items behind each other. Items of built-in kinds leave out what the list says for all of them.
+fn whole_list<'a>(items: impl Iterator<Item = &'a Encoded>, metadata: &ListMetadata, kind: &Kind) -> Pieces {
+    let (custom, stored) = (kind.def.custom, kind.shows_stored_bytes());
+    let (list_kind, api_version) = (json!(kind.def.list_kind()), json!(kind.def.api_version()));
+    let metadata = metadata.to_value(custom);
+    let (head, tail) = if custom {
+        (
+            format!(r#"{{"apiVersion":{api_version},"items":["#),
+            format!(r#"],"kind":{list_kind},"metadata":{metadata}}}"#),
+        )
+    } else {
+        let head =
+            format!(r#"{{"kind":{list_kind},"apiVersion":{api_version},"metadata":{metadata},"items":["#);
+        (head, "]}".to_owned())
+    };
+    let mut pieces = Pieces::from_iter([Bytes::from(head)]);
+    for (at, item) in items.enumerate() {
+        let comma = at > 0;
+        match (stored, custom) {
+            (true, true) => {
+                if comma {
+                    pieces.push(Bytes::from_static(b","));
+                }
+                pieces.extend(item.pieces());
+            }
+            (true, false) => {
+                let [_, head, version, tail] = item.bare_pieces();
+                pieces.push(Bytes::from_static(if comma { b",{" } else { b"{" }));
+                pieces.extend([head, version, tail]);
+            }
+            (false, _) => {
+                let mut value = kind.show(item);
+                if let Some(fields) = value.as_object_mut().filter(|_| !custom) {
+                    fields.remove("kind");
+                    fields.remove("apiVersion");
+                }
+                pieces.push(Bytes::from(format!("{}{value}", if comma { "," } else { "" })));
+            }
+        }
+    }
+    pieces.push(Bytes::from(tail));
+    pieces
+}
+
+/// The name the original has for the type of a built-in kind.
+fn go_type(kind: &Kind) -> String {
+    let package = match kind.def.group.as_str() {
+        "" | "events.k8s.io" => "core",
+        "internal.apiserver.k8s.io" => "apiserverinternal",
+        group => group.split('.').next().unwrap_or_default(),
+    };
+    format!("*{package}.{}", kind.def.kind)
+}
+
+fn not_a_list(kind: &Kind) -> Refusal {
+    if kind.def.custom {
+        return Refusal::unexplained("content is not a list");
+    }
+    let object = go_type(kind);
+    not_acceptable(format!(
+        "you requested PartialObjectMetadataList, but the requested object is not a list ({object})"
+    ))
+}
+
+fn is_a_list(kind: &Kind) -> Refusal {
+    let list = if kind.def.custom {
+        "*unstructured.UnstructuredList".to_owned()
+    } else {
+        format!("{}List", go_type(kind))
+    };
+    not_acceptable(format!(
+        "you requested PartialObjectMetadata, but the requested object is a list ({list})"
+    ))
+}
+
+fn not_acceptable(message: String) -> Refusal {
+    Refusal(Box::new(Status::failure(Reason::NotAcceptable, message)))
+}

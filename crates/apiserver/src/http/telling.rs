@@ -1,0 +1,78 @@
+//! How one watch tells its events: in which form, and what a bookmark looks like in it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::answer::status_json;
+use super::show;
+use super::wish::Wish;
+use crate::kinds::shape;
+use crate::print;
+use crate::reading::Frame;
+use crate::refusal::Refusal;
+use crate::registry::Kind;
+use crate::request::AnswerForm;
+
+/// How one watch tells its events.
+#[derive(Debug)]
+pub(super) struct Telling {
+    kind: Arc<Kind>,
+    wish: Wish,
+    /// The columns of a table go with its first event only.
+    columns_told: bool,
+}
+
+impl Telling {
+    /// Tells events of a kind in a form.
+    pub(super) fn new(kind: Arc<Kind>, wish: Wish) -> Self {
+        Self { kind, wish, columns_told: false }
+    }
+
+    /// The pieces of an event. Where the form allows, they are shared with the store and every other watch.
+    pub(super) fn event(&mut self, frame: &Frame, now: Timestamp, out: &mut Vec<Bytes>) {
+        if self.wish.form == AnswerForm::Whole && self.kind.shows_stored_bytes() {
+            out.extend(frame.pieces());
+        } else {
+            let object = self.kind.show(&frame.object);
+            out.push(self.shaped(frame.kind, object, now));
+        }
+    }
+
+    /// A bookmark: everything up to this version was told. `ends_initial` where it ends what was there at the beginning.
+    pub(super) fn bookmark(&mut self, version: u64, ends_initial: bool, now: Timestamp) -> Bytes {
+        let def = &self.kind.def;
+        let mut metadata = json!({ "resourceVersion": version.to_string() });
+        if ends_initial {
+            metadata["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
+        }
+        let mut object = json!({ "kind": def.kind, "apiVersion": def.api_version(), "metadata": metadata });
+        if let Some(fields) = object.as_object_mut().filter(|_| !def.custom) {
+            // In the original this is an object of the kind with nothing in it, and the fields that are always shown show.
+            shape::apply(&def.group, &def.version, &def.kind, fields);
+        }
+        self.shaped("BOOKMARK", object, now)
+    }
+
+    /// A refusal as the last event.
+    pub(super) fn error(refusal: &Refusal) -> Bytes {
+        let status = status_json(refusal, None);
+        Bytes::from([br#"{"type":"ERROR","object":"#, &status[..], b"}\n"].concat())
+    }
+
+    fn shaped(&mut self, event: &str, object: Value, now: Timestamp) -> Bytes {
+        let shown = match self.wish.form {
+            AnswerForm::Table => {
+                let columns = (!self.columns_told).then(|| show::columns(&self.kind, &object));
+                self.columns_told = true;
+                let row = show::row(&self.kind, &object, &self.wish, now);
+                print::table(columns, show::list_metadata_of(&object), vec![row])
+            }
+            AnswerForm::Metadata | AnswerForm::MetadataList => print::partial_metadata(&object),
+            _ => object,
+        };
+        Bytes::from(format!("{{\"type\":\"{event}\",\"object\":{shown}}}\n"))
+    }
+}

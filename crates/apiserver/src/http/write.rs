@@ -1,0 +1,136 @@
+//! Creating, replacing and patching.
+
+use bytes::Bytes;
+use dogwatch_core::{Reason, Status};
+use http::{HeaderMap, StatusCode};
+use http_body::Body as HttpBody;
+use serde_json::Value;
+
+use super::answer::{self, Answer};
+use super::asked::Asked;
+use super::incoming;
+use super::query::Query;
+use super::service::{Exchange, Service};
+use super::show;
+use super::write_options::{Options, writer};
+use crate::cluster::{Body, FieldValidation, PatchBody, Written, decode, decode_as};
+use crate::patch::PatchKind;
+use crate::refusal::Refusal;
+
+/// How a patch is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PatchForm {
+    /// As changes.
+    Patch(PatchKind),
+    /// As an object to apply.
+    Apply,
+}
+
+impl Service {
+    /// Makes an object, or asks for what a part of one does.
+    pub(super) async fn create<B: HttpBody<Data = Bytes>>(
+        &self,
+        asked: &Asked,
+        exchange: &Exchange<'_>,
+        body: B,
+    ) -> Result<Answer, Refusal> {
+        let form = incoming::form(exchange.headers)?;
+        let bytes = incoming::read(body, exchange.headers, &self.settings).await?;
+        let writer = writer(Options::Create, exchange.query, exchange.headers, exchange.user.clone())?;
+        let (object, warnings) = read_object(asked, &Body { bytes, form }, writer.validation)?;
+        let written = self.cluster.create(&asked.place(), object, &writer).await?;
+        self.written(asked, exchange, Written { created: true, ..written }, warnings)
+    }
+
+    /// Replaces an object or a part of one.
+    pub(super) async fn update<B: HttpBody<Data = Bytes>>(
+        &self,
+        asked: &Asked,
+        exchange: &Exchange<'_>,
+        body: B,
+    ) -> Result<Answer, Refusal> {
+        let bytes = incoming::read(body, exchange.headers, &self.settings).await?;
+        let writer = writer(Options::Update, exchange.query, exchange.headers, exchange.user.clone())?;
+        let form = incoming::form(exchange.headers)?;
+        let (object, warnings) = read_object(asked, &Body { bytes, form }, writer.validation)?;
+        let written = self.cluster.update(&asked.place(), object, &writer).await?;
+        self.written(asked, exchange, written, warnings)
+    }
+
+    /// Changes parts of an object, or applies one.
+    pub(super) async fn patch<B: HttpBody<Data = Bytes>>(
+        &self,
+        asked: &Asked,
+        exchange: &Exchange<'_>,
+        form: PatchForm,
+        body: B,
+    ) -> Result<Answer, Refusal> {
+        let bytes = incoming::read(body, exchange.headers, &self.settings).await?;
+        let (options, patch) = match form {
+            PatchForm::Apply => {
+                (Options::Apply, PatchBody::Apply { body: bytes, force: forces(exchange.query) })
+            }
+            PatchForm::Patch(kind) => (Options::Patch, PatchBody::Patch(kind, bytes)),
+        };
+        let writer = writer(options, exchange.query, exchange.headers, exchange.user.clone())?;
+        let written = self.cluster.patch(&asked.place(), &patch, &writer).await?;
+        self.written(asked, exchange, written, Vec::new())
+    }
+
+    fn written(
+        &self,
+        asked: &Asked,
+        exchange: &Exchange<'_>,
+        written: Written,
+        warnings: Vec<String>,
+    ) -> Result<Answer, Refusal> {
+        let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
+        let wish = &exchange.wish;
+        let pieces = show::object(&written.object, &asked.kind, wish, self.cluster.source().now())?;
+        let mut answer = answer::document(code, pieces, wish, &self.settings);
+        answer::warn(&mut answer, warnings.iter().chain(&written.warnings));
+        Ok(answer)
+    }
+}
+
+impl PatchForm {
+    /// What the content type of a patch says.
+    ///
+    /// # Errors
+    /// 415 for a type that is no patch, or none for this kind.
+    pub(super) fn of(asked: &Asked, headers: &HeaderMap) -> Result<Self, Refusal> {
+        let given = incoming::content_type(headers).unwrap_or_default();
+        let media = given.split(';').next().unwrap_or_default().trim();
+        let custom = asked.kind.def.custom;
+        match (media, PatchKind::from_content_type(media)) {
+            ("application/apply-patch+yaml", _) => Ok(Self::Apply),
+            (_, Some(PatchKind::Strategic)) if custom => Err(unknown_format()),
+            (_, Some(kind)) => Ok(Self::Patch(kind)),
+            (_, None) if custom => Err(unknown_format()),
+            (_, None) => Err(Refusal::new(Reason::UnsupportedMediaType, "415: Unsupported Media Type")),
+        }
+    }
+}
+
+fn forces(query: &Query) -> bool {
+    query.flag("force") == Some(true)
+}
+
+fn unknown_format() -> Refusal {
+    let message = "the body of the request was in an unknown format - accepted media types include: \
+                   application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+    Refusal(Box::new(Status::failure(Reason::UnsupportedMediaType, message)))
+}
+
+/// The object of a body: of the kind itself, or of what one of its parts takes.
+fn read_object(
+    asked: &Asked,
+    body: &Body,
+    validation: FieldValidation,
+) -> Result<(Value, Vec<String>), Refusal> {
+    let def = &asked.kind.def;
+    match def.subresource(asked.part()).map(|it| def.subresource_gvk(it)) {
+        Some(part) if part != def.gvk() => decode_as(&part.api_version(), &part.kind, body, validation),
+        _ => decode(&asked.kind, body, validation),
+    }
+}

@@ -1,0 +1,173 @@
+//! The options of a write: read from the query and checked in the words of the original.
+
+use http::HeaderMap;
+use http::header::USER_AGENT;
+
+use super::query::Query;
+use crate::cluster::{FieldValidation, User, Writer};
+use crate::refusal::{Problem, ProblemKind, Refusal};
+
+/// The longest name of a manager, in bytes.
+const MANAGER_LIMIT: usize = 128;
+
+/// Which options they are, and with it what they are called and what must be true of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Options {
+    /// Of a creation.
+    Create,
+    /// Of an update.
+    Update,
+    /// Of a patch.
+    Patch,
+    /// Of an application.
+    Apply,
+}
+
+/// Who writes, and how, as the query and the headers say.
+///
+/// # Errors
+/// 422 with one cause for each option that is wrong.
+pub(super) fn writer(
+    options: Options,
+    query: &Query,
+    headers: &HeaderMap,
+    user: User,
+) -> Result<Writer, Refusal> {
+    let given = query.get("fieldManager").unwrap_or_default();
+    let mut problems = Vec::new();
+    match options {
+        Options::Patch if query.flag("force").is_some() => {
+            let detail = "may not be specified for non-apply patch";
+            problems.push(Problem::new("force", ProblemKind::Forbidden, detail));
+        }
+        Options::Apply if given.is_empty() => {
+            problems.push(Problem::new("fieldManager", ProblemKind::Required, "is required for apply patch"));
+        }
+        _ => {}
+    }
+    problems.extend(manager_problems(given));
+    let dry_run: Vec<&str> = query.all("dryRun").collect();
+    problems.extend(dry_run_problem(&dry_run));
+    let validation = match query.get("fieldValidation").unwrap_or_default() {
+        "" | "Warn" => FieldValidation::Warn,
+        "Ignore" => FieldValidation::Ignore,
+        "Strict" => FieldValidation::Strict,
+        other => {
+            let detail = r#"supported values: "", "Ignore", "Strict", "Warn""#;
+            let value = format_args!("{other:?}");
+            problems.push(Problem::with_value("fieldValidation", ProblemKind::NotSupported, value, detail));
+            FieldValidation::default()
+        }
+    };
+    if !problems.is_empty() {
+        return Err(Refusal::invalid("meta.k8s.io", options.kind(), "", &problems));
+    }
+    let manager = if given.is_empty() { manager_of_agent(headers) } else { given.to_owned() };
+    Ok(Writer { user, manager, dry_run: !dry_run.is_empty(), validation })
+}
+
+/// What is wrong with a list of dry runs; only `All` is known.
+pub(super) fn dry_run_problem(dry_run: &[&str]) -> Option<Problem> {
+    let unknown = dry_run.iter().any(|it| *it != "All");
+    let shown = || serde_json::json!(dry_run);
+    unknown.then(|| {
+        Problem::with_value("dryRun", ProblemKind::NotSupported, shown(), r#"supported values: "All""#)
+    })
+}
+
+/// The manager of a client that names none: what its agent calls itself, up to the slash.
+pub(super) fn manager_of_agent(headers: &HeaderMap) -> String {
+    let agent = headers.get(USER_AGENT).and_then(|it| it.to_str().ok()).unwrap_or_default();
+    let mut manager = agent.split('/').next().unwrap_or_default().to_owned();
+    manager.retain(|it| !it.is_control());
+    let end =
+        (0..=MANAGER_LIMIT.min(manager.len())).rev().find(|it| manager.is_char_boundary(*it)).unwrap_or(0);
+    manager.truncate(end);
+    manager
+}
+
+fn manager_problems(manager: &str) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if manager.len() > MANAGER_LIMIT {
+        let detail = format!("may not be more than {MANAGER_LIMIT} bytes");
+        problems.push(Problem::new("fieldManager", ProblemKind::TooLong, &detail));
+    }
+    if let Some((at, bad)) = manager.char_indices().find(|(_, it)| it.is_control()) {
+        let detail = format!("invalid character U+{:04X} (at position {at})", u32::from(bad));
+        let value = serde_json::json!(manager);
+        problems.push(Problem::with_value("fieldManager", ProblemKind::Invalid, value, &detail));
+    }
+    problems
+}
+
+impl Options {
+    /// What the original calls them.
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Create => "CreateOptions",
+            Self::Update => "UpdateOptions",
+            Self::Patch | Self::Apply => "PatchOptions",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(options: Options, query: &str) -> Result<Writer, String> {
+        let headers = HeaderMap::from_iter([(USER_AGENT, "kubectl/v1.36 (linux)".parse().expect("a value"))]);
+        writer(options, &Query::parse(Some(query)), &headers, User::admin())
+            .map_err(|it| it.0.message.clone())
+    }
+
+    #[test]
+    fn what_is_said_counts_and_the_agent_stands_in_for_the_manager() {
+        let writer = read(Options::Create, "dryRun=All&fieldValidation=Strict").expect("valid");
+        assert_eq!((writer.manager.as_str(), writer.dry_run), ("kubectl", true));
+        assert_eq!(writer.validation, FieldValidation::Strict);
+        let writer = read(Options::Apply, "fieldManager=me&force=true").expect("valid");
+        assert_eq!((writer.manager.as_str(), writer.dry_run), ("me", false));
+        assert_eq!(writer.validation, FieldValidation::Warn);
+    }
+
+    #[test]
+    fn every_wrong_option_is_named_in_the_words_of_the_original() {
+        let long = format!("fieldManager={}", "m".repeat(129));
+        for (options, query, problem) in [
+            (
+                Options::Create,
+                "dryRun=Some",
+                r#"dryRun: Unsupported value: ["Some"]: supported values: "All""#,
+            ),
+            (
+                Options::Update,
+                "dryRun=All&dryRun=Some",
+                r#"dryRun: Unsupported value: ["All","Some"]: supported values: "All""#,
+            ),
+            (
+                Options::Create,
+                "fieldValidation=Maybe",
+                r#"fieldValidation: Unsupported value: "Maybe": supported values: "", "Ignore", "Strict", "Warn""#,
+            ),
+            (Options::Patch, "force=abc", "force: Forbidden: may not be specified for non-apply patch"),
+            (
+                Options::Patch,
+                "fieldManager=bad%0Aname",
+                r#"fieldManager: Invalid value: "bad\nname": invalid character U+000A (at position 3)"#,
+            ),
+            (Options::Apply, "", "fieldManager: Required value: is required for apply patch"),
+            (Options::Apply, &long, "fieldManager: Too long: may not be more than 128 bytes"),
+            (
+                Options::Create,
+                "dryRun=Some&fieldManager=a%0Ab&fieldValidation=X",
+                "[fieldManager: Invalid value: \"a\\nb\": invalid character U+000A (at position 1), dryRun: Unsupported \
+                 value: [\"Some\"]: supported values: \"All\", fieldValidation: Unsupported value: \"X\": supported values: \
+                 \"\", \"Ignore\", \"Strict\", \"Warn\"]",
+            ),
+        ] {
+            let expected = format!("{}.meta.k8s.io \"\" is invalid: {problem}", options.kind());
+            assert_eq!(read(options, query).expect_err(query), expected);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! How clients get in: certificates and the token of the administrator. Forks of a server share them.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use rand::Rng;
+use rand::distr::Alphanumeric;
+use secrecy::SecretString;
+
+use super::error::StartError;
+use crate::serving::{BoxError, Certificates, ClientCertificate, Tls};
+
+/// How clients get in.
+pub(super) struct Access {
+    token: Option<SecretString>,
+    tls: Option<Secured>,
+}
+
+/// What TLS needs.
+struct Secured {
+    tls: Tls,
+    certificates: Certificates,
+    admin: ClientCertificate,
+}
+
+impl Access {
+    pub(super) fn new(token: Option<SecretString>, secured_for: Option<IpAddr>) -> Result<Self, StartError> {
+        let secured = |address| -> Result<Secured, BoxError> {
+            let certificates = Certificates::throwaway(address)?;
+            let admin = certificates.client("admin", "system:masters")?;
+            Ok(Secured { tls: Tls::new(&certificates)?, certificates, admin })
+        };
+        Ok(Self { token, tls: secured_for.map(secured).transpose().map_err(StartError::Tls)? })
+    }
+
+    pub(super) fn token(&self) -> Option<&SecretString> {
+        self.token.as_ref()
+    }
+
+    pub(super) fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref().map(|it| &it.tls)
+    }
+
+    pub(super) fn certificates(&self) -> Option<&Certificates> {
+        self.tls.as_ref().map(|it| &it.certificates)
+    }
+
+    pub(super) fn admin_certificate(&self) -> Option<&ClientCertificate> {
+        self.tls.as_ref().map(|it| &it.admin)
+    }
+
+    /// Where clients find a server that listens there. One that listens everywhere is at least on the loopback.
+    pub(super) fn url(&self, address: SocketAddr) -> String {
+        let ip = match address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            ip => ip,
+        };
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", SocketAddr::new(ip, address.port()))
+    }
+}
+
+/// A token nobody can guess.
+pub(super) fn random_token() -> SecretString {
+    let token: String = rand::rng().sample_iter(Alphanumeric).take(32).map(char::from).collect();
+    token.into()
+}
+
+/// Shows no secrets.
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Access").field("tls", &self.tls.is_some()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_one_that_clients_can_use() {
+        let plain = Access::new(None, None).unwrap();
+        let secured = Access::new(None, Some(Ipv4Addr::LOCALHOST.into())).unwrap();
+        for (address, url) in [
+            ("127.0.0.1:80", "http://127.0.0.1:80"),
+            ("0.0.0.0:80", "http://127.0.0.1:80"),
+            ("[::]:80", "http://[::1]:80"),
+            ("192.0.2.1:80", "http://192.0.2.1:80"),
+        ] {
+            let address = address.parse().unwrap();
+            assert_eq!(plain.url(address), url);
+            assert_eq!(secured.url(address), url.replace("http", "https"));
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What can be chosen about a server before it starts.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Serialize;
+
+use super::ApiServer;
+use super::access::{Access, random_token};
+use super::error::StartError;
+use super::objects::Objects;
+use crate::auth::Anonymous;
+use crate::cluster::{Cluster, Source, User};
+use crate::controllers::Controllers;
+use crate::http::Settings;
+use crate::simulators::Simulators;
+
+/// When time begins for a seeded server, unless it is told: the first of January 2026.
+const FIRST_DAY: Timestamp = Timestamp::constant(1_767_225_600, 0);
+
+/// How many requests are remembered, unless it is told.
+const REMEMBERED: usize = 1000;
+
+/// What can be chosen about a server. Each method says what happens without it.
+#[derive(Debug)]
+#[must_use = "nothing runs before `start`"]
+pub struct ApiServerBuilder {
+    plan: Plan,
+    tls: bool,
+    anonymous: Option<Anonymous>,
+    tokens: Vec<(SecretString, User)>,
+    seed: Option<u64>,
+    clock: Option<Timestamp>,
+    objects: Objects,
+}
+
+/// What stays of it while the server runs, for its forks.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// Where it listens; nowhere for a server without a socket.
+    pub(super) bind: Option<SocketAddr>,
+    pub(super) anonymous: Anonymous,
+    pub(super) controllers: Controllers,
+    pub(super) simulators: Option<Simulators>,
+    pub(super) settings: Settings,
+    /// How many requests are remembered.
+    pub(super) request_log: Option<usize>,
+}
+
+impl Default for ApiServerBuilder {
+    fn default() -> Self {
+        let plan = Plan {
+            bind: Some(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)),
+            anonymous: Anonymous::Admin,
+            controllers: Controllers::default(),
+            simulators: None,
+            settings: Settings::default(),
+            request_log: Some(REMEMBERED),
+        };
+        Self {
+            plan,
+            tls: false,
+            anonymous: None,
+            tokens: Vec::new(),
+            seed: None,
+            clock: None,
+            objects: Objects::default(),
+        }
+    }
+}
+
+impl ApiServerBuilder {
+    /// Listens there. A free port of 127.0.0.1 otherwise. Off the loopback it takes TLS and a token too.
+    pub fn bind(mut self, address: SocketAddr) -> Self {
+        self.plan.bind = Some(address);
+        self
+    }
+
+    /// Listens nowhere: only [`ApiServer::connector`] and [`ApiServer::service`] lead to the server.
+    pub fn in_process(mut self) -> Self {
+        self.plan.bind = None;
+        self
+    }
+
+    /// TLS with certificates made for this run, and client certificates beside tokens; off otherwise. Without a token of
+    /// your own, one is made up, and the kubeconfig has it.
+    pub fn tls(mut self, on: bool) -> Self {
+        self.tls = on;
+        self
+    }
+
+    /// Lets this bearer token stand for the administrator, and takes no requests without credentials any more.
+    pub fn token(self, token: impl Into<SecretString>) -> Self {
+        self.token_of(token, User::admin())
+    }
+
+    /// Lets this bearer token stand for that user, and takes no requests without credentials any more.
+    pub fn token_of(mut self, token: impl Into<SecretString>, user: User) -> Self {
+        self.tokens.push((token.into(), user));
+        self
+    }
+
+    /// What becomes of requests without credentials. Where no token was set and there is no TLS they are the
+    /// administrator's; elsewhere they are refused.
+    pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
+        self.anonymous = Some(anonymous);
+        self
+    }
+
+    /// Makes uids, generated names and the clock the same in every run; the clock then goes with tokio's. Otherwise they
+    /// are random, and time is the machine's.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Lets time begin here, and go with tokio's. The first of January 2026 for a seeded server, the time of the machine for
+    /// others.
+    pub fn clock(mut self, start: Timestamp) -> Self {
+        self.clock = Some(start);
+        self
+    }
+
+    /// Begins with the objects of a YAML text, in this order: as many documents as you like, and lists too. Those that need
+    /// a namespace and name none are in `default`. Their status is kept.
+    pub fn yaml(mut self, text: &str) -> Self {
+        self.objects.yaml(text);
+        self
+    }
+
+    /// Begins with this object too: a typed one, or a JSON value. As [`Self::yaml`].
+    pub fn object(mut self, object: &impl Serialize) -> Self {
+        self.objects.object(object);
+        self
+    }
+
+    /// Which controllers run. All of them otherwise.
+    pub fn controllers(mut self, controllers: Controllers) -> Self {
+        self.plan.controllers = controllers;
+        self
+    }
+
+    /// Whether workloads come to life although nothing runs them. They do not otherwise.
+    pub fn simulators(mut self, on: bool) -> Self {
+        self.plan.simulators = on.then(Simulators::default);
+        self
+    }
+
+    /// How often watches that allow it get a bookmark. Once a minute otherwise.
+    pub fn bookmark_period(mut self, period: Duration) -> Self {
+        self.plan.settings.bookmark_period = period;
+        self
+    }
+
+    /// Starts the server. It answers when this returns.
+    ///
+    /// # Errors
+    /// When it cannot listen there, or should not; when an object to begin with is no good.
+    pub async fn start(mut self) -> Result<ApiServer, StartError> {
+        let needs_credentials = self.tls || !self.tokens.is_empty();
+        let by_default = if needs_credentials { Anonymous::Refused } else { Anonymous::Admin };
+        self.plan.anonymous = self.anonymous.unwrap_or(by_default);
+        self.check_exposure()?;
+        if self.tls && self.tokens.is_empty() {
+            self.tokens.push((random_token(), User::admin()));
+        }
+        let address = self.plan.bind.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |it| it.ip());
+        let admin = self.tokens.iter().find(|(_, user)| *user == User::admin());
+        let access = Access::new(admin.map(|(token, _)| token.clone()), self.tls.then_some(address))?;
+
+        let cluster = Cluster::new(self.source());
+        cluster.establish_definitions(self.plan.controllers.definitions);
+        for (token, user) in &self.tokens {
+            cluster.know_token(token.expose_secret(), user.clone());
+        }
+        cluster.bootstrap().await;
+        self.objects.create(&cluster).await?;
+        ApiServer::assemble(Arc::new(cluster), self.plan, Arc::new(access)).await
+    }
+
+    /// Nobody but this machine may do as he likes.
+    fn check_exposure(&self) -> Result<(), StartError> {
+        let guarded = self.tls && !self.tokens.is_empty() && self.plan.anonymous != Anonymous::Admin;
+        match self.plan.bind {
+            Some(address) if !guarded && !address.ip().to_canonical().is_loopback() => {
+                Err(StartError::Exposed { address })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn source(&self) -> Source {
+        match (self.seed, self.clock) {
+            (None, None) => Source::real(),
+            (seed, clock) => Source::seeded(seed.unwrap_or_else(rand::random), clock.unwrap_or(FIRST_DAY)),
+        }
+    }
+}

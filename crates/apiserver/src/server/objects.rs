@@ -1,0 +1,81 @@
+//! The objects a cluster begins with, as their author gave them.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::error::StartError;
+use crate::cluster::{Cluster, Place, Shown, Writer};
+use crate::kinds::look::text;
+use crate::refusal::Refusal;
+use crate::serving::BoxError;
+
+/// Who owns what a cluster begins with.
+const MANAGER: &str = "dogwatch";
+
+/// The objects a cluster begins with. What cannot be read is told when they are created, with its position.
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    given: Vec<Result<Value, BoxError>>,
+}
+
+impl Objects {
+    /// Adds the documents of a text, and what is in the lists among them.
+    pub(super) fn yaml(&mut self, text: &str) {
+        match serde_saphyr::from_multiple::<Value>(text) {
+            Ok(documents) => documents.into_iter().for_each(|it| self.value(it)),
+            Err(error) => self.given.push(Err(error.into())),
+        }
+    }
+
+    /// Adds one object, or those of a list.
+    pub(super) fn object(&mut self, object: &impl Serialize) {
+        match serde_json::to_value(object) {
+            Ok(value) => self.value(value),
+            Err(error) => self.given.push(Err(error.into())),
+        }
+    }
+
+    fn value(&mut self, mut value: Value) {
+        let is_list = text(&value, "/kind").ends_with("List") && text(&value, "/metadata/name").is_empty();
+        match value.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) if is_list => items.into_iter().for_each(|it| self.value(it)),
+            Some(items) => {
+                value["items"] = items;
+                self.given.push(Ok(value));
+            }
+            // An empty document.
+            None if value.is_null() => {}
+            None => self.given.push(Ok(value)),
+        }
+    }
+
+    /// Creates them, one after the other, each as a request would; then their status, which a creation leaves out.
+    pub(super) async fn create(self, cluster: &Cluster) -> Result<(), StartError> {
+        let writer = Writer { manager: MANAGER.to_owned(), ..Writer::server("apiserver") };
+        for (at, object) in self.given.into_iter().enumerate() {
+            let object = object.map_err(|source| StartError::Unreadable { position: at + 1, source })?;
+            let called = format!("{} {:?}", text(&object, "/kind"), text(&object, "/metadata/name"));
+            let refused = |source| StartError::Refused { object: called, source };
+            create(cluster, object, &writer).await.map_err(refused)?;
+        }
+        Ok(())
+    }
+}
+
+async fn create(cluster: &Cluster, object: Value, writer: &Writer) -> Result<(), Refusal> {
+    let status = object.get("status").filter(|it| !it.is_null()).cloned();
+    let kind = cluster.catalog().kind_of(text(&object, "/apiVersion"), text(&object, "/kind"));
+    let made = cluster.add(object, writer).await?.object;
+    let (Some(status), Some(kind)) = (status, kind) else { return Ok(()) };
+    if !kind.def.subresources.iter().any(|it| it.name == "status") {
+        return Ok(());
+    }
+    let Shown::Stored(made) = made else { return Ok(()) };
+    let place = Place::of(&kind, made.key()).part("status");
+    let tell = |object: &mut Value| {
+        let differs = object.get("status") != Some(&status);
+        object["status"] = status.clone();
+        differs
+    };
+    cluster.change(&place, writer, tell).await.map(|_| ())
+}

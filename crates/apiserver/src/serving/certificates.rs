@@ -1,0 +1,150 @@
+//! Certificates that live as long as the server: an authority of its own, one for itself, and as many for clients as anybody
+//! asks for.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use jiff::{Span, Timestamp, Zoned, tz::TimeZone};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose, date_time_ymd,
+};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use secrecy::SecretString;
+
+/// By which names clients may know the server, beside its addresses.
+const NAMES: [&str; 7] = [
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+    "127.0.0.1",
+    "::1",
+];
+
+/// An authority and the server's own certificate, made for one run and never written down.
+pub struct Certificates {
+    authority: CertifiedIssuer<'static, KeyPair>,
+    server: CertificateDer<'static>,
+    server_key: PrivatePkcs8KeyDer<'static>,
+}
+
+/// A certificate of a client with its key, as PEM.
+#[derive(Clone, Debug)]
+pub struct ClientCertificate {
+    /// The certificate.
+    pub certificate: String,
+    /// Its key.
+    pub key: SecretString,
+}
+
+impl Certificates {
+    /// Makes them. `address` is one by which clients reach the server, beside those of the loopback.
+    ///
+    /// # Errors
+    /// When the machine has no randomness to make keys of.
+    pub fn throwaway(address: IpAddr) -> Result<Self, rcgen::Error> {
+        let mut params = params(&[], "dogwatch")?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+
+        let mut names: Vec<String> = NAMES.map(str::to_owned).to_vec();
+        let address = address.to_canonical();
+        if !address.is_unspecified() && !address.is_loopback() {
+            names.push(address.to_string());
+        }
+        let mut params = params_of_leaf(&names, "kubernetes", ExtendedKeyUsagePurpose::ServerAuth)?;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        let key = KeyPair::generate()?;
+        let server = params.signed_by(&key, &authority)?.der().clone();
+        Ok(Self { authority, server, server_key: PrivatePkcs8KeyDer::from(key.serialize_der()) })
+    }
+
+    /// The certificate of the authority, as PEM.
+    pub fn authority(&self) -> String {
+        self.authority.pem()
+    }
+
+    /// A new certificate for a user, in one group or, if that is empty, in none.
+    ///
+    /// # Errors
+    /// When the machine has no randomness to make a key of, or a name cannot be in a certificate.
+    pub fn client(&self, user: &str, group: &str) -> Result<ClientCertificate, rcgen::Error> {
+        let mut params = params_of_leaf(&[], user, ExtendedKeyUsagePurpose::ClientAuth)?;
+        if !group.is_empty() {
+            params.distinguished_name.push(DnType::OrganizationName, group);
+        }
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.authority)?.pem();
+        Ok(ClientCertificate { certificate, key: key.serialize_pem().into() })
+    }
+
+    pub(super) fn authority_der(&self) -> CertificateDer<'static> {
+        self.authority.der().clone()
+    }
+
+    pub(super) fn server_der(&self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+        (vec![self.server.clone()], PrivateKeyDer::Pkcs8(self.server_key.clone_key()))
+    }
+}
+
+/// Shows no key.
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates").finish_non_exhaustive()
+    }
+}
+
+fn params_of_leaf(
+    names: &[String],
+    common_name: &str,
+    usage: ExtendedKeyUsagePurpose,
+) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = params(names, common_name)?;
+    params.extended_key_usages = vec![usage];
+    Ok(params)
+}
+
+/// Valid from yesterday, since clocks differ, for a year.
+fn params(names: &[String], common_name: &str) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    let now = Timestamp::now().to_zoned(TimeZone::UTC);
+    let date = |from_now: Span| {
+        let date: Zoned = now.saturating_add(from_now);
+        date_time_ymd(i32::from(date.year()), date.month().unsigned_abs(), date.day().unsigned_abs())
+    };
+    params.not_before = date(Span::new().days(-1));
+    params.not_after = date(Span::new().years(1));
+    Ok(params)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::PeerIdentity;
+
+    #[test]
+    fn a_client_is_who_its_certificate_was_made_for() {
+        let certificates = Certificates::throwaway([192, 0, 2, 1].into()).unwrap();
+        let made = certificates.client("jane", "devs").unwrap();
+        let der = <CertificateDer<'_> as rustls::pki_types::pem::PemObject>::from_pem_slice(
+            made.certificate.as_bytes(),
+        );
+        let peer = PeerIdentity::from_der(&der.unwrap()).unwrap();
+        assert_eq!(
+            (peer.common_name.as_str(), peer.organizations.as_slice()),
+            ("jane", &["devs".to_owned()][..])
+        );
+    }
+
+    #[test]
+    fn keys_are_not_shown() {
+        let certificates = Certificates::throwaway([127, 0, 0, 1].into()).unwrap();
+        let made = certificates.client("jane", "").unwrap();
+        assert!(!format!("{made:?} {certificates:?}").contains("PRIVATE"));
+    }
+}

@@ -1,0 +1,172 @@
+//! One connection: HTTP/1.1 or HTTP/2, as its first bytes say, until it is closed, idle for too long, or the server ends.
+
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::rt::{Executor, Read, Write};
+use hyper::service::service_fn;
+use pin_project_lite::pin_project;
+use tokio::sync::watch;
+
+use super::Inner;
+use super::handler::Handler;
+use super::limits::{GRACE, Limits};
+use crate::auth::PeerIdentity;
+
+/// Serves one connection until its end.
+pub(super) async fn serve<H: Handler>(
+    io: impl Read + Write + Unpin + Send + 'static,
+    peer: Option<PeerIdentity>,
+    limits: Limits,
+    inner: Arc<Inner<H>>,
+) {
+    let requests = Requests::default();
+    let service = {
+        let (inner, requests) = (Arc::clone(&inner), requests.clone());
+        service_fn(move |request: http::Request<Incoming>| {
+            let (handler, peer, begun) = (Arc::clone(&inner.handler), peer.clone(), requests.begin());
+            async move {
+                let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
+                match handler.respond(request, peer).await {
+                    Ok(response) => Ok(response.map(|body| Counted { body, begun })),
+                    // An error instead of an answer makes hyper close the connection, or reset the stream.
+                    Err(_cut) => Err(io::Error::from(io::ErrorKind::ConnectionReset)),
+                }
+            }
+        })
+    };
+    let builder = limits.builder(Streams(Arc::clone(&inner)));
+    let mut connection = pin!(builder.serve_connection(io, service));
+    let soon = inner.ending.soon.clone();
+    let ended = tokio::select! {
+        ended = connection.as_mut() => Some(ended),
+        () = soon.cancelled() => None,
+        () = requests.idle(limits.idle) => None,
+    };
+    let ended = match ended {
+        Some(ended) => ended,
+        None => {
+            connection.as_mut().graceful_shutdown();
+            // A client that does not take notice is left to itself.
+            tokio::time::timeout(GRACE, connection).await.unwrap_or(Ok(()))
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+/// Where HTTP/2 runs its streams: with the tasks of the server, so that they end with it.
+struct Streams<H>(Arc<Inner<H>>);
+
+impl<H> Clone for Streams<H> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<H, F> Executor<F> for Streams<H>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        self.0.spawn(stream);
+    }
+}
+
+/// How many requests of a connection are under way.
+#[derive(Clone, Debug)]
+struct Requests(Arc<watch::Sender<usize>>);
+
+/// A request under way, to the last byte of its answer.
+#[derive(Debug)]
+struct Begun(Requests);
+
+impl Default for Requests {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(0)))
+    }
+}
+
+impl Requests {
+    fn begin(&self) -> Begun {
+        self.0.send_modify(|count| *count += 1);
+        Begun(self.clone())
+    }
+
+    /// Resolves when there was no request for so long.
+    async fn idle(&self, limit: Option<Duration>) {
+        let Some(limit) = limit else { return std::future::pending().await };
+        let mut count = self.0.subscribe();
+        // The sender is `self`, so there is always one.
+        while count.wait_for(|it| *it == 0).await.is_ok() {
+            if tokio::time::timeout(limit, count.changed()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|count| *count -= 1);
+    }
+}
+
+pin_project! {
+    /// The body of an answer, and with it the request that is under way.
+    struct Counted<B> {
+        #[pin]
+        body: B,
+        begun: Begun,
+    }
+}
+
+impl<B: Body> Body for Counted<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        self.project().body.poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_idle_when_its_last_request_is_long_over() {
+        let requests = Requests::default();
+        let start = Instant::now();
+        let busy = requests.begin();
+        let idle = requests.idle(Some(Duration::from_secs(10)));
+        let work = async {
+            tokio::time::advance(Duration::from_secs(60)).await;
+            drop(busy);
+            tokio::time::advance(Duration::from_secs(9)).await;
+            drop(requests.begin());
+        };
+        tokio::join!(idle, work);
+        assert_eq!(start.elapsed().as_secs(), 60 + 9 + 10);
+    }
+}

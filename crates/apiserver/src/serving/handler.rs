@@ -1,0 +1,42 @@
+//! What answers requests.
+
+use bytes::{Buf, Bytes};
+use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+
+use crate::auth::PeerIdentity;
+use crate::http::{AnswerBody, Cut, Service};
+
+/// Whatever goes wrong below.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The body of a request, as it arrives.
+pub type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// Answers requests. The future is dropped when the client goes away, or the server does.
+pub trait Handler: Send + Sync + 'static {
+    /// The body of an answer. An error in the middle of it cuts the connection; over HTTP/2, the stream.
+    type Body: http_body::Body<Data: Buf + Send, Error: Into<BoxError>> + Send + 'static;
+
+    /// Answers one request from whoever the certificate of the connection names, if it has one.
+    ///
+    /// # Errors
+    /// [`Cut`] ends the connection without an answer; over HTTP/2 it resets the stream.
+    fn respond(
+        &self,
+        request: Request<RequestBody>,
+        peer: Option<PeerIdentity>,
+    ) -> impl Future<Output = Result<Response<Self::Body>, Cut>> + Send;
+}
+
+impl Handler for Service {
+    type Body = AnswerBody;
+
+    async fn respond(
+        &self,
+        request: Request<RequestBody>,
+        peer: Option<PeerIdentity>,
+    ) -> Result<Response<AnswerBody>, Cut> {
+        Service::respond(self, request, peer.as_ref()).await
+    }
+}

@@ -1,0 +1,246 @@
+//! Clients in the same process: connections without a socket, and requests without a connection.
+//!
+//! A [`Connector`] gives everything that HTTP is over a pipe in memory: for hyper's clients, kube's, and ours when the
+//! encoding itself is to be part of a test. An [`InProcess`] leaves the encoding out: requests are calls. Neither keeps the
+//! server alive; when it is gone, they say so.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use http::{Request, Response, Uri};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::TokioIo;
+use pin_project_lite::pin_project;
+use tokio::io::DuplexStream;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tower_service::Service;
+
+use super::handler::{BoxError, Handler};
+use super::limits::Limits;
+use super::{Inner, connection};
+
+/// What is on its way in each direction of a pipe.
+const PIPE: usize = 64 * 1024;
+
+/// Connects to the server without a socket. Clones are the same.
+///
+/// A tower service from any [`Uri`] to a stream, as connectors of hyper are:
+///
+/// ```
+/// # async fn example(connector: dogwatch_apiserver::serving::Connector) {
+/// use hyper_util::client::legacy::Client;
+/// use hyper_util::rt::TokioExecutor;
+/// # type Body = http_body_util::Full<bytes::Bytes>;
+///
+/// let client: Client<_, Body> = Client::builder(TokioExecutor::new()).build(connector);
+/// let version = client.get("http://any.name/version".parse().unwrap()).await;
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Connector {
+    connect: Arc<dyn Fn() -> io::Result<DuplexStream> + Send + Sync>,
+}
+
+impl Connector {
+    pub(super) fn new<H: Handler>(inner: &Arc<Inner<H>>) -> Self {
+        let inner = Arc::downgrade(inner);
+        Self { connect: Arc::new(move || connect(&inner)) }
+    }
+
+    /// A new connection. Must be called inside a runtime, in which the server's side of it will run.
+    ///
+    /// # Errors
+    /// When the server is gone.
+    pub fn connect(&self) -> io::Result<DuplexStream> {
+        (self.connect)()
+    }
+}
+
+fn connect<H: Handler>(inner: &Weak<Inner<H>>) -> io::Result<DuplexStream> {
+    let inner = inner.upgrade().filter(|it| !it.ending.soon.is_cancelled()).ok_or_else(gone)?;
+    let (client, server) = tokio::io::duplex(PIPE);
+    let serve = connection::serve(TokioIo::new(server), None, Limits::IN_PROCESS, Arc::clone(&inner));
+    inner.spawn(serve);
+    Ok(client)
+}
+
+fn gone() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionRefused, "the server is gone")
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connector").finish_non_exhaustive()
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = InProcessStream;
+    type Error = io::Error;
+    type Future = std::future::Ready<io::Result<InProcessStream>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        std::future::ready(self.connect().map(|it| InProcessStream(TokioIo::new(it))))
+    }
+}
+
+/// A connection without a socket, as hyper's clients take it.
+#[derive(Debug)]
+pub struct InProcessStream(TokioIo<DuplexStream>);
+
+impl Connection for InProcessStream {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl Read for InProcessStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl Write for InProcessStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(context, slices)
+    }
+}
+
+/// Takes requests without a connection. Clones are the same.
+///
+/// A tower service of requests, which is what `Client::from_service` of our client and `Client::new` of kube take. Dropping
+/// the future of a call, or the body of an answer, is what closing a connection is elsewhere.
+pub struct InProcess<H> {
+    inner: Weak<Inner<H>>,
+}
+
+impl<H> InProcess<H> {
+    pub(super) fn new(inner: &Arc<Inner<H>>) -> Self {
+        Self { inner: Arc::downgrade(inner) }
+    }
+}
+
+impl<H> Clone for InProcess<H> {
+    fn clone(&self) -> Self {
+        Self { inner: Weak::clone(&self.inner) }
+    }
+}
+
+impl<H> fmt::Debug for InProcess<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InProcess").finish_non_exhaustive()
+    }
+}
+
+impl<H, B> Service<Request<B>> for InProcess<H>
+where
+    H: Handler,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    type Response = Response<UnsyncBoxBody<Bytes, BoxError>>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let inner = self.inner.upgrade().filter(|it| !it.ending.soon.is_cancelled());
+        Box::pin(async move {
+            let Some((handler, now)) = inner.map(|it| (Arc::clone(&it.handler), it.ending.now.clone()))
+            else {
+                return Err(gone().into());
+            };
+            let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
+            match now.clone().run_until_cancelled(handler.respond(request, None)).await {
+                Some(Ok(response)) => Ok(response.map(|body| Living::new(body, now).boxed_unsync())),
+                Some(Err(_cut)) => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
+                None => Err(gone().into()),
+            }
+        })
+    }
+}
+
+pin_project! {
+    /// The body of an answer, which breaks off when the server is gone.
+    struct Living<B> {
+        #[pin]
+        body: B,
+        #[pin]
+        gone: WaitForCancellationFutureOwned,
+    }
+}
+
+impl<B> Living<B> {
+    fn new(body: B, now: CancellationToken) -> Self {
+        Self { body, gone: now.cancelled_owned() }
+    }
+}
+
+impl<B: Body<Error: Into<BoxError>>> Body for Living<B> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.project();
+        if let Poll::Ready(frame) = this.body.poll_frame(context) {
+            // What is several pieces for a connection, which writes them at once, is one here.
+            let whole =
+                |frame: Frame<B::Data>| frame.map_data(|mut data| data.copy_to_bytes(data.remaining()));
+            return Poll::Ready(frame.map(|it| it.map(whole).map_err(Into::into)));
+        }
+        this.gone.poll(context).map(|()| Some(Err(io::Error::from(io::ErrorKind::ConnectionReset).into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,102 @@
+//! The verbs of a cluster, without HTTP.
+
+use dogwatch_apiserver::cluster::{Cluster, DeleteOptions, Deleted, Place, Source, Writer};
+use dogwatch_core::ObjectKey;
+use serde_json::{Value, json};
+
+async fn cluster() -> Cluster {
+    let cluster = Cluster::new(Source::seeded(1, "2026-01-02T03:04:05Z".parse().expect("a time")));
+    cluster.bootstrap().await;
+    cluster
+}
+
+fn writer() -> Writer {
+    Writer::server("test")
+}
+
+async fn add(cluster: &Cluster, object: Value) -> Value {
+    let kind = cluster
+        .catalog()
+        .kind_of(object["apiVersion"].as_str().expect("a version"), object["kind"].as_str().expect("a kind"))
+        .expect("served");
+    cluster.add(object, &writer()).await.expect("created").object.to_value(&kind)
+}
+
+#[tokio::test]
+async fn every_cluster_begins_with_its_namespaces_its_service_and_its_classes() {
+    let cluster = cluster().await;
+    let names = |api_version: &str, kind: &str| -> Vec<String> {
+        let kind = cluster.catalog().kind_of(api_version, kind).expect("served");
+        cluster.list(&kind, None).iter().map(|it| it.key().to_string()).collect()
+    };
+    assert_eq!(names("v1", "Namespace"), ["default", "kube-node-lease", "kube-public", "kube-system"]);
+    for (api_version, kind) in
+        [("v1", "Service"), ("v1", "Endpoints"), ("discovery.k8s.io/v1", "EndpointSlice")]
+    {
+        assert_eq!(names(api_version, kind), ["default/kubernetes"], "{kind}");
+    }
+    assert_eq!(names("scheduling.k8s.io/v1", "PriorityClass").len(), 2);
+}
+
+#[tokio::test]
+async fn a_new_object_gets_what_only_the_server_gives() {
+    let cluster = cluster().await;
+    let deployment = add(
+        &cluster,
+        json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "d" }, "spec": {
+            "selector": { "matchLabels": { "app": "d" } },
+            "template": { "metadata": { "labels": { "app": "d" } }, "spec": { "containers": [{ "name": "c", "image": "i" }] } } } }),
+    )
+    .await;
+    assert_eq!(deployment["metadata"]["generation"], 1);
+    assert_eq!(deployment["metadata"]["creationTimestamp"], "2026-01-02T03:04:05Z");
+    assert_eq!(deployment["spec"]["replicas"], 1);
+    assert_eq!(deployment["metadata"]["managedFields"][0]["manager"], "test");
+}
+
+#[tokio::test]
+async fn an_object_with_a_finalizer_goes_when_that_is_gone() {
+    let cluster = cluster().await;
+    add(
+        &cluster,
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a", "finalizers": ["example.com/f"] } }),
+    )
+    .await;
+    let kind = cluster.catalog().kind_of("v1", "ConfigMap").expect("served");
+    let key = ObjectKey::namespaced("default", "a");
+    let place = Place::of(&kind, &key);
+    let deleted = cluster.delete(&place, &DeleteOptions::default(), &writer()).await.expect("deleted");
+    assert!(matches!(deleted, Deleted::Going { .. }));
+    assert!(cluster.get(&kind, &key).is_some());
+    let writer = writer();
+    let changed = cluster.change(&place, &writer, |object| {
+        object["metadata"]["finalizers"] = json!([]);
+        true
+    });
+    changed.await.expect("changed");
+    assert!(cluster.get(&kind, &key).is_none());
+}
+
+#[tokio::test]
+async fn a_definition_is_served_as_soon_as_it_is_made_and_a_fork_goes_its_own_way() {
+    let cluster = cluster().await;
+    add(
+        &cluster,
+        json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": "gadgets.example.com" },
+            "spec": { "group": "example.com", "scope": "Namespaced", "names": { "plural": "gadgets", "kind": "Gadget" },
+                "versions": [{ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": {
+                    "type": "object", "properties": { "spec": { "type": "object", "properties": {
+                        "size": { "type": "integer", "default": 3 } } } } } } }] } }),
+    )
+    .await;
+    let fork = cluster.fork();
+    let gadget = add(
+        &fork,
+        json!({ "apiVersion": "example.com/v1", "kind": "Gadget", "metadata": { "name": "g" }, "spec": {} }),
+    )
+    .await;
+    assert_eq!(gadget["spec"]["size"], 3);
+    let kind = cluster.catalog().kind_of("example.com/v1", "Gadget").expect("served");
+    assert!(cluster.list(&kind, None).is_empty() && fork.list(&kind, None).len() == 1);
+}
