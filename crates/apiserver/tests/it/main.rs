@@ -3,6 +3,7 @@
 
 mod recording;
 mod running;
+mod asking;
 
 mod autoscaling;
 mod builtin;
@@ -19,3 +20,4 @@ mod log;
 mod openapi;
 mod ownership;
 mod patch;
+mod weather;
