@@ -50,7 +50,9 @@ impl Reconciler for Definitions {
 
     async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
         let kind = builtin(cluster, GROUP, "v1", PLURAL);
-        let Some(definition) = cluster.get(&kind, key).map(|it| it.to_value()) else { return Ok(Next::touch()) };
+        let Some(definition) = cluster.get(&kind, key).map(|it| it.to_value()) else {
+            return Ok(Next::touch());
+        };
         let writer = writer("definition-controller", "kube-apiserver");
         let place = Place::of(&kind, key);
         if at(&definition, "/metadata/deletionTimestamp").is_none() {

@@ -64,11 +64,7 @@ impl Feed {
     ///
     /// # Errors
     /// When the changes since are no longer kept.
-    pub(crate) fn follow_from(
-        &mut self,
-        collection: &CollectionName,
-        version: u64,
-    ) -> Result<(), Compacted> {
+    pub(crate) fn follow_from(&mut self, collection: &CollectionName, version: u64) -> Result<(), Compacted> {
         if !self.followed.contains_key(collection) {
             let cursor = self.store.watch(collection, version)?;
             self.add(collection, cursor, version, None);
@@ -207,7 +203,9 @@ mod tests {
     fn told(steps: Vec<Step>) -> Vec<String> {
         let name = |it: &Arc<Encoded>| it.key().to_string();
         let tell = |step| match step {
-            Step::Listed(collection, all) => format!("{collection}: {:?}", Vec::from_iter(all.iter().map(name))),
+            Step::Listed(collection, all) => {
+                format!("{collection}: {:?}", Vec::from_iter(all.iter().map(name)))
+            }
             Step::Changed(collection, change) => format!(
                 "{collection} {:?} -> {:?}",
                 change.before.as_ref().map(name),

@@ -68,7 +68,9 @@ impl Reconciler for Namespaces {
 
     async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
         let kind = builtin(cluster, "", "v1", "namespaces");
-        let Some(namespace) = cluster.get(&kind, key).map(|it| it.to_value()) else { return Ok(Next::touch()) };
+        let Some(namespace) = cluster.get(&kind, key).map(|it| it.to_value()) else {
+            return Ok(Next::touch());
+        };
         if at(&namespace, "/metadata/deletionTimestamp").is_none() {
             return Ok(Next::touch());
         }
@@ -191,7 +193,10 @@ fn report(namespace: &mut Value, pass: &Pass, now: &str) -> bool {
         let mut failures = pass.failures.clone();
         failures.sort();
         let (count, failures) = (failures.len(), failures.join(", "));
-        ("ContentDeletionFailed", format!("Failed to delete all resource types, {count} remaining: {failures}"))
+        (
+            "ContentDeletionFailed",
+            format!("Failed to delete all resource types, {count} remaining: {failures}"),
+        )
     });
     let remaining = (!pass.remaining.is_empty()).then(|| {
         let counted = counted(&pass.remaining, ("has", "resource instances"));
@@ -286,7 +291,10 @@ mod tests {
         assert!(report(&mut namespace, &Pass::default(), "t1"));
         assert_eq!(items(&namespace, "/status/conditions").len(), 5);
         assert!(items(&namespace, "/status/conditions").iter().all(|it| it["status"] == "False"));
-        assert_eq!(condition(&namespace, "NamespaceContentRemaining")["message"], "All content successfully removed");
+        assert_eq!(
+            condition(&namespace, "NamespaceContentRemaining")["message"],
+            "All content successfully removed"
+        );
         assert!(!report(&mut namespace, &Pass::default(), "t2"), "nothing has changed");
     }
 

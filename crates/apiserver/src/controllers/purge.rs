@@ -71,9 +71,7 @@ mod tests {
 
     #[test]
     fn an_object_is_deleted_once_and_again_only_to_stop_waiting_for_dependents() {
-        let object = |deleted: bool, finalizers: &[&str]| {
-            json!({ "metadata": { "deletionTimestamp": deleted.then_some("now"), "finalizers": finalizers } })
-        };
+        let object = |deleted: bool, finalizers: &[&str]| json!({ "metadata": { "deletionTimestamp": deleted.then_some("now"), "finalizers": finalizers } });
         for (deleted, finalizers, expected) in [
             (false, &[][..], true),
             (false, &["x"][..], true),
@@ -87,8 +85,10 @@ mod tests {
 
     #[test]
     fn what_is_left_is_counted_by_finalizer() {
-        let objects =
-            [json!({ "metadata": { "finalizers": ["a", "b"] } }), json!({ "metadata": { "finalizers": ["b"] } })];
+        let objects = [
+            json!({ "metadata": { "finalizers": ["a", "b"] } }),
+            json!({ "metadata": { "finalizers": ["b"] } }),
+        ];
         let finalizers = [("a".to_owned(), 1), ("b".to_owned(), 2)].into();
         assert_eq!(left(objects.into_iter()), Left { objects: 2, finalizers });
     }

@@ -172,7 +172,9 @@ fn wrong_type(value: &Value) -> String {
         };
         if !fits {
             let found = found(field);
-            return format!("json: cannot unmarshal {found} into Go struct field DeleteOptions.{name} of type {kind}");
+            return format!(
+                "json: cannot unmarshal {found} into Go struct field DeleteOptions.{name} of type {kind}"
+            );
         }
     }
     "json: cannot unmarshal DeleteOptions".to_owned()

@@ -42,6 +42,9 @@ const BATCH: usize = 64 * 1024;
 /// How long before its end a watch is sent a last bookmark, as in the original.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
+/// How long what was told has to leave before the connection is cut on purpose.
+const FLUSHED: Duration = Duration::from_millis(1);
+
 /// One watch.
 #[derive(Debug)]
 struct Watch {
@@ -136,6 +139,8 @@ impl Watch {
             match &self.stage {
                 Stage::Over => return None,
                 Stage::Broken => {
+                    // What was told before is on its way by then, and not cut off too.
+                    sleep_until(Instant::now() + FLUSHED).await;
                     self.stage = Stage::Over;
                     return Some(Err(Cut));
                 }
@@ -293,10 +298,15 @@ impl Watch {
         let revision = self.cluster.store().revision();
         let Stage::Live(cursor) = &mut self.stage else { return };
         // All that was committed up to the revision is in the log: when it is told, so is everything up to there.
-        if let Ok(Some(change)) = cursor.try_next() {
-            self.tell_from(change).await;
-            self.next_bookmark = Instant::now();
-            return;
+        match cursor.try_next() {
+            Ok(None) => {}
+            Ok(Some(change)) => {
+                self.tell_from(change).await;
+                self.next_bookmark = Instant::now();
+                return;
+            }
+            // It has missed something, and may not say that it has not.
+            Err(compacted) => return self.fail(&too_old(self.told, compacted)),
         }
         if self.bookmarks && revision >= self.told && self.may_deliver().await {
             self.told = revision;

@@ -54,7 +54,10 @@ pub(crate) struct Watching {
 /// What a watch tells next.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Told {
-    Event { kind: String, object: Value },
+    Event {
+        kind: String,
+        object: Value,
+    },
     /// It is over, as it should be.
     End,
     /// The connection was cut.
@@ -95,8 +98,7 @@ impl Road {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Answered, Broken> {
-        let media =
-            if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let media = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
         let bytes = body.map(|it| Bytes::from(it.to_string())).unwrap_or_default();
         let request = Request::builder()
             .method(method)
@@ -108,7 +110,9 @@ impl Road {
         let code = answer.status().as_u16();
         let retry_after = answer.headers().get("retry-after").map(|it| it.to_str().unwrap().to_owned());
         let bytes = answer.into_body().collect().await.map_err(|_| Broken)?.to_bytes();
-        let body = serde_json::from_slice(&bytes).expect("answers are JSON");
+        // Some refusals are plain text.
+        let text = || Value::from(String::from_utf8_lossy(&bytes));
+        let body = serde_json::from_slice(&bytes).unwrap_or_else(|_| text());
         Ok(Answered { code, retry_after, body })
     }
 
@@ -121,7 +125,12 @@ impl Road {
         let request = Request::get(format!("http://server.test{path}")).body(Full::default()).unwrap();
         let answer = self.send(request).await?;
         if answer.status().is_success() {
-            return Ok(Ok(Watching { body: answer.into_body(), buffer: Vec::new(), pieces: Vec::new(), over: false }));
+            return Ok(Ok(Watching {
+                body: answer.into_body(),
+                buffer: Vec::new(),
+                pieces: Vec::new(),
+                over: false,
+            }));
         }
         let code = answer.status().as_u16();
         let bytes = answer.into_body().collect().await.map_err(|_| Broken)?.to_bytes();

@@ -65,7 +65,8 @@ async fn a_namespace_goes_with_all_it_holds_custom_objects_too() {
     it.add(namespace("a")).await;
     it.add(namespace("b")).await;
     it.add(definition("widgets", "Widget")).await;
-    for object in [map("a", "m", &[]), pod("a", "p"), widget("a", "w"), map("b", "m", &[]), widget("b", "w")] {
+    for object in [map("a", "m", &[]), pod("a", "p"), widget("a", "w"), map("b", "m", &[]), widget("b", "w")]
+    {
         it.add(object).await;
     }
     it.delete(NAMESPACES, "a", None).await;
@@ -217,7 +218,8 @@ async fn orphaned_dependents_stay_without_their_owner() {
     it.gone(MAPS, "default/a").await;
     it.pass(Duration::from_secs(60)).await;
     for index in 0..5 {
-        let owners = &it.get(MAPS, &format!("default/c{index}")).expect("it stays")["metadata"]["ownerReferences"];
+        let owners =
+            &it.get(MAPS, &format!("default/c{index}")).expect("it stays")["metadata"]["ownerReferences"];
         assert_eq!((owners.as_array().unwrap().len(), &owners[0]["name"]), (1, &json!("b")));
     }
     assert!(it.get(MAPS, "default/d").unwrap()["metadata"].get("ownerReferences").is_none());
@@ -260,7 +262,9 @@ async fn an_owner_in_another_namespace_is_none_and_people_are_told() {
     let uid = a["metadata"]["uid"].as_str().unwrap();
     assert_eq!(
         events[0]["message"],
-        format!("ownerRef [v1/ConfigMap, namespace: default, name: a, uid: {uid}] does not exist in namespace \"default\"")
+        format!(
+            "ownerRef [v1/ConfigMap, namespace: default, name: a, uid: {uid}] does not exist in namespace \"default\""
+        )
     );
 }
 
@@ -320,7 +324,8 @@ async fn a_deleted_definition_takes_its_objects_along() {
     it.delete(DEFINITIONS, "widgets.example.com", None).await;
     it.gone(WIDGETS, "a/w").await;
     it.pass(Duration::from_secs(60)).await;
-    let waiting = it.get(DEFINITIONS, "widgets.example.com").expect("it waits for the finalizer of an object");
+    let waiting =
+        it.get(DEFINITIONS, "widgets.example.com").expect("it waits for the finalizer of an object");
     assert_eq!(condition(&waiting, "Terminating")["reason"], "InstanceDeletionInProgress");
     it.change(WIDGETS, "default/held", "", release).await;
     it.gone(DEFINITIONS, "widgets.example.com").await;

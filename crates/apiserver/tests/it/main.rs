@@ -21,3 +21,4 @@ mod openapi;
 mod ownership;
 mod patch;
 mod weather;
+mod weather_switches;

@@ -54,7 +54,13 @@ impl Running {
     }
 
     /// Changes an object, or a part of it.
-    pub(crate) async fn change(&self, of: (&str, &str), key: &str, part: &str, mut change: impl FnMut(&mut Value) + Send) {
+    pub(crate) async fn change(
+        &self,
+        of: (&str, &str),
+        key: &str,
+        part: &str,
+        mut change: impl FnMut(&mut Value) + Send,
+    ) {
         let (kind, key) = (self.kind(of.0, of.1), key.parse::<ObjectKey>().unwrap());
         let place = Place::of(&kind, &key).part(part);
         let change = |it: &mut Value| {
@@ -65,7 +71,12 @@ impl Running {
         assert!(changed.expect("changed").is_some(), "there is such an object");
     }
 
-    pub(crate) async fn delete(&self, of: (&str, &str), key: &str, propagation: Option<Propagation>) -> Deleted {
+    pub(crate) async fn delete(
+        &self,
+        of: (&str, &str),
+        key: &str,
+        propagation: Option<Propagation>,
+    ) -> Deleted {
         let (kind, key) = (self.kind(of.0, of.1), key.parse::<ObjectKey>().unwrap());
         let options = DeleteOptions { propagation, ..DeleteOptions::default() };
         let writer = Writer::server("test");
@@ -73,7 +84,11 @@ impl Running {
     }
 
     /// Waits until the objects of a kind are as they should be; fails when they never are.
-    pub(crate) async fn until(&self, of: (&str, &str), mut expected: impl FnMut(&[Value]) -> bool) -> Vec<Value> {
+    pub(crate) async fn until(
+        &self,
+        of: (&str, &str),
+        mut expected: impl FnMut(&[Value]) -> bool,
+    ) -> Vec<Value> {
         let kind = self.kind(of.0, of.1);
         let waited = tokio::time::timeout(LONG, async {
             loop {

@@ -97,10 +97,10 @@ mod tests {
                 "uid":"u","blockOwnerDeletion":true,"controller":true},{"uid":"w"}],"finalizers":["orphan"],
                 "deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"containers":[]}}"#,
         );
-        assert_eq!(head.owners.iter().map(|it| (it.uid.as_str(), it.blocks())).collect::<Vec<_>>(), [
-            ("u", true),
-            ("w", false)
-        ]);
+        assert_eq!(
+            head.owners.iter().map(|it| (it.uid.as_str(), it.blocks())).collect::<Vec<_>>(),
+            [("u", true), ("w", false)]
+        );
         assert!(head.leaves_dependents() && !head.waits_for_dependents());
         for nothing in [&b"{}"[..], br#"{"metadata":{"ownerReferences":null,"finalizers":null}}"#, b"5"] {
             assert_eq!(Head::from_json(nothing), Head::default());

@@ -185,7 +185,9 @@ impl<'a> Collector<'a> {
             let standings = match self.standings(&kind, &key, &head) {
                 Owners::Known(standings) => standings,
                 Owners::Impossible => return Ok(()),
-                Owners::Unknown(kind) => return Err(Refusal::internal(format!("no kind {kind:?} is served"))),
+                Owners::Unknown(kind) => {
+                    return Err(Refusal::internal(format!("no kind {kind:?} is served")));
+                }
             };
             if standings.contains(&Standing::Waiting) {
                 self.absorb(true);
@@ -375,10 +377,15 @@ mod tests {
         assert!(drop_finalizer(&mut object, "a") && !drop_finalizer(&mut object, "a"));
         assert!(unblock_owners(&mut object) && !unblock_owners(&mut object));
         assert!(drop_owners(&mut object, &["x".to_owned()]) && !drop_owners(&mut object, &["x".to_owned()]));
-        assert_eq!(object, json!({ "metadata": { "finalizers": ["b"], "ownerReferences": [{ "uid": "y" }] } }));
+        assert_eq!(
+            object,
+            json!({ "metadata": { "finalizers": ["b"], "ownerReferences": [{ "uid": "y" }] } })
+        );
         assert!(drop_owners(&mut object, &["y".to_owned()]));
         assert_eq!(object, json!({ "metadata": { "finalizers": ["b"] } }), "an empty list is none");
         let mut bare = json!({ "metadata": {} });
-        assert!(!drop_owners(&mut bare, &[]) && !drop_finalizer(&mut bare, "a") && !unblock_owners(&mut bare));
+        assert!(
+            !drop_owners(&mut bare, &[]) && !drop_finalizer(&mut bare, "a") && !unblock_owners(&mut bare)
+        );
     }
 }

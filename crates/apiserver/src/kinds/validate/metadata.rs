@@ -285,17 +285,22 @@ mod tests {
 
     #[test]
     fn finalizers_need_a_domain_only_where_the_original_says_so() {
-        let object = json!({"metadata": {"name": "a", "namespace": "b", "finalizers": ["plain.example.com"]}});
+        let object =
+            json!({"metadata": {"name": "a", "namespace": "b", "finalizers": ["plain.example.com"]}});
         for (group, plural, namespaced, refused) in [
             ("", "configmaps", true, true),
             ("coordination.k8s.io", "leases", true, false),
             ("apiextensions.k8s.io", "customresourcedefinitions", false, false),
         ] {
-            let told = |problems: &[Problem]| problems.iter().any(|it| it.message.contains("neither a standard"));
+            let told =
+                |problems: &[Problem]| problems.iter().any(|it| it.message.contains("neither a standard"));
             assert_eq!(told(&create(group, plural, namespaced, &object)), refused, "{plural}");
             assert_eq!(told(&update(group, plural, &object, &object)), refused, "{plural}");
         }
-        assert!(common(NameRule::Subdomain, true, &object).is_empty() && update_common(&object, &object).is_empty());
+        assert!(
+            common(NameRule::Subdomain, true, &object).is_empty()
+                && update_common(&object, &object).is_empty()
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use dogwatch_apiserver::ApiServer;
 use dogwatch_apiserver::cluster::Cluster;
 use dogwatch_apiserver::faults::{Delay, Lab, Rule, Scope};
+use dogwatch_core::ObjectKey;
 use http::Method;
 use proptest::prelude::*;
 use serde_json::json;
@@ -13,45 +14,60 @@ use serde_json::json;
 use super::truth::Truth;
 use crate::asking::Road;
 
-pub(crate) const NAMESPACES: [&str; 2] = ["default", "kube-system"];
+const NAMESPACES: [&str; 2] = ["default", "kube-system"];
 const COLOURS: [&str; 3] = ["red", "green", "blue"];
 const PHASES: [&str; 2] = ["Pending", "Running"];
 
 /// One thing that happens.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    Create { pod: u8, colour: u8 },
-    Paint { pod: u8, colour: u8 },
-    Phase { pod: u8, phase: u8 },
-    Delete { pod: u8 },
-    DeleteAll { colour: u8 },
+    /// Also creates the pod if it is not there.
+    Paint {
+        pod: u8,
+        colour: u8,
+    },
+    Phase {
+        pod: u8,
+        phase: u8,
+    },
+    Delete {
+        pod: u8,
+    },
+    DeleteAll {
+        colour: u8,
+    },
     Wait(u64),
     Place(Rule),
     Clear,
-    Drop { cut: bool, scoped: bool },
+    Drop {
+        cut: bool,
+        scoped: bool,
+    },
     Bookmark,
     Pause,
     Resume,
-    Compact { back: u64 },
+    Compact {
+        back: u64,
+    },
     Expire,
 }
 
 pub(crate) fn step() -> impl Strategy<Value = Step> {
     let pod = || 0..8_u8;
     prop_oneof![
-        8 => (pod(), 0..3_u8).prop_map(|(pod, colour)| Step::Create { pod, colour }),
-        8 => (pod(), 0..3_u8).prop_map(|(pod, colour)| Step::Paint { pod, colour }),
-        6 => (pod(), 0..2_u8).prop_map(|(pod, phase)| Step::Phase { pod, phase }),
-        4 => pod().prop_map(|pod| Step::Delete { pod }),
+        16 => (pod(), 0..3_u8).prop_map(|(pod, colour)| Step::Paint { pod, colour }),
+        8 => (pod(), 0..2_u8).prop_map(|(pod, phase)| Step::Phase { pod, phase }),
+        5 => pod().prop_map(|pod| Step::Delete { pod }),
         1 => (0..3_u8).prop_map(|colour| Step::DeleteAll { colour }),
-        4 => (0..3000_u64).prop_map(Step::Wait),
+        8 => (0..500_u64).prop_map(Step::Wait),
+        1 => (500..5000_u64).prop_map(Step::Wait),
         5 => rule().prop_map(Step::Place),
         1 => Just(Step::Clear),
         2 => any::<(bool, bool)>().prop_map(|(cut, scoped)| Step::Drop { cut, scoped }),
         1 => Just(Step::Bookmark),
         1 => Just(Step::Pause),
         2 => Just(Step::Resume),
-        2 => (0..10_u64).prop_map(|back| Step::Compact { back }),
+        1 => (0..10_u64).prop_map(|back| Step::Compact { back }),
         1 => Just(Step::Expire),
     ]
 }
@@ -77,17 +93,18 @@ fn rule() -> impl Strategy<Value = Rule> {
             _ => rule.delay(Delay::between(Duration::ZERO, Duration::from_secs(2))),
         }
     });
-    let on_delivery = (1..4_u64, 0..6_u8, 1..9_u64, any::<u64>()).prop_map(|(times, effect, number, seed)| {
-        let rule = Rule::on("watch").times(times).seed(seed);
-        match effect {
-            0 => rule.split(usize::try_from(number * number).unwrap()),
-            1 => rule.coalesce(Duration::from_millis(100 * number)),
-            2 => rule.lag(Delay::between(Duration::ZERO, Duration::from_millis(200 * number))),
-            3 => rule.drop_after(number - 1),
-            4 => rule.cut_after(number - 1),
-            _ => rule.namespace("default").pause(),
-        }
-    });
+    let on_delivery =
+        (1..4_u64, 0..6_u8, 1..9_u64, any::<u64>()).prop_map(|(times, effect, number, seed)| {
+            let rule = Rule::on("watch").times(times).seed(seed);
+            match effect {
+                0 => rule.split(usize::try_from(number * number).unwrap()),
+                1 => rule.coalesce(Duration::from_millis(100 * number)),
+                2 => rule.lag(Delay::between(Duration::ZERO, Duration::from_millis(200 * number))),
+                3 => rule.drop_after(number - 1),
+                4 => rule.cut_after(number - 1),
+                _ => rule.namespace("default").pause(),
+            }
+        });
     prop_oneof![on_request, on_delivery]
 }
 
@@ -107,18 +124,17 @@ impl Script {
 
     pub(crate) async fn follow(&mut self, step: Step) {
         match step {
-            Step::Create { .. }
-            | Step::Paint { .. }
-            | Step::Phase { .. }
-            | Step::Delete { .. }
-            | Step::DeleteAll { .. } => self.write(step).await,
+            Step::Paint { .. } | Step::Phase { .. } | Step::Delete { .. } | Step::DeleteAll { .. } => {
+                self.write(step).await;
+            }
             Step::Wait(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
             Step::Place(rule) => {
                 self.lab.rule(rule);
             }
             Step::Clear => self.lab.clear(),
             Step::Drop { cut, scoped: true } => {
-                self.lab.drop_watches_of(Scope { namespace: Some("default".into()), ..Scope::default() }, cut);
+                self.lab
+                    .drop_watches_of(Scope { namespace: Some("default".into()), ..Scope::default() }, cut);
             }
             Step::Drop { cut: true, scoped: false } => self.lab.cut_watches(),
             Step::Drop { cut: false, scoped: false } => self.lab.drop_watches(),
@@ -137,15 +153,17 @@ impl Script {
         }
     }
 
+    fn is_there(&self, pod: u8) -> bool {
+        let key = ObjectKey::namespaced(namespace(pod), &format!("pod-{pod}"));
+        self.cluster.store().get(&"/pods".into(), &key).is_some()
+    }
+
     /// Writes, and does not care what comes of it: the truth knows.
     async fn write(&self, step: Step) {
-        let place = |pod: u8| {
-            let namespace = NAMESPACES[usize::from(pod) % 2];
-            (format!("/api/v1/namespaces/{namespace}/pods"), format!("pod-{pod}"))
-        };
+        let place = |pod: u8| (format!("/api/v1/namespaces/{}/pods", namespace(pod)), format!("pod-{pod}"));
         let colour = |colour: u8| COLOURS[usize::from(colour)];
         let (method, path, body) = match step {
-            Step::Create { pod, colour: new } => {
+            Step::Paint { pod, colour: new } if !self.is_there(pod) => {
                 let (path, name) = place(pod);
                 let body = json!({ "apiVersion": "v1", "kind": "Pod",
                     "metadata": { "name": name, "labels": { "colour": colour(new) } },
@@ -177,4 +195,8 @@ impl Script {
             assert!(expected.contains(&answered.code), "{path}: {}", answered.body);
         }
     }
+}
+
+fn namespace(pod: u8) -> &'static str {
+    NAMESPACES[usize::from(pod) % 2]
 }

@@ -1,6 +1,7 @@
 //! What really happened: every change since the beginning, read before it can be forgotten.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dogwatch_apiserver::cluster::Cluster;
 use dogwatch_apiserver::store::{CollectionName, Cursor};
@@ -15,11 +16,14 @@ pub(crate) struct Selector {
     pub(crate) holds: fn(&Value) -> bool,
 }
 
+/// Pods by key.
+pub(crate) type Pods = BTreeMap<String, Arc<Value>>;
+
 /// All changes of pods.
 pub(crate) struct Truth {
     cursor: Cursor,
     /// Versions only grow; `None` from a deletion on.
-    changes: Vec<(u64, String, Option<Value>)>,
+    changes: Vec<(u64, String, Option<Arc<Value>>)>,
 }
 
 impl Truth {
@@ -34,23 +38,23 @@ impl Truth {
     pub(crate) fn read(&mut self) {
         while let Some(change) = self.cursor.try_next().expect("it is read before it is forgotten") {
             let object = change.after.as_ref().or(change.before.as_ref()).expect("a change of something");
-            let after = change.after.as_ref().map(|it| it.to_value());
+            let after = change.after.as_ref().map(|it| Arc::new(it.to_value()));
             self.changes.push((change.version, object.key().to_string(), after));
         }
     }
 
     /// The pods at a version, by key.
-    pub(crate) fn at(&mut self, version: u64, selector: &Selector) -> BTreeMap<String, Value> {
+    pub(crate) fn at(&mut self, version: u64, selector: &Selector) -> Pods {
         self.read();
-        let mut pods = BTreeMap::new();
+        let mut pods: BTreeMap<&str, &Arc<Value>> = BTreeMap::new();
         for (_, key, after) in self.changes.iter().take_while(|(at, ..)| *at <= version) {
             match after {
-                Some(after) => pods.insert(key.clone(), after.clone()),
-                None => pods.remove(key),
+                Some(after) => pods.insert(key, after),
+                None => pods.remove(key.as_str()),
             };
         }
-        pods.retain(|_, pod| selector.holds(pod));
-        pods
+        let selected = pods.into_iter().filter(|(_, pod)| selector.holds(pod));
+        selected.map(|(key, pod)| (key.to_owned(), Arc::clone(pod))).collect()
     }
 }
 

@@ -1,6 +1,5 @@
 //! A watcher: lists, watches, starts again when it must, and believes nothing without holding it against the truth.
 
-use std::collections::BTreeMap;
 use std::ops::AddAssign;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,9 +7,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::Value;
 use tokio::sync::watch::Receiver;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::truth::{Selector, Truth};
+use super::truth::{Pods, Selector, Truth};
 use crate::asking::{Road, Told, Watching, version};
 use crate::running::named;
 
@@ -116,7 +115,7 @@ pub(crate) struct Watcher {
     /// The version at which everything is over.
     last: Receiver<Option<u64>>,
     /// What it believes, by key, as of a version; nothing before a list.
-    believed: Option<(BTreeMap<String, Value>, u64)>,
+    believed: Option<(Pods, u64)>,
     seen: Seen,
 }
 
@@ -186,7 +185,7 @@ impl Watcher {
         self.seen.lists += 1;
         let keys: Vec<_> = pods.iter().map(named).collect();
         assert!(keys.is_sorted(), "in the order of keys: {keys:?}");
-        let believed = keys.into_iter().zip(pods).collect();
+        let believed = keys.into_iter().zip(pods.into_iter().map(Arc::new)).collect();
         self.believe(believed, at.expect("at least one page"));
     }
 
@@ -196,7 +195,8 @@ impl Watcher {
         path += &self.manner.seconds.map(|it| format!("&timeoutSeconds={it}")).unwrap_or_default();
         path += &match &self.believed {
             Some((_, version)) => format!("&resourceVersion={version}"),
-            None => "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true".to_owned(),
+            None => "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+                .to_owned(),
         };
         let mut watching = match self.road.watch(&path).await {
             Ok(Ok(watching)) => watching,
@@ -221,12 +221,12 @@ impl Watcher {
 
     /// Takes the objects that were there, up to the bookmark that ends them.
     async fn begin(&mut self, watching: &mut Watching) -> bool {
-        let mut believed = BTreeMap::new();
+        let mut believed = Pods::new();
         loop {
             match timeout(LONG, watching.next()).await.expect("it tells or ends") {
                 Told::Event { kind, object } if kind == "ADDED" => {
                     self.seen.events += 1;
-                    let before = believed.insert(named(&object), object);
+                    let before = believed.insert(named(&object), Arc::new(object));
                     assert!(before.is_none(), "told twice: {before:?}");
                 }
                 Told::Event { kind, object } if kind == "BOOKMARK" => {
@@ -249,13 +249,16 @@ impl Watcher {
 
     async fn follow(&mut self, watching: &mut Watching) -> Over {
         let mut patience = self.manner.fickle;
+        let mut until = Instant::now() + LONG;
         loop {
-            // Once everything is over, nothing more may come.
-            let wait = if self.is_done() { Duration::from_secs(10) } else { LONG };
+            if self.is_done() {
+                // Nothing more may come.
+                until = until.min(Instant::now() + Duration::from_secs(10));
+            }
             let told = tokio::select! {
                 told = watching.next() => told,
                 _ = self.last.changed() => continue,
-                () = sleep(wait) => return Over::GoOn,
+                () = sleep_until(until) => return Over::GoOn,
             };
             match told {
                 Told::Event { kind, object } if kind == "ERROR" => {
@@ -294,7 +297,7 @@ impl Watcher {
                 self.seen.events += 1;
                 let before = match kind {
                     "DELETED" => believed.remove(&named(object)),
-                    _ => believed.insert(named(object), object.clone()),
+                    _ => believed.insert(named(object), Arc::new(object.clone())),
                 };
                 assert_eq!(before.is_some(), kind != "ADDED", "{kind} {object}, known before: {before:?}");
             }
@@ -302,13 +305,20 @@ impl Watcher {
         self.believe(believed, new);
     }
 
-    fn believe(&mut self, believed: BTreeMap<String, Value>, version: u64) {
+    fn believe(&mut self, believed: Pods, version: u64) {
         let truth = self.truth.lock().unwrap().at(version, &self.manner.selector);
         if believed != truth {
-            let keys = |it: &BTreeMap<String, Value>| {
-                it.iter().map(|(key, pod)| format!("{key}@{}", pod["metadata"]["resourceVersion"])).collect::<Vec<_>>()
+            let keys = |it: &Pods| {
+                it.iter()
+                    .map(|(key, pod)| format!("{key}@{}", pod["metadata"]["resourceVersion"]))
+                    .collect::<Vec<_>>()
             };
-            panic!("at {version}: believed {:?}, true {:?}, {:?}", keys(&believed), keys(&truth), self.manner);
+            panic!(
+                "at {version}: believed {:?}, true {:?}, {:?}",
+                keys(&believed),
+                keys(&truth),
+                self.manner
+            );
         }
         self.believed = Some((believed, version));
     }
