@@ -27,7 +27,7 @@ pub(crate) enum Road {
     /// Requests are calls.
     Direct(InProcess<Service>),
     /// HTTP/1.1 or HTTP/2 over a pipe.
-    Wire(Client<Connector, Full<Bytes>>),
+    Wire(Box<Client<Connector, Full<Bytes>>>),
 }
 
 /// A code and a body.
@@ -75,7 +75,7 @@ impl Road {
             .retry_canceled_requests(false)
             .http2_only(http2)
             .build(server.connector());
-        Self::Wire(client)
+        Self::Wire(Box::new(client))
     }
 
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<AnswerBody>, Broken> {

@@ -37,7 +37,7 @@ pub(crate) enum Step {
         colour: u8,
     },
     Wait(u64),
-    Place(Rule),
+    Place(Box<Rule>),
     Clear,
     Drop {
         cut: bool,
@@ -61,7 +61,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => (0..3_u8).prop_map(|colour| Step::DeleteAll { colour }),
         8 => (0..500_u64).prop_map(Step::Wait),
         1 => (500..5000_u64).prop_map(Step::Wait),
-        5 => rule().prop_map(Step::Place),
+        5 => rule().prop_map(|rule| Step::Place(Box::new(rule))),
         1 => Just(Step::Clear),
         2 => any::<(bool, bool)>().prop_map(|(cut, scoped)| Step::Drop { cut, scoped }),
         1 => Just(Step::Bookmark),
@@ -118,7 +118,7 @@ pub(crate) struct Script {
 
 impl Script {
     pub(crate) fn new(server: &ApiServer, truth: Arc<Mutex<Truth>>, seed: u64) -> Self {
-        let road = if seed % 2 == 0 { Road::direct(server) } else { Road::wire(server, seed % 4 == 1) };
+        let road = if seed.is_multiple_of(2) { Road::direct(server) } else { Road::wire(server, seed % 4 == 1) };
         Self { road, lab: server.faults().clone(), cluster: Arc::clone(server.cluster()), truth }
     }
 
@@ -129,7 +129,7 @@ impl Script {
             }
             Step::Wait(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
             Step::Place(rule) => {
-                self.lab.rule(rule);
+                self.lab.rule(*rule);
             }
             Step::Clear => self.lab.clear(),
             Step::Drop { cut, scoped: true } => {
