@@ -37,9 +37,11 @@ impl Cluster {
         if place.part != "log" {
             return Ok(());
         }
-        let pod = self.get(place.kind, &place.key()?).ok_or_else(|| place.kind.not_found(place.name))?.to_value();
+        let pod =
+            self.get(place.kind, &place.key()?).ok_or_else(|| place.kind.not_found(place.name))?.to_value();
         let lists = ["/spec/containers", "/spec/initContainers", "/spec/ephemeralContainers"];
-        let names: Vec<&str> = lists.iter().flat_map(|it| items(&pod, it)).map(|it| text(it, "/name")).collect();
+        let names: Vec<&str> =
+            lists.iter().flat_map(|it| items(&pod, it)).map(|it| text(it, "/name")).collect();
         match container.filter(|it| !it.is_empty()) {
             Some(name) if !names.contains(&name) => {
                 Err(Refusal::bad_request(format!("container {name} is not valid for pod {}", place.name)))

@@ -88,7 +88,7 @@ async fn a_reset_before_the_commit_leaves_nothing_and_one_after_it_leaves_everyt
         );
         server.faults().clear();
     }
-    let codes: Vec<_> = server.requests().requests().verb("create").iter().map(|it| it.status).collect();
+    let codes: Vec<_> = server.requests().verb("create").iter().map(|it| it.status).collect();
     assert_eq!(codes, [0, 0, 409].repeat(3), "a request that was cut off has no code");
 }
 
@@ -106,7 +106,7 @@ async fn a_delay_passes_by_the_clock_and_not_a_moment_more() {
     Road::direct(&server).get(MAPS).await.expect("answered");
     assert_eq!(begun.elapsed(), Duration::ZERO);
     let took: Vec<_> =
-        server.requests().requests().verb("list").iter().map(|it| it.duration.as_secs()).collect();
+        server.requests().verb("list").iter().map(|it| it.duration.as_secs()).collect();
     assert_eq!(took, [3, 3, 3, 0]);
 }
 

@@ -118,7 +118,8 @@ pub(crate) struct Script {
 
 impl Script {
     pub(crate) fn new(server: &ApiServer, truth: Arc<Mutex<Truth>>, seed: u64) -> Self {
-        let road = if seed.is_multiple_of(2) { Road::direct(server) } else { Road::wire(server, seed % 4 == 1) };
+        let road =
+            if seed.is_multiple_of(2) { Road::direct(server) } else { Road::wire(server, seed % 4 == 1) };
         Self { road, lab: server.faults().clone(), cluster: Arc::clone(server.cluster()), truth }
     }
 
