@@ -30,6 +30,11 @@ const RUNS: &[Run] = &[
         arguments: &["deploy", "po"],
         prints: "  2 objects at version 100",
     },
+    Run {
+        example: "05_test_with_a_fork",
+        arguments: &[],
+        prints: "expires: true, (lists, names): (2, {\"first\", \"last\"})",
+    },
 ];
 
 /// Runs every example of every crate, one after the other, and stops at the first that fails or says nothing of what it

@@ -1,16 +1,18 @@
-//! A Kubernetes API server as a library: small, honest, instant. In parts: nothing is served yet.
+//! A Kubernetes API server as a library: small, honest, instant.
 //!
 //! ```text
-//! request ─► (authenticate) ─► decode ─► default, prepare, validate ─► own ─► store ─► (answer)
-//!                                                                             │
-//!                                            reading: lists and watches ◄─────┘
+//! request ─► authenticate ─► decode ─► default, own, prepare, validate ─► store ─► answer
+//!    (serving, http, auth)        (cluster: the verbs, kinds, custom)       │
+//!                       lists and watches (reading) ◄───────────────────────┤
+//!                       controllers, simulators ◄───────────────────────────┘
 //! ```
 //!
-//! What is in brackets does not exist yet, and neither does what joins the parts: each is a set of functions over JSON
-//! values and bytes, held against recorded answers of the original. [`request`] reads paths, queries and headers;
-//! [`builtin`] knows every built-in kind and its [`schema`], [`kinds`] what is special about some, [`custom`] what a
-//! definition says about its own; [`patch`] and [`ownership`] change objects; [`store`] keeps all their versions and
-//! [`reading`] tells them; [`discovery`], [`openapi`] and [`mod@print`] describe them.
+//! [`ApiServer`] is the whole of it: start one in a test, fork it, make bad weather with its [`faults`], ask its [`log`] what it was
+//! asked. [`cluster`] has the verbs without HTTP. Below, each part is a set of functions over JSON values and bytes, held against
+//! recorded answers of the original: [`request`] reads paths, queries and headers; [`builtin`] knows every built-in kind and its
+//! [`schema`], [`kinds`] what is special about some, [`custom`] what a definition says about its own; [`patch`] and [`ownership`]
+//! change objects; [`store`] keeps all their versions and [`reading`] tells them; [`discovery`], [`openapi`] and [`mod@print`]
+//! describe them.
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 

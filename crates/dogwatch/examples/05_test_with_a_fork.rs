@@ -1,0 +1,60 @@
+//! A test of a program that watches, as a program: a cluster of its own for each case, and a watch that expires on purpose.
+//!
+//! ```text
+//! cargo run --example 05_test_with_a_fork      # needs no cluster
+//! ```
+
+#![allow(clippy::print_stdout, reason = "a program that prints")]
+
+use std::collections::BTreeSet;
+
+use dogwatch::config::Overrides;
+use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
+use dogwatch::{Api, Client, Config, ListParams, WatchEvent, WatchParams, WriteParams};
+use dogwatch_apiserver::ApiServer;
+use futures_util::TryStreamExt;
+
+/// What is tested: a copy of all names, kept by list and watch until `last` is in it. Gives how often it had to list.
+async fn follow(api: Api<ConfigMap>, last: &str) -> anyhow::Result<(usize, BTreeSet<String>)> {
+    for lists in 1.. {
+        let list = api.list_all(&ListParams::default()).await?;
+        let mut names: BTreeSet<_> = list.items.into_iter().filter_map(|it| it.metadata.name).collect();
+        let mut watch = api.watch_from(WatchParams::from(list.metadata.version))?;
+        while !names.contains(last) {
+            match watch.try_next().await? {
+                Some(WatchEvent::Added(it)) => names.extend(it.metadata.name),
+                Some(WatchEvent::Error(status)) if status.is_expired() => break,
+                other => anyhow::bail!("not expected: {other:?}"),
+            }
+        }
+        if names.contains(last) {
+            return Ok((lists, names));
+        }
+    }
+    anyhow::bail!("never seen")
+}
+
+async fn case(server: ApiServer, expires: bool) -> anyhow::Result<()> {
+    let client = Client::new(Config::from_kubeconfig_str(&server.kubeconfig(), &Overrides::default())?)?;
+    let api = Api::<ConfigMap>::namespaced(client, "default");
+    server.faults().pause();
+    let following = tokio::spawn(follow(api.clone(), "last"));
+    server.request_log().wait_for(|it| it.verb == "watch", 1).await;
+    for name in ["first", "last"] {
+        let object = serde_json::from_value(serde_json::json!({ "metadata": { "name": name } }))?;
+        api.create(&WriteParams::default(), &object).await?;
+    }
+    if expires {
+        server.cluster().store().compact(server.cluster().store().revision());
+    }
+    server.faults().resume();
+    println!("expires: {expires}, (lists, names): {:?}", following.await??);
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let base = ApiServer::start().await?;
+    case(base.fork().await?, false).await?;
+    case(base.fork().await?, true).await
+}
