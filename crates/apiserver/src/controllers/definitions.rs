@@ -11,6 +11,7 @@ use super::purge::{Left, purge};
 use super::reconcile::{Next, Reconciler};
 use super::{builtin, writer};
 use crate::cluster::{Cluster, Place, Writer};
+use crate::custom::definition::CLEANUP;
 use crate::custom::names;
 use crate::kinds::look::{at, items, text};
 use crate::refusal::Refusal;
@@ -18,8 +19,6 @@ use crate::store::{CollectionName, Encoded, Expect};
 
 const GROUP: &str = "apiextensions.k8s.io";
 const PLURAL: &str = "customresourcedefinitions";
-/// Keeps a definition until its objects are gone.
-const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// Accepts names, and deletes objects of definitions that are being deleted.
 #[derive(Debug)]
@@ -63,7 +62,7 @@ impl Reconciler for Definitions {
             cluster.change(&place.part("status"), &writer, settle).await?;
             return Ok(Next::touch());
         }
-        if !items(&definition, "/metadata/finalizers").iter().any(|it| it == FINALIZER) {
+        if !items(&definition, "/metadata/finalizers").iter().any(|it| it == CLEANUP) {
             return Ok(Next::touch());
         }
         delete_objects(cluster, &place, &definition, &writer).await
@@ -133,6 +132,6 @@ fn remove_finalizer(definition: &mut Value) -> bool {
     let finalizers = definition.pointer_mut("/metadata/finalizers").and_then(Value::as_array_mut);
     let Some(finalizers) = finalizers else { return false };
     let before = finalizers.len();
-    finalizers.retain(|it| it != FINALIZER);
+    finalizers.retain(|it| it != CLEANUP);
     finalizers.len() < before
 }

@@ -154,6 +154,38 @@ impl Pass {
     }
 }
 
+impl Pass {
+    /// What could not be deleted, as a condition tells it.
+    fn failed(&self) -> Option<(&'static str, String)> {
+        let mut failures = self.failures.clone();
+        failures.sort();
+        let words = "Failed to delete all resource types";
+        let told = || format!("{words}, {} remaining: {}", failures.len(), failures.join(", "));
+        (!failures.is_empty()).then(|| ("ContentDeletionFailed", told()))
+    }
+
+    /// What is left, as a condition tells it.
+    fn content(&self) -> Option<(&'static str, String)> {
+        let told = || format!("Some resources are remaining: {}", counted(&self.remaining, "has"));
+        (!self.remaining.is_empty()).then(|| ("SomeResourcesRemain", told()))
+    }
+
+    /// What holds that, as a condition tells it.
+    fn held(&self) -> Option<(&'static str, String)> {
+        let words = "Some content in the namespace has finalizers remaining";
+        let told = || format!("{words}: {}", counted(&self.finalizers, "in"));
+        (!self.finalizers.is_empty()).then(|| ("SomeFinalizersRemain", told()))
+    }
+}
+
+/// Counts in the words and the order of the original.
+fn counted(counts: &BTreeMap<String, usize>, word: &str) -> String {
+    let each = counts.iter().map(|(name, count)| format!("{name} {word} {count} resource instances"));
+    let mut each: Vec<_> = each.collect();
+    each.sort();
+    each.join(", ")
+}
+
 /// The longest time that a pod of the namespace has to end, in seconds.
 fn longest_grace(cluster: &Cluster, pods: &Kind, namespace: &str) -> i64 {
     let ended = |pod: &Value| matches!(text(pod, "/status/phase"), "Succeeded" | "Failed");
@@ -183,60 +215,38 @@ fn report(namespace: &mut Value, pass: &Pass, now: &str) -> bool {
     if at(namespace, "/metadata/deletionTimestamp").is_none() {
         return false;
     }
-    let counted = |counts: &BTreeMap<String, usize>, words: (&str, &str)| {
-        let mut each: Vec<_> =
-            counts.iter().map(|(name, count)| format!("{name} {} {count} {}", words.0, words.1)).collect();
-        each.sort();
-        each.join(", ")
-    };
-    let failed = (!pass.failures.is_empty()).then(|| {
-        let mut failures = pass.failures.clone();
-        failures.sort();
-        let (count, failures) = (failures.len(), failures.join(", "));
-        (
-            "ContentDeletionFailed",
-            format!("Failed to delete all resource types, {count} remaining: {failures}"),
-        )
-    });
-    let remaining = (!pass.remaining.is_empty()).then(|| {
-        let counted = counted(&pass.remaining, ("has", "resource instances"));
-        ("SomeResourcesRemain", format!("Some resources are remaining: {counted}"))
-    });
-    let finalizers = (!pass.finalizers.is_empty()).then(|| {
-        let counted = counted(&pass.finalizers, ("in", "resource instances"));
-        let words = "Some content in the namespace has finalizers remaining";
-        ("SomeFinalizersRemain", format!("{words}: {counted}"))
-    });
     let conditions = [
+        ("DiscoveryFailure", None, "ResourcesDiscovered", "All resources successfully discovered"),
         (
-            "NamespaceDeletionDiscoveryFailure",
+            "GroupVersionParsingFailure",
             None,
-            ("ResourcesDiscovered", "All resources successfully discovered"),
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
         ),
         (
-            "NamespaceDeletionGroupVersionParsingFailure",
-            None,
-            ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
-        ),
-        (
-            "NamespaceDeletionContentFailure",
-            failed,
-            ("ContentDeleted", "All content successfully deleted, may be waiting on finalization"),
-        ),
-        ("NamespaceContentRemaining", remaining, ("ContentRemoved", "All content successfully removed")),
-        (
-            "NamespaceFinalizersRemaining",
-            finalizers,
-            ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+            "ContentFailure",
+            pass.failed(),
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization",
         ),
     ];
+    let left = [
+        ("ContentRemaining", pass.content(), "ContentRemoved", "All content successfully removed"),
+        (
+            "FinalizersRemaining",
+            pass.held(),
+            "ContentHasNoFinalizers",
+            "All content-preserving finalizers finished",
+        ),
+    ];
+    let named = conditions.map(|it| ("NamespaceDeletion", it)).into_iter();
     let mut changed = false;
-    for (kind, bad, (reason, message)) in conditions {
+    for (prefix, (kind, bad, reason, message)) in named.chain(left.map(|it| ("Namespace", it))) {
         let (status, reason, message) = match &bad {
             Some((reason, message)) => ("True", *reason, message.as_str()),
             None => ("False", reason, message),
         };
-        changed |= set_condition(namespace, kind, status, reason, message, now);
+        changed |= set_condition(namespace, &format!("{prefix}{kind}"), status, reason, message, now);
     }
     changed
 }

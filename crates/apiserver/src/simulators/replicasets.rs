@@ -165,7 +165,9 @@ fn decide(set: &Value, pods: &[Arc<Value>], now: Timestamp) -> Plan {
     let wanted = usize::try_from(number(set, "/spec/replicas").unwrap_or(1)).unwrap_or(0);
     if !deleting {
         plan.create = wanted.saturating_sub(active.len());
-        plan.delete = first_to_go(&active).into_iter().take(active.len().saturating_sub(wanted)).collect();
+        if active.len() > wanted {
+            plan.delete = first_to_go(&active).into_iter().take(active.len() - wanted).collect();
+        }
     }
     (plan.status, plan.again) = status(set, &active, terminating, now);
     plan

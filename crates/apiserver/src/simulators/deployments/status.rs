@@ -100,16 +100,7 @@ fn progress(
         }
         return None;
     }
-    if reason == "DeploymentPaused" {
-        set(conditions, "Progressing", "Unknown", "DeploymentResumed", "Deployment is resumed", now);
-    } else if observed.created {
-        let message =
-            observed.new.map_or_else(String::new, |it| format!("Created new replica set {:?}", it.name));
-        set(conditions, "Progressing", "True", "NewReplicaSetCreated", &message, now);
-    } else if let Some(new) = observed.new.filter(|_| known.is_null()) {
-        let message = format!("Found new replica set {:?}", new.name);
-        set(conditions, "Progressing", "True", "FoundNewReplicaSet", &message, now);
-    }
+    begin(observed, &known, conditions, now);
     let count = |of: &Value, field: &str| number(of, field).unwrap_or(0);
     let settled = count(status, "/replicas") == count(status, "/updatedReplicas");
     if settled && reason == "NewReplicaSetAvailable" && !observed.created {
@@ -141,6 +132,20 @@ fn progress(
     let message = format!("{about} has timed out progressing.");
     set(conditions, "Progressing", "False", "ProgressDeadlineExceeded", &message, now);
     None
+}
+
+/// Says in the condition `Progressing` what has just begun, if anything.
+fn begin(observed: Observed<'_>, known: &Value, conditions: &mut Vec<Value>, now: &str) {
+    let name = observed.new.map_or("", |it| it.name.as_str());
+    if text(known, "/reason") == "DeploymentPaused" {
+        set(conditions, "Progressing", "Unknown", "DeploymentResumed", "Deployment is resumed", now);
+    } else if observed.created {
+        let message = format!("Created new replica set {name:?}");
+        set(conditions, "Progressing", "True", "NewReplicaSetCreated", &message, now);
+    } else if observed.new.is_some() && known.is_null() {
+        let message = format!("Found new replica set {name:?}");
+        set(conditions, "Progressing", "True", "FoundNewReplicaSet", &message, now);
+    }
 }
 
 /// Whether a status shows progress over another.
