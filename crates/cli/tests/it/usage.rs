@@ -33,17 +33,23 @@ fn bad_usage_exits_with_2() {
 }
 
 #[test]
-fn without_a_cluster_one_line_says_how_to_name_one() {
+fn a_context_without_a_kubeconfig_is_told_in_one_line() {
     let home = tempfile::tempdir().unwrap();
-    let output = run(home.path(), &["demo"]);
+    let output = run(home.path(), &["demo", "--context", "nowhere"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(text(&output.stdout), "");
     let said = text(&output.stderr);
     assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(
-        said.starts_with("error: ") && said.contains("--kubeconfig") && said.contains("--server"),
-        "{said}"
-    );
+    assert!(said.starts_with("error: ") && said.contains("nowhere"), "{said}");
+}
+
+#[test]
+fn the_demo_needs_no_cluster_and_ends_with_a_summary() {
+    let home = tempfile::tempdir().unwrap();
+    let output = run(home.path(), &["demo", "--seconds", "1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let told = text(&output.stdout);
+    assert!(told.contains("deployment web runs example.com/web:1") && told.contains("\nsummary\n"), "{told}");
 }
 
 #[test]
