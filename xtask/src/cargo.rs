@@ -2,7 +2,7 @@
 //!
 //! Every task goes through here. It knows nothing about what the tasks mean.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
@@ -70,9 +70,19 @@ pub(crate) struct Package {
 
 /// The crates of the workspace.
 pub(crate) fn packages() -> anyhow::Result<Vec<Package>> {
+    Ok(read(&metadata()?))
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target_folder() -> anyhow::Result<PathBuf> {
+    let metadata = metadata()?;
+    let folder = metadata["target_directory"].as_str().context("cargo metadata names no target directory")?;
+    Ok(PathBuf::from(folder))
+}
+
+fn metadata() -> anyhow::Result<Value> {
     let output = Cargo::new(["metadata", "--no-deps", "--format-version", "1"]).output()?;
-    let metadata: Value = serde_json::from_slice(&output).context("cargo metadata does not print JSON")?;
-    Ok(read(&metadata))
+    serde_json::from_slice(&output).context("cargo metadata does not print JSON")
 }
 
 fn read(metadata: &Value) -> Vec<Package> {

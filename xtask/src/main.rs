@@ -7,17 +7,24 @@
 mod cargo;
 mod features;
 mod licences;
+mod process;
+mod link;
+mod server;
 mod standin;
 mod examples;
 mod tables;
 mod ci;
 mod conformance;
+mod controllers;
+mod follow;
 mod bench;
 mod sample;
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// The tasks of the dogwatch repository.
 ///
@@ -43,6 +50,10 @@ enum Task {
     Gen(tables::Options),
     /// Run the whole-pipeline suite against a server of your choice.
     Conformance(conformance::Options),
+    /// Run the original kube-controller-manager on our server, and say what it does there.
+    OriginalControllers(controllers::Options),
+    /// Let kube-rs, client-go and our own client follow a server on which faults run, and compare what they have.
+    Follow(follow::Options),
     /// Measure something, in release mode.
     Bench(bench::Options),
     /// Write a list of realistic pods, to try things with.
@@ -67,9 +78,24 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Examples => examples::run(),
         Task::Gen(options) => tables::run(&options),
         Task::Conformance(options) => conformance::run(&options),
+        Task::OriginalControllers(options) => wait(controllers::run(&options)),
+        Task::Follow(options) => wait(follow::run(&options)),
         Task::Bench(options) => bench::run(&options),
         Task::Pods(options) => sample::run(&options),
     }
+}
+
+/// Waits for a task that talks to others. When interrupted, it ends all that the task started.
+fn wait(task: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Runtime::new().context("cannot start a runtime")?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            done = task => done,
+            _ = tokio::signal::ctrl_c() => anyhow::bail!("interrupted"),
+            _ = terminate.recv() => anyhow::bail!("told to end"),
+        }
+    })
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 
 pub(crate) mod pods;
 mod wire;
+mod apiserver_load;
+mod apiserver;
 
 use anyhow::bail;
 
@@ -25,11 +27,18 @@ struct Bench {
 }
 
 /// Every benchmark there is.
-const ALL: &[Bench] = &[Bench {
-    name: "wire",
-    about: "lists and watches of pods from bytes to objects, beside serde_json",
-    run: |_| wire::run(),
-}];
+const ALL: &[Bench] = &[
+    Bench {
+        name: "wire",
+        about: "lists and watches of pods from bytes to objects, beside serde_json",
+        run: |_| wire::run(),
+    },
+    Bench {
+        name: "apiserver",
+        about: "our API server from its start to a thousand watchers, beside kube-apiserver",
+        run: apiserver::run,
+    },
+];
 
 /// Runs the benchmark of that name, or prints which there are.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {

@@ -2,9 +2,8 @@
 
 use serde_json::Value;
 
-use super::pipeline::{Owning, is_definition, metadata_mut};
+use super::pipeline::{Owning, metadata_mut, warnings};
 use super::{Cluster, Place, Writer, Written};
-use crate::custom;
 use crate::kinds::look::{at, text};
 use crate::refusal::Refusal;
 use crate::store::Expect;
@@ -105,8 +104,7 @@ impl Cluster {
             }
             refusal
         };
-        let warnings =
-            if is_definition(kind) { custom::check::format_warnings(&object, None) } else { Vec::new() };
+        let warnings = warnings(kind, &object, None);
         if writer.dry_run {
             if let Some(current) = self.get(kind, &key) {
                 return Err(exists(Some(current.to_value())));

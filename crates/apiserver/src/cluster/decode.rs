@@ -8,7 +8,7 @@ use crate::custom;
 use crate::kinds::defaults;
 use crate::patch::json_mistake;
 use crate::protobuf;
-use crate::refusal::Refusal;
+use crate::refusal::{Problem, ProblemKind, Refusal};
 use crate::registry::Kind;
 use crate::request::{BodyForm, yaml};
 use crate::schema::Schema;
@@ -254,15 +254,29 @@ fn identify_custom(object: &Value, kind: &str, api_version: &str, bytes: &[u8]) 
             says("apiVersion")
         )));
     }
-    if says("kind") != kind {
-        return Err(Refusal::bad_request(format!(
-            "{} in version {:?} cannot be handled as a {kind}: the kind in the data ({}) does not match the expected kind ({kind})",
-            says("kind"),
-            api_version.rsplit('/').next().unwrap_or_default(),
-            says("kind")
-        )));
+    check_custom_kind(object, kind, api_version)
+}
+
+/// An object of a custom kind must say that it is one.
+///
+/// # Errors
+/// 422 under the name of the kind it says it is.
+pub(super) fn check_custom_kind(object: &Value, kind: &str, api_version: &str) -> Result<(), Refusal> {
+    let says = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+    let said = says("kind");
+    let wrong =
+        [("apiVersion", api_version), ("kind", kind)].into_iter().filter(|(key, it)| says(key) != *it);
+    let problem = |(key, wanted): (&str, &str)| {
+        let (value, detail) = (format!("{:?}", says(key)), format!("must be {wanted}"));
+        Problem::with_value(key, ProblemKind::Invalid, value, &detail)
+    };
+    let problems: Vec<_> = wrong.map(problem).collect();
+    if problems.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    Err(Refusal::invalid(group, said, name, &problems))
 }
 
 fn unreadable(version: &str, kind: &str, why: &str) -> Refusal {

@@ -9,7 +9,6 @@ use super::update::{ATTEMPTS, MODIFIED, goes};
 use super::{Cluster, Place, Shown, Writer};
 use crate::custom::{definition, names};
 use crate::kinds::look::{at, items, number, text};
-use crate::reading::Selection;
 use crate::refusal::Refusal;
 use crate::registry::Kind;
 use crate::store::{Encoded, Expect};
@@ -141,28 +140,24 @@ impl Cluster {
         Err(kind.conflict(place.name, MODIFIED))
     }
 
-    /// Deletes what a selection holds; gives the objects as they were. What somebody else deletes meanwhile is no mistake.
+    /// Deletes objects that were listed, one after the other. One that is gone already is none to worry about.
     ///
     /// # Errors
-    /// As for [`Cluster::delete`].
-    pub async fn delete_collection(
+    /// What keeps the first of them from being deleted; those after it stay.
+    pub async fn delete_listed(
         &self,
         kind: &Kind,
-        selection: &Selection,
-        limit: Option<usize>,
+        listed: &[Arc<Encoded>],
         options: &DeleteOptions,
         writer: &Writer,
-    ) -> Result<Vec<Arc<Encoded>>, Refusal> {
-        let all = self.list(kind, selection.namespace.as_deref());
-        let chosen: Vec<_> =
-            all.into_iter().filter(|it| selection.holds(it)).take(limit.unwrap_or(usize::MAX)).collect();
-        for object in &chosen {
+    ) -> Result<(), Refusal> {
+        for object in listed {
             match self.delete(&Place::of(kind, object.key()), options, writer).await {
                 Err(refusal) if !refusal.0.is_not_found() => return Err(refusal),
                 _ => {}
             }
         }
-        Ok(chosen)
+        Ok(())
     }
 
     /// Stores a state that says the object is being deleted; `None` when somebody else was faster.

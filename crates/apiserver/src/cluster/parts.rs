@@ -12,6 +12,9 @@ use crate::kinds::look::{at, entries, items, number, text};
 use crate::refusal::Refusal;
 use crate::store::Encoded;
 
+/// After how many seconds an eviction may be tried again whose budget nobody has looked at yet.
+const PROCESSING: u32 = 10;
+
 impl Cluster {
     /// An object, or a part of it such as its Scale.
     ///
@@ -23,6 +26,32 @@ impl Cluster {
             "scale" => Self::read_scale(place, &current).map(Shown::Value),
             "log" | "exec" | "attach" | "portforward" | "proxy" => Err(self.unreachable(place, &current)),
             _ => Ok(Shown::Stored(current)),
+        }
+    }
+
+    /// Whether the container whose log is asked for is one of the pod. Nothing for parts that are not of a container.
+    ///
+    /// # Errors
+    /// 404 when there is no pod, 400 when there is no such container, or it is not clear which.
+    pub fn check_container(&self, place: &Place<'_>, container: Option<&str>) -> Result<(), Refusal> {
+        if place.part != "log" {
+            return Ok(());
+        }
+        let pod =
+            self.get(place.kind, &place.key()?).ok_or_else(|| place.kind.not_found(place.name))?.to_value();
+        let lists = ["/spec/containers", "/spec/initContainers", "/spec/ephemeralContainers"];
+        let names: Vec<&str> =
+            lists.iter().flat_map(|it| items(&pod, it)).map(|it| text(it, "/name")).collect();
+        match container.filter(|it| !it.is_empty()) {
+            Some(name) if !names.contains(&name) => {
+                Err(Refusal::bad_request(format!("container {name} is not valid for pod {}", place.name)))
+            }
+            None if names.len() > 1 => Err(Refusal::bad_request(format!(
+                "a container name must be specified for pod {}, choose one of: [{}]",
+                place.name,
+                names.join(" ")
+            ))),
+            _ => Ok(()),
         }
     }
 
@@ -53,8 +82,13 @@ impl Cluster {
         object: Value,
         writer: &Writer,
     ) -> Result<Written, Refusal> {
+        let misnamed = text(&object, "/metadata/name") != place.name;
+        let about =
+            |what: &str| Refusal::bad_request(format!("name in URL does not match name in {what} object"));
         match place.part {
+            "binding" if misnamed => Err(about("Binding")),
             "binding" => self.bind(place, place.name, &object, writer).await,
+            "eviction" if misnamed => Err(about("Eviction")),
             "eviction" => self.evict(place, &object, writer).await,
             "token" => self.request_token(&place.key()?, &object).map(|it| Written::value(it, true)),
             _ => Err(self.unreachable(
@@ -78,8 +112,7 @@ impl Cluster {
         let pod_place = Place::of(&pods, &key).part("binding");
         let node = text(binding, "/target/name");
         if node.is_empty() {
-            let problem = crate::Problem::new("target.name", crate::ProblemKind::Required, "");
-            return Err(Refusal::invalid("", "Binding", pod, &[problem]));
+            return Err(Refusal::unexplained("target.name: Required value"));
         }
         for _ in 0..ATTEMPTS {
             let current = self.get(&pods, &key).ok_or_else(|| pods.not_found(pod))?;
@@ -92,14 +125,23 @@ impl Cluster {
                 let assigned = text(&old, "/spec/nodeName");
                 return Err(refused(format!("pod {pod} is already assigned to node {assigned:?}")));
             }
+            if !items(&old, "/spec/schedulingGates").is_empty() {
+                return Err(refused(format!("pod {pod} has non-empty .spec.schedulingGates")));
+            }
             let mut new = old.clone();
             object_mut(&mut new, "spec").insert("nodeName".to_owned(), node.into());
-            for (name, value) in entries(binding, "/metadata/annotations") {
-                let metadata = metadata_mut(&mut new);
-                let annotations = crate::kinds::look::object(metadata, "annotations");
-                annotations.insert(name.to_owned(), value.clone());
+            for (pointer, field) in [("/metadata/annotations", "annotations"), ("/metadata/labels", "labels")]
+            {
+                for (name, value) in entries(binding, pointer) {
+                    let metadata = metadata_mut(&mut new);
+                    crate::kinds::look::object(metadata, field).insert(name.to_owned(), value.clone());
+                }
             }
-            set_condition(&mut new, "PodScheduled", &self.source.stamp());
+            set_condition(
+                &mut new,
+                json!({ "type": "PodScheduled", "status": "True", "lastProbeTime": null,
+                "lastTransitionTime": self.source.stamp() }),
+            );
             match self.attempt(&pod_place, &current, &old, new, writer, Owning::Settled).await? {
                 Attempt::Done(_) => return Ok(Written::value(success(), true)),
                 Attempt::Again => {}
@@ -133,8 +175,24 @@ impl Cluster {
         };
         let dry_run = writer.dry_run || !items(eviction, "/deleteOptions/dryRun").is_empty();
         let writer = Writer { dry_run, ..writer.clone() };
+        if !dry_run && options.uid.as_deref().is_none_or(|it| it == current.uid()) {
+            self.mark_evicted(place, &writer).await?;
+        }
         self.delete(&Place { part: "", ..*place }, &options, &writer).await?;
         Ok(Written::value(success(), true))
+    }
+
+    /// Lets a pod say why it goes.
+    async fn mark_evicted(&self, place: &Place<'_>, writer: &Writer) -> Result<(), Refusal> {
+        let condition = json!({ "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": self.source.stamp() });
+        let place = Place { part: "status", ..*place };
+        self.change(&place, writer, |pod| {
+            set_condition(pod, condition.clone());
+            true
+        })
+        .await?;
+        Ok(())
     }
 
     /// Takes one disruption out of the budget of a pod, or refuses.
@@ -170,7 +228,7 @@ impl Cluster {
             let allowed = number(budget, "/status/disruptionsAllowed").unwrap_or(0);
             let stale = number(budget, "/status/observedGeneration").unwrap_or(0)
                 < number(budget, "/metadata/generation").unwrap_or(0);
-            refusal = (allowed <= 0 || stale).then(|| violates(budget, &name));
+            refusal = (allowed <= 0 || stale).then(|| violates(budget, &name, stale));
             if refusal.is_some() {
                 return false;
             }
@@ -183,9 +241,15 @@ impl Cluster {
     }
 }
 
-fn violates(budget: &Value, name: &str) -> Refusal {
+/// A budget that has nothing to spend, or of which nobody knows yet.
+fn violates(budget: &Value, name: &str, stale: bool) -> Refusal {
     let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-    let refusal = Refusal::new(Reason::TooManyRequests, message);
+    let mut refusal = Refusal::new(Reason::TooManyRequests, message);
+    if stale {
+        refusal.0.details.get_or_insert_default().retry_after_seconds = PROCESSING;
+        let cause = format!("The disruption budget {name} is still being processed by the server.");
+        return refusal.cause("DisruptionBudget", &cause, "");
+    }
     let healthy = number(budget, "/status/currentHealthy").unwrap_or(0);
     let desired = number(budget, "/status/desiredHealthy").unwrap_or(0);
     let cause =
@@ -211,11 +275,11 @@ fn selects(selector: &Value, labels: &std::collections::BTreeMap<String, String>
     equal && expressed
 }
 
-fn set_condition(pod: &mut Value, kind: &str, now: &str) {
+/// Sets a condition in place of one of its type.
+fn set_condition(pod: &mut Value, condition: Value) {
     let mut conditions = items(pod, "/status/conditions").to_vec();
-    conditions.retain(|it| text(it, "/type") != kind);
-    conditions
-        .push(json!({ "type": kind, "status": "True", "lastProbeTime": null, "lastTransitionTime": now }));
+    conditions.retain(|it| text(it, "/type") != text(&condition, "/type"));
+    conditions.push(condition);
     object_mut(pod, "status").insert("conditions".to_owned(), conditions.into());
 }
 

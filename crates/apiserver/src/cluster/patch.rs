@@ -4,7 +4,7 @@ use bytes::Bytes;
 use dogwatch_core::Reason;
 use serde_json::Value;
 
-use super::decode::{check_type, judge, settle};
+use super::decode::{check_custom_kind, check_type, judge, settle};
 use super::pipeline::{Owning, metadata_mut};
 use super::update::{ATTEMPTS, Attempt, MODIFIED, check_name, check_version};
 use super::{Cluster, FieldValidation, Place, Writer, Written};
@@ -63,6 +63,9 @@ impl Cluster {
             let patch = decode_patch(place, patch_kind, body, writer)?;
             let old = kind.show(&current);
             let mut new = patch.apply(&old, &kind.schema, kind.definitions())?;
+            if kind.custom_version().is_some() {
+                check_custom_kind(&new, &kind.def.kind, &kind.def.api_version())?;
+            }
             let warnings = settle_patched(place, &patch, &mut new, writer)?;
             check_patched(place, &new)?;
             check_version(place, text(&new, "/metadata/resourceVersion"), &current, false)?;
@@ -86,12 +89,13 @@ impl Cluster {
     ) -> Result<Written, Refusal> {
         let kind = place.kind;
         let applied = decode_applied(body)?;
-        // A name that is no text is found wrong with all other types.
-        if applied.pointer("/metadata/name").is_none_or(Value::is_string) {
-            check_patched(place, &applied)?;
-        }
         for _ in 0..ATTEMPTS {
             let current = self.get(kind, &place.key()?);
+            // A name that is no text is found wrong with all other types; one that is absent is that of what there is.
+            let named = applied.pointer("/metadata/name");
+            if named.is_some_and(Value::is_string) || (named.is_none() && current.is_none()) {
+                check_patched(place, &applied)?;
+            }
             let old = current.as_ref().map(|it| kind.show(it));
             let owner = ownership::Writer {
                 manager: &writer.manager,
@@ -187,6 +191,7 @@ pub(super) fn decode_applied(body: &[u8]) -> Result<Value, Refusal> {
     };
     match parsed {
         Ok(value @ Value::Object(_)) => Ok(value),
+        Ok(Value::Null) => Err(Refusal::bad_request("invalid object type: /, Kind=")),
         Ok(_) => Err(Refusal::bad_request("error decoding YAML: the body is no object")),
         Err(why) => Err(Refusal::bad_request(format!("error decoding YAML: {why}"))),
     }

@@ -75,7 +75,8 @@ impl Cluster {
                 }
                 let mut problems = validate::create(kind.names(), kind.def.namespaced, object);
                 if is_definition(kind) {
-                    problems.extend(custom::check::check_create(object));
+                    let more = custom::check::check_create(object);
+                    problems.extend(more.into_iter().filter(|it| !problems.contains(it)).collect::<Vec<_>>());
                 }
                 problems
             }
@@ -154,6 +155,7 @@ impl Cluster {
                 return Ok(validate::metadata::update_common(new, old));
             }
             _ => {
+                prepare::only_part(part, new, old);
                 let mut around = Around { addresses: self.addresses(), cluster: self };
                 prepare::for_update(kind.names(), new, old, &mut around)?;
                 if is_definition(kind) {
@@ -162,7 +164,7 @@ impl Cluster {
             }
         }
         if matches!(part, "ephemeralcontainers" | "resize") {
-            return Ok(validate::metadata::update_common(new, old));
+            return Ok(validate::update_pod_part(part, new, old));
         }
         let mut problems = validate::update(kind.names(), new, old);
         if is_definition(kind) {
@@ -251,6 +253,17 @@ impl Surroundings for Around<'_> {
             policy => policy,
         };
         Some((number(&found, "/value")?, policy.to_owned()))
+    }
+}
+
+/// What the writer of an object should know; `old` is what it was, if it was.
+pub(super) fn warnings(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
+    if is_definition(kind) {
+        custom::check::format_warnings(object, old)
+    } else if kind.custom_version().is_some() {
+        crate::kinds::warnings::custom(object, old)
+    } else {
+        crate::kinds::warnings::builtin(&kind.def.group, &kind.def.kind, object, old)
     }
 }
 

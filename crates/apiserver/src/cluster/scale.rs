@@ -36,7 +36,7 @@ impl Cluster {
         wanted: &Value,
         writer: &Writer,
     ) -> Result<Written, Refusal> {
-        self.rescale(place, writer, |_| Ok((wanted.clone(), Vec::new()))).await
+        self.rescale(place, writer, Owning::Track, |_| Ok((wanted.clone(), Vec::new()))).await
     }
 
     /// Changes the Scale of an object.
@@ -49,7 +49,7 @@ impl Cluster {
         let schema = schema();
         match patch {
             PatchBody::Patch(kind, body) => {
-                self.rescale(place, writer, |base| {
+                self.rescale(place, writer, Owning::Track, |base| {
                     let patch = decode_patch(place, *kind, body, writer)?;
                     let mut scale = patch.apply(base, &schema, &BuiltinDefinitions)?;
                     let patched = scale.clone();
@@ -62,7 +62,7 @@ impl Cluster {
             }
             PatchBody::Apply { body, force } => {
                 let applied = decode_applied(body)?;
-                self.rescale(place, writer, |base| {
+                self.rescale(place, writer, Owning::Settled, |base| {
                     let owner = owner(self, writer);
                     let target = target(&schema);
                     let mut scale = ownership::apply(Some(base), &applied, &target, &owner, *force)?;
@@ -79,13 +79,14 @@ impl Cluster {
         &self,
         place: &Place<'_>,
         writer: &Writer,
+        owning: Owning,
         next: impl Fn(&Value) -> Result<(Value, Vec<String>), Refusal> + Send + Sync,
     ) -> Result<Written, Refusal> {
         let kind = place.kind;
         let paths = paths(kind);
         for _ in 0..ATTEMPTS {
             let current = self.get(kind, &place.key()?).ok_or_else(|| kind.not_found(place.name))?;
-            let (old, new, warnings) = self.scaled(place, &current, &paths, writer, &next)?;
+            let (old, new, warnings) = self.scaled(place, &current, &paths, (writer, owning), &next)?;
             match self.attempt(place, &current, &old, new, writer, Owning::Settled).await? {
                 Attempt::Again => {}
                 Attempt::Done(written) => {
@@ -104,7 +105,7 @@ impl Cluster {
         place: &Place<'_>,
         current: &Arc<Encoded>,
         paths: &ScalePaths,
-        writer: &Writer,
+        (writer, owning): (&Writer, Owning),
         next: &(impl Fn(&Value) -> Result<(Value, Vec<String>), Refusal> + Send + Sync),
     ) -> Result<(Value, Value, Vec<String>), Refusal> {
         let kind = place.kind;
@@ -123,7 +124,9 @@ impl Cluster {
             );
             return Err(Refusal::invalid("autoscaling", "Scale", place.name, &[problem]));
         }
-        ownership::update(Some(&base), &mut scale, &target(&schema()), &owner(self, writer));
+        if owning == Owning::Track {
+            ownership::update(Some(&base), &mut scale, &target(&schema()), &owner(self, writer));
+        }
         let mut new = old.clone();
         scale::apply_scale(&mut new, &scale, paths)?;
         ownership::from_scale(&mut new, &scale, &kind.def.api_version(), &replicas);

@@ -1,6 +1,6 @@
 //! Tokens of service accounts: signed by this server, and good while the account is there and the time is not up.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -9,11 +9,15 @@ use ring::hmac;
 use serde_json::{Value, json};
 
 use super::{Cluster, Source, User};
-use crate::kinds::look::{items, number, text};
+use crate::kinds::look::{at, items, number, text};
 use crate::refusal::{Problem, ProblemKind, Refusal};
+use crate::store::Encoded;
 
 /// Who signs, as tokens name it.
 const ISSUER: &str = "https://kubernetes.default.svc";
+/// What a token can be bound to: the kind, its claim and its collection.
+const BINDABLE: [(&str, &str, &str); 3] =
+    [("Pod", "pod", "/pods"), ("Secret", "secret", "/secrets"), ("Node", "node", "/nodes")];
 /// How long a token lives at least.
 const SHORTEST: i64 = 600;
 
@@ -92,6 +96,13 @@ impl Cluster {
         let uid = text(&claims, "/kubernetes.io/serviceaccount/uid");
         let key = ObjectKey::from_parts(Some(namespace), name).ok()?;
         let account = self.store().get(&"/serviceaccounts".into(), &key).filter(|it| it.uid() == uid)?;
+        for (_, claim, collection) in BINDABLE {
+            let bound = text(&claims, &format!("/kubernetes.io/{claim}/uid"));
+            let name = text(&claims, &format!("/kubernetes.io/{claim}/name"));
+            if !bound.is_empty() && self.beside(namespace, collection, name)?.uid() != bound {
+                return None;
+            }
+        }
         let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
         let mut user = User::named(
             &format!("system:serviceaccount:{namespace}:{name}"),
@@ -101,6 +112,46 @@ impl Cluster {
         let credential = format!("JTI={}", text(&claims, "/jti"));
         user.extra.insert("authentication.kubernetes.io/credential-id".to_owned(), vec![credential]);
         Some(user)
+    }
+
+    /// The object a token should live and die with, under the name of its claim.
+    fn bound_object(
+        &self,
+        account: &ObjectKey,
+        request: &Value,
+    ) -> Result<Option<(&'static str, Arc<Encoded>)>, Refusal> {
+        let Some(reference) = at(request, "/spec/boundObjectRef").filter(|it| !it.is_null()) else {
+            return Ok(None);
+        };
+        let (kind, name) = (text(reference, "/kind"), text(reference, "/name"));
+        let Some((_, claim, collection)) = BINDABLE.iter().find(|(it, ..)| *it == kind) else {
+            let (account, version) = (account.name(), text(reference, "/apiVersion"));
+            let message = format!(
+                "cannot bind token for serviceaccount {account:?} to object of type {version}, Kind={kind}"
+            );
+            return Err(Refusal::bad_request(message));
+        };
+        let plural = collection.trim_start_matches('/');
+        let namespace = account.namespace().unwrap_or_default();
+        let object = self.beside(namespace, collection, name);
+        let object = object.ok_or_else(|| Refusal::not_found("", plural, name))?;
+        let asked = text(reference, "/uid");
+        if !asked.is_empty() && asked != object.uid() {
+            let why = format!(
+                "the UID in the bound object reference ({asked}) does not match the UID in record ({}). \
+                 The object might have been deleted and then recreated",
+                object.uid()
+            );
+            return Err(Refusal::conflict("", plural, name, &why));
+        }
+        Ok(Some((*claim, object)))
+    }
+
+    /// An object a token can be bound to.
+    fn beside(&self, namespace: &str, collection: &str, name: &str) -> Option<Arc<Encoded>> {
+        let namespace = Some(namespace).filter(|_| collection != "/nodes");
+        let key = ObjectKey::from_parts(namespace, name).ok()?;
+        self.store().get(&collection.into(), &key)
     }
 
     /// Answers a TokenRequest for a service account.
@@ -119,6 +170,7 @@ impl Cluster {
             );
             return Err(Refusal::invalid("authentication.k8s.io", "TokenRequest", "", &[problem]));
         }
+        let bound = self.bound_object(key, request)?;
         let mut audiences = items(request, "/spec/audiences").to_vec();
         if audiences.is_empty() {
             audiences.push(ISSUER.into());
@@ -126,16 +178,23 @@ impl Cluster {
         let now = self.source.now();
         let end = now + jiff::SignedDuration::from_secs(seconds);
         let (namespace, name) = (key.namespace().unwrap_or_default(), key.name());
-        let token = self.tokens.sign(&json!({
+        let mut claims = json!({
             "aud": audiences, "exp": end.as_second(), "iat": now.as_second(), "nbf": now.as_second(), "iss": ISSUER,
             "jti": self.source.uid(), "sub": format!("system:serviceaccount:{namespace}:{name}"),
             "kubernetes.io": { "namespace": namespace, "serviceaccount": { "name": name, "uid": account.uid() } },
-        }));
+        });
+        if let Some((claim, object)) = &bound {
+            claims["kubernetes.io"][claim] = json!({ "name": object.key().name(), "uid": object.uid() });
+        }
+        let token = self.tokens.sign(&claims);
         let mut answer = request.clone();
-        answer["metadata"] =
-            json!({ "name": name, "namespace": namespace, "creationTimestamp": self.source.stamp() });
+        answer["metadata"] = json!({ "name": name, "namespace": namespace, "uid": account.uid(),
+            "creationTimestamp": self.source.stamp() });
         answer["spec"]["audiences"] = audiences.into();
         answer["spec"]["expirationSeconds"] = seconds.into();
+        if bound.is_none() {
+            answer["spec"]["boundObjectRef"] = Value::Null;
+        }
         answer["status"] =
             json!({ "token": token, "expirationTimestamp": end.strftime("%Y-%m-%dT%H:%M:%SZ").to_string() });
         Ok(answer)

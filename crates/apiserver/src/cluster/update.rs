@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::pipeline::{Owning, is_definition, metadata_mut};
+use super::pipeline::{Owning, metadata_mut, warnings};
 use super::{Cluster, Place, Shown, Writer, Written};
-use crate::custom;
 use crate::kinds::look::{at, items, number, text};
 use crate::refusal::{Problem, ProblemKind, Refusal};
 use crate::registry::Kind;
@@ -104,8 +103,7 @@ impl Cluster {
             self.settle_addresses(kind, current.uid(), Some(old));
         }
         ready?;
-        let warnings =
-            if is_definition(kind) { custom::check::format_warnings(&new, Some(old)) } else { Vec::new() };
+        let warnings = warnings(kind, &new, Some(old));
         let done = |written: Written| Ok(Attempt::Done(Written { warnings: warnings.clone(), ..written }));
         let draft = kind
             .draft(new.clone())

@@ -64,6 +64,8 @@ pub(super) async fn run(cluster: Arc<Cluster>) {
         }
         let next = expiring.next();
         tokio::select! {
+            // In this order, so that the same seed gives the same course of things.
+            biased;
             () = feed.wait() => {}
             () = tokio::time::sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
         }

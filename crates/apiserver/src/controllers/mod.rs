@@ -4,7 +4,7 @@
 //! store ─► feed (cursors, bells) ─► pending (keys) ─► look at the store, decide, write through the verbs ─► store …
 //! ```
 //!
-//! Each controller is one task with one loop. It wakes when something it follows has changed or a time is up, never to poll,
+//! Each controller is one loop; all of them are one task. It wakes when something it follows has changed or a time is up, never to poll,
 //! and acts on what is stored now, not on what it was told: a change only says where to look. What it decides is a pure
 //! function. The verbs leave all of a change or nothing, so a controller may be dropped at any moment and started again.
 //!
@@ -21,9 +21,9 @@ mod expiry;
 mod garbage;
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
-
-use tokio::task::JoinSet;
+use std::task::Poll;
 
 use crate::cluster::{Cluster, Writer};
 use crate::registry::Kind;
@@ -56,37 +56,40 @@ impl Controllers {
 
     /// Runs the controllers until `shutdown` is ready. Dropping the future stops them too, at once and without harm.
     ///
-    /// Must be polled inside a runtime: each controller is a task of its own, owned by this future.
+    /// Must be polled inside a runtime: the bells that wake the controllers are tasks of their own, owned by this future.
     pub async fn run(self, cluster: Arc<Cluster>, shutdown: impl Future<Output = ()>) {
-        let mut tasks = JoinSet::new();
+        let mut all: Vec<Running> = Vec::new();
         if self.namespaces {
-            tasks.spawn(reconcile::run(Arc::clone(&cluster), namespaces::Namespaces));
+            all.push(Box::pin(reconcile::run(Arc::clone(&cluster), namespaces::Namespaces)));
         }
         if self.definitions {
-            tasks.spawn(reconcile::run(Arc::clone(&cluster), definitions::Definitions));
+            all.push(Box::pin(reconcile::run(Arc::clone(&cluster), definitions::Definitions)));
         }
         if self.garbage {
-            tasks.spawn(garbage::run(Arc::clone(&cluster)));
+            all.push(Box::pin(garbage::run(Arc::clone(&cluster))));
         }
         if self.events {
-            tasks.spawn(expiry::run(cluster));
+            all.push(Box::pin(expiry::run(cluster)));
         }
-        until(tasks, shutdown).await;
+        together(all, shutdown).await;
     }
 }
 
-/// Waits for `shutdown`, then ends the tasks and waits until they are gone. A panic in one of them goes on here.
-pub(crate) async fn until(mut tasks: JoinSet<()>, shutdown: impl Future<Output = ()>) {
-    tokio::pin!(shutdown);
-    loop {
-        tokio::select! {
-            () = &mut shutdown => break,
-            Some(ended) = tasks.join_next() => if let Err(error) = ended && error.is_panic() {
-                std::panic::resume_unwind(error.into_panic());
-            },
-        }
+/// Something that runs for ever.
+pub(crate) type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Runs all of them in one task until `shutdown` is ready, each one a step at a time and always in this order: so the same
+/// seed gives the same course of things, on one thread and with a clock that stands still.
+pub(crate) async fn together(mut all: Vec<Running>, shutdown: impl Future<Output = ()>) {
+    let every = std::future::poll_fn(move |context| {
+        all.retain_mut(|it| it.as_mut().poll(context).is_pending());
+        Poll::<()>::Pending
+    });
+    tokio::select! {
+        biased;
+        () = shutdown => {}
+        () = every => {}
     }
-    tasks.shutdown().await;
 }
 
 /// A kind that is always served.

@@ -72,7 +72,7 @@ impl<K: Clone + Ord + Hash> Pending<K> {
 
     /// Looks now at all that have failed and wait for their next try.
     pub(crate) fn retry_all_now(&mut self) {
-        let failed: Vec<K> =
+        let failed: BTreeSet<K> =
             self.failures.keys().filter(|it| self.moment.contains_key(it)).cloned().collect();
         failed.into_iter().for_each(|it| self.add(it));
     }

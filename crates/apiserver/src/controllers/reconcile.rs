@@ -86,6 +86,8 @@ pub(crate) async fn run<R: Reconciler>(cluster: Arc<Cluster>, mut reconciler: R)
             continue;
         }
         tokio::select! {
+            // In this order, so that the same seed gives the same course of things.
+            biased;
             () = runner.feed.wait() => {}
             () = runner.pending.due() => {}
         }

@@ -6,10 +6,47 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use serde::Serialize;
 
 use super::rule::{Reset, Rule};
 use super::scope::{Call, Scope};
-use super::{Act, Tally};
+use crate::refusal::Refusal;
+
+/// What happens to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Act {
+    /// Nothing.
+    Proceed,
+    /// It is refused, and not carried out.
+    Refuse {
+        /// The answer.
+        refusal: Refusal,
+        /// The seconds of the header `Retry-After`, if there is one.
+        retry_after: Option<u32>,
+    },
+    /// The connection is cut without an answer, and the request is not carried out.
+    ResetBefore,
+    /// The request is carried out, and then the connection is cut without an answer.
+    ResetAfter,
+}
+
+/// How often what happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+#[serde(rename_all = "camelCase")]
+pub struct Tally {
+    /// Requests that had to wait.
+    pub delayed: u64,
+    /// Requests that were refused.
+    pub refused: u64,
+    /// Requests whose connection was cut.
+    pub reset: u64,
+    /// Watches that were ended.
+    pub dropped: u64,
+    /// Bookmarks that were forced.
+    pub bookmarks: u64,
+}
 
 /// All rules and orders of a lab.
 #[derive(Debug, Default)]

@@ -28,19 +28,20 @@ mod scope;
 mod delay;
 mod rule;
 mod board;
+mod shared;
 mod watch;
 mod admin;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dogwatch_core::ObjectKey;
 use serde::Serialize;
 use serde_json::json;
-use tokio::sync::watch as bell;
 
 pub use admin::{PREFIX, admin};
+pub use board::{Act, Tally};
 pub use delay::{Delay, DelayError};
 pub use rule::{Rule, RuleError};
 pub(crate) use scope::names_resource;
@@ -48,61 +49,15 @@ pub use scope::{Call, Scope};
 pub use watch::{Disturbance, WatchLab};
 
 use crate::cluster::Cluster;
-use crate::refusal::Refusal;
 use crate::store::{CollectionName, Draft, Expect};
-use board::{Board, Counts, What};
+use board::{Counts, What};
 use scope::OwnedCall;
+use shared::Shared;
 
 /// The rules of a server. Clones share them. Without rules, a request costs one atomic load.
 #[derive(Clone, Debug, Default)]
 pub struct Lab {
     shared: Arc<Shared>,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    /// How many rules act on requests.
-    request_rules: AtomicUsize,
-    /// Never held across an await.
-    board: Mutex<Board>,
-    /// Rung at each change that a watch has to hear of.
-    bell: bell::Sender<u64>,
-}
-
-/// What happens to a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Act {
-    /// Nothing.
-    Proceed,
-    /// It is refused, and not carried out.
-    Refuse {
-        /// The answer.
-        refusal: Refusal,
-        /// The seconds of the header `Retry-After`, if there is one.
-        retry_after: Option<u32>,
-    },
-    /// The connection is cut without an answer, and the request is not carried out.
-    ResetBefore,
-    /// The request is carried out, and then the connection is cut without an answer.
-    ResetAfter,
-}
-
-/// How often what happened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-#[serde(rename_all = "camelCase")]
-pub struct Tally {
-    /// Requests that had to wait.
-    pub delayed: u64,
-    /// Requests that were refused.
-    pub refused: u64,
-    /// Requests whose connection was cut.
-    pub reset: u64,
-    /// Watches that were ended.
-    pub dropped: u64,
-    /// Bookmarks that were forced.
-    pub bookmarks: u64,
 }
 
 /// What became of a rule.
@@ -260,7 +215,7 @@ impl Lab {
 
     /// What happens to a request: how long it waits, and then.
     pub fn decide(&self, call: &Call<'_>) -> (Option<Duration>, Act) {
-        if self.shared.request_rules.load(Ordering::Acquire) == 0 {
+        if !self.shared.acts_on_requests() {
             return (None, Act::Proceed);
         }
         self.shared.board().decide(call)
@@ -269,22 +224,6 @@ impl Lab {
     /// What happens to a watch that begins now.
     pub fn watch(&self, call: &Call<'_>) -> WatchLab {
         WatchLab::new(Arc::clone(&self.shared), OwnedCall::new(call))
-    }
-}
-
-impl Shared {
-    fn board(&self) -> MutexGuard<'_, Board> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Changes the board, and tells all watches.
-    fn change<T>(&self, change: impl FnOnce(&mut Board) -> T) -> T {
-        let mut board = self.board();
-        let changed = change(&mut board);
-        self.request_rules.store(board.request_rules(), Ordering::Release);
-        drop(board);
-        self.bell.send_modify(|count| *count += 1);
-        changed
     }
 }
 

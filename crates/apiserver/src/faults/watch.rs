@@ -8,11 +8,11 @@ use rand::rngs::StdRng;
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until};
 
-use super::Shared;
 use super::board::{Board, What};
 use super::delay::Delay;
 use super::rule::DropAfter;
 use super::scope::OwnedCall;
+use super::shared::Shared;
 
 /// The lab's view of one watch. Its owner asks it before each delivery and tells it what was delivered:
 ///

@@ -62,13 +62,15 @@ impl Service {
         let deletion = self.deletion(exchange, body).await?;
         let writer = deleter(exchange, &deletion);
         let (kind, wish) = (&asked.kind, &exchange.wish);
-        let deleted = self
-            .cluster
-            .delete_collection(kind, &selection, options.limit, &deletion.options, &writer)
-            .await?;
-        let version = self.cluster.store().revision();
-        let metadata = ListMetadata { version, next: None, remaining: None };
-        let items = deleted.iter().map(|it| &**it);
+        // What is listed is deleted, and shown as it was.
+        let page = self.page(kind, &options, &selection).await.map_err(|it| it.refusal)?;
+        self.cluster.delete_listed(kind, &page.items, &deletion.options, &writer).await?;
+        let metadata = ListMetadata {
+            version: page.version,
+            next: page.next.map(|it| it.encode()),
+            remaining: page.remaining,
+        };
+        let items = page.items.iter().map(|it| &**it);
         let pieces = show::list(items, &metadata, kind, wish, self.cluster.source().now())?;
         Ok(answer::document(StatusCode::OK, pieces, wish, &self.settings))
     }

@@ -103,7 +103,10 @@ fn from_query(query: &Query) -> Result<Written, Refusal> {
         grace_period_seconds: query.integer("gracePeriodSeconds")?,
         propagation_policy: query.get("propagationPolicy").map(str::to_owned),
         orphan_dependents: query.flag("orphanDependents"),
-        preconditions: None,
+        preconditions: Some(Preconditions {
+            uid: query.get("uid").map(str::to_owned),
+            resource_version: query.get("resourceVersion").map(str::to_owned),
+        }),
         dry_run: (!dry_run.is_empty()).then_some(dry_run),
     })
 }

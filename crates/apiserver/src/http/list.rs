@@ -45,7 +45,8 @@ impl Service {
         Ok(answer::document(StatusCode::OK, pieces, wish, &self.settings))
     }
 
-    async fn page(
+    /// The objects a list shows, and what it says of itself.
+    pub(super) async fn page(
         &self,
         kind: &Kind,
         options: &ListOptions,

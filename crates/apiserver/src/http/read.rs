@@ -26,6 +26,7 @@ impl Service {
             let found = self.cluster.get(place.kind, &place.key()?);
             Shown::Stored(found.ok_or_else(|| place.kind.not_found(place.name))?)
         } else {
+            self.cluster.check_container(&place, query.get("container"))?;
             self.cluster.read_part(&place)?
         };
         let pieces = show::object(&shown, place.kind, wish, self.cluster.source().now())?;

@@ -80,9 +80,15 @@ pub(super) fn list<'a>(
     Ok(Pieces::from(shown.to_string().into_bytes()))
 }
 
+/// Whether this is the Scale of an object, and no custom object of that name.
+fn is_scale(object: &Value) -> bool {
+    object["kind"] == "Scale" && object["apiVersion"] == "autoscaling/v1"
+}
+
 /// The columns of a table of these objects; what is no object of the kind has the common ones.
 pub(super) fn columns(kind: &Kind, object: &Value) -> Value {
     match kind.custom_version() {
+        _ if is_scale(object) => print::columns("autoscaling", "v1", "scale"),
         _ if object["kind"] != *kind.def.kind => print::columns("", "", ""),
         Some(version) => custom_columns::definitions(&version.columns).into(),
         None => print::columns(&kind.def.group, &kind.def.version, &kind.def.plural),
@@ -92,6 +98,7 @@ pub(super) fn columns(kind: &Kind, object: &Value) -> Value {
 /// The row of a table for an object.
 pub(super) fn row(kind: &Kind, object: &Value, wish: &Wish, now: Timestamp) -> Value {
     let cells = match kind.custom_version() {
+        _ if is_scale(object) => print::cells("autoscaling", "scale", object, now),
         _ if object["kind"] != *kind.def.kind => print::cells("", "", object, now),
         Some(version) => custom_columns::cells(object, &version.columns, now),
         None => print::cells(&kind.def.group, &kind.def.plural, object, now),

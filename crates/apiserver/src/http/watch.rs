@@ -42,6 +42,9 @@ const BATCH: usize = 64 * 1024;
 /// How long before its end a watch is sent a last bookmark, as in the original.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
+/// How long what was told has to leave before the connection is cut on purpose.
+const FLUSHED: Duration = Duration::from_millis(1);
+
 /// One watch.
 #[derive(Debug)]
 struct Watch {
@@ -136,6 +139,8 @@ impl Watch {
             match &self.stage {
                 Stage::Over => return None,
                 Stage::Broken => {
+                    // What was told before is on its way by then, and not cut off too.
+                    sleep_until(Instant::now() + FLUSHED).await;
                     self.stage = Stage::Over;
                     return Some(Err(Cut));
                 }

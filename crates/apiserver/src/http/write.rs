@@ -38,8 +38,8 @@ impl Service {
         let bytes = incoming::read(body, exchange.headers, &self.settings).await?;
         let writer = writer(Options::Create, exchange.query, exchange.headers, exchange.user.clone())?;
         let (object, warnings) = read_object(asked, &Body { bytes, form }, writer.validation)?;
-        let written = self.cluster.create(&asked.place(), object, &writer).await?;
-        self.written(asked, exchange, Written { created: true, ..written }, warnings)
+        let written = self.cluster.create(&asked.place(), object, &writer).await;
+        self.answered(asked, exchange, written.map(|it| Written { created: true, ..it }), warnings)
     }
 
     /// Replaces an object or a part of one.
@@ -53,8 +53,8 @@ impl Service {
         let writer = writer(Options::Update, exchange.query, exchange.headers, exchange.user.clone())?;
         let form = incoming::form(exchange.headers)?;
         let (object, warnings) = read_object(asked, &Body { bytes, form }, writer.validation)?;
-        let written = self.cluster.update(&asked.place(), object, &writer).await?;
-        self.written(asked, exchange, written, warnings)
+        let written = self.cluster.update(&asked.place(), object, &writer).await;
+        self.answered(asked, exchange, written, warnings)
     }
 
     /// Changes parts of an object, or applies one.
@@ -75,6 +75,25 @@ impl Service {
         let writer = writer(options, exchange.query, exchange.headers, exchange.user.clone())?;
         let written = self.cluster.patch(&asked.place(), &patch, &writer).await?;
         self.written(asked, exchange, written, Vec::new())
+    }
+
+    /// What came of a write. What was to be said of the body is said of a refusal too.
+    fn answered(
+        &self,
+        asked: &Asked,
+        exchange: &Exchange<'_>,
+        written: Result<Written, Refusal>,
+        warnings: Vec<String>,
+    ) -> Result<Answer, Refusal> {
+        match written {
+            Ok(written) => self.written(asked, exchange, written, warnings),
+            Err(refusal) if warnings.is_empty() => Err(refusal),
+            Err(refusal) => {
+                let mut answer = self.refuse(&refusal, None, exchange.headers, exchange.query);
+                answer::warn(&mut answer, &warnings);
+                Ok(answer)
+            }
+        }
     }
 
     fn written(

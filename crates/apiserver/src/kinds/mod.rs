@@ -19,6 +19,7 @@ pub mod autoscaling;
 mod allocate;
 pub mod prepare;
 pub mod validate;
+pub mod warnings;
 
 use serde_json::{Map, Value, json};
 

@@ -62,6 +62,35 @@ pub fn for_create(
     Ok(())
 }
 
+/// Leaves of a change to a pod what its parts `ephemeralcontainers` and `resize` are for; the rest stays as it was.
+pub fn only_part(part: &str, new: &mut Value, old: &Value) {
+    let mut spec = old["spec"].clone();
+    match part {
+        "ephemeralcontainers" => match new.pointer("/spec/ephemeralContainers") {
+            Some(containers) => spec["ephemeralContainers"] = containers.clone(),
+            None => drop(spec.as_object_mut().map(|it| it.remove("ephemeralContainers"))),
+        },
+        "resize" => {
+            for list in ["containers", "initContainers"] {
+                for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+                    let named = |it: &&Value| it["name"] == container["name"];
+                    let Some(wanted) = items(new, &format!("/spec/{list}")).iter().find(named) else {
+                        continue;
+                    };
+                    for field in ["resources", "resizePolicy"] {
+                        copy(container, wanted, field);
+                    }
+                }
+            }
+        }
+        _ => return,
+    }
+    new["spec"] = spec;
+    for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
+        copy(&mut new["metadata"], &old["metadata"], field);
+    }
+}
+
 /// Prepares the new state of an object for a write to the object itself. What a service no longer uses is given back by
 /// the caller, who sees both states.
 pub fn for_update(

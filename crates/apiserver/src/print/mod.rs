@@ -55,6 +55,16 @@ static COLUMNS: LazyLock<HashMap<String, Value>> = LazyLock::new(|| {
 
 /// The columns of a built-in kind, as they are sent. Kinds that are not known have name and age.
 pub fn columns(group: &str, version: &str, plural: &str) -> Value {
+    let column = |name: &str, kind: &str| json!({"name": name, "type": kind, "format": "", "priority": 0, "description": ""});
+    if (group, plural) == ("autoscaling", "scale") {
+        let number = |name| column(name, "integer");
+        return json!([
+            column("Name", "string"),
+            number("Desired"),
+            number("Available"),
+            column("Age", "string")
+        ]);
+    }
     let key = format!("{group}/{version}/{plural}");
     COLUMNS.get(&key).cloned().unwrap_or_else(|| {
         json!([

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::age;
 use super::describe::{first_three, joined, load_balancer, name, or, selector};
+use crate::kinds::autoscaling;
 use crate::kinds::look::{at, flag, items, number, text};
 
 /// The cells of an object, where its kind has a printer here.
@@ -42,6 +43,13 @@ pub(super) fn cells(group: &str, plural: &str, object: &Value, now: Timestamp) -
             let bound = |field: &str| Value::from(int_or_text(object, field));
             vec![first, bound("/spec/minAvailable"), bound("/spec/maxUnavailable"), allowed, age]
         }
+        ("autoscaling", "scale") => {
+            let count = |pointer: &str| Value::from(number(object, pointer).unwrap_or(0));
+            vec![first, count("/spec/replicas"), count("/status/replicas"), age]
+        }
+        ("autoscaling", "horizontalpodautoscalers") if object["apiVersion"] == "autoscaling/v1" => {
+            autoscaler(&autoscaling::to_v2(object), age)
+        }
         ("autoscaling", "horizontalpodautoscalers") => autoscaler(object, age),
         ("rbac.authorization.k8s.io", "roles" | "clusterroles") => {
             vec![first, plain("/metadata/creationTimestamp")]
@@ -55,9 +63,64 @@ pub(super) fn cells(group: &str, plural: &str, object: &Value, now: Timestamp) -
             age,
             plain("/preemptionPolicy"),
         ],
+        ("admissionregistration.k8s.io", _) => return admission(plural, object, age),
+        ("resource.k8s.io", "resourceclaims") => vec![first, claim_state(object).into(), age],
+        ("resource.k8s.io", "resourceslices") => {
+            vec![first, plain("/spec/nodeName"), plain("/spec/driver"), plain("/spec/pool/name"), age]
+        }
+        ("networking.k8s.io", "servicecidrs") => {
+            let ranges = items(object, "/spec/cidrs").iter().filter_map(Value::as_str);
+            vec![first, ranges.collect::<Vec<_>>().join(",").into(), age]
+        }
+        ("apiextensions.k8s.io", "customresourcedefinitions") => {
+            vec![first, plain("/metadata/creationTimestamp")]
+        }
         ("node.k8s.io", "runtimeclasses") => vec![first, plain("/handler"), age],
         _ => return None,
     })
+}
+
+fn admission(plural: &str, object: &Value, age: Value) -> Option<Vec<Value>> {
+    let count = |pointer: &str| Value::from(items(object, pointer).len());
+    let kind = || match at(object, "/spec/paramKind") {
+        None => "<unset>".to_owned(),
+        Some(kind) => format!("{}/{}", text(kind, "/apiVersion"), text(kind, "/kind")),
+    };
+    let reference = || match at(object, "/spec/paramRef") {
+        None => "<unset>".to_owned(),
+        Some(of) if text(of, "/namespace").is_empty() => format!("*/{}", text(of, "/name")),
+        Some(of) => format!("{}/{}", text(of, "/namespace"), text(of, "/name")),
+    };
+    Some(match plural {
+        "validatingwebhookconfigurations" | "mutatingwebhookconfigurations" => {
+            vec![name(object), count("/webhooks"), age]
+        }
+        "validatingadmissionpolicies" => {
+            vec![name(object), count("/spec/validations"), kind().into(), age]
+        }
+        "mutatingadmissionpolicies" => vec![name(object), count("/spec/mutations"), kind().into(), age],
+        "validatingadmissionpolicybindings" | "mutatingadmissionpolicybindings" => {
+            vec![name(object), text(object, "/spec/policyName").into(), reference().into(), age]
+        }
+        _ => return None,
+    })
+}
+
+fn claim_state(claim: &Value) -> String {
+    let mut states = Vec::new();
+    if at(claim, "/metadata/deletionTimestamp").is_some() {
+        states.push("deleted");
+    }
+    if at(claim, "/status/allocation").is_none() {
+        if states.is_empty() {
+            states.push("pending");
+        }
+    } else {
+        states.push("allocated");
+        states.push(if items(claim, "/status/reservedFor").is_empty() { "" } else { "reserved" });
+    }
+    states.retain(|it| !it.is_empty());
+    states.join(",")
 }
 
 fn hosts(ingress: &Value) -> String {
@@ -233,6 +296,8 @@ fn storage(plural: &str, object: &Value, age: Value) -> Option<Vec<Value>> {
                 age,
             ]
         }
+        "csistoragecapacities" => vec![name(object), plain("/metadata/creationTimestamp")],
+        "volumeattributesclasses" => vec![name(object), plain("/driverName"), age],
         "csinodes" => vec![name(object), items(object, "/spec/drivers").len().into(), age],
         "volumeattachments" => vec![
             name(object),

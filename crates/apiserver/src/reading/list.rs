@@ -41,15 +41,15 @@ pub fn list(
         ListVersion::Exact(version) => (*version, None),
         ListVersion::Continue(token) => (token.version.unwrap_or(revision), Some(&token.after)),
     };
-    let mut objects = history
+    let mut range = history
         .list_at(version, after)
         .map_err(|compacted| expired(compacted, &options.version, after))?
         .filter(|it| selection.is_in_namespace(it));
     let limit = options.limit.unwrap_or(usize::MAX);
-    let items: Vec<_> = objects.by_ref().filter(|it| selection.holds(it)).take(limit).cloned().collect();
+    let items: Vec<_> = range.by_ref().filter(|it| selection.holds(it)).take(limit).cloned().collect();
     // Whether those that are left are selected is found out by the next page, as in the original.
-    let rest = if items.len() < limit { 0 } else { objects.count() };
-    let last = items.last().filter(|_| rest > 0);
+    let rest = if items.len() < limit { 0 } else { range.count() };
+    let last = items.last().filter(|it| rest > 0 && !selection.is_exactly(it));
     let next = last.map(|it| ContinueToken { version: Some(version), after: it.key().clone() });
     let remaining = (next.is_some() && !selection.is_selective()).then_some(rest);
     Ok(Page { items, version, next, remaining })
@@ -157,5 +157,17 @@ mod tests {
             Selection { fields: "metadata.name!=x".parse().expect("valid"), ..Selection::default() };
         let page = list(&history, revision, &options(&[("limit", "1")]), &selective).expect("kept");
         assert!(page.next.is_some() && page.remaining.is_none());
+    }
+
+    #[test]
+    fn a_full_page_of_a_selection_promises_another_unless_one_object_is_meant() {
+        let (history, revision) = written(&["a", "b", "c"]);
+        let none_left =
+            Selection { fields: "metadata.name!=c".parse().expect("valid"), ..Selection::default() };
+        let page = list(&history, revision, &options(&[("limit", "2")]), &none_left).expect("kept");
+        assert_eq!((names(&page), page.next.is_some()), (vec!["a", "b"], true));
+        let one = Selection { fields: "metadata.name=a".parse().expect("valid"), ..Selection::default() };
+        let page = list(&history, revision, &options(&[("limit", "1")]), &one).expect("kept");
+        assert_eq!((names(&page), page.next.is_some()), (vec!["a"], false));
     }
 }

@@ -32,6 +32,12 @@ impl Selection {
             && self.fields.matches(|field| object.field(field))
     }
 
+    /// Whether no other object than this one can be meant: its name is asked for, and where it is.
+    pub fn is_exactly(&self, object: &Encoded) -> bool {
+        let named = self.name.is_some() || self.fields.required("metadata.name").is_some();
+        named && object.key().namespace() == self.namespace.as_deref()
+    }
+
     /// Whether anything but the namespace narrows it: then nobody can say how many objects are left.
     pub fn is_selective(&self) -> bool {
         self.name.is_some() || !self.labels.is_everything() || !self.fields.is_everything()

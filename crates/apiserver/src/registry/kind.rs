@@ -201,7 +201,9 @@ impl Kind {
 
     /// 422: the object is not valid.
     pub fn invalid(&self, name: &str, problems: &[Problem]) -> Refusal {
-        Refusal::invalid(&self.def.group, &self.def.kind, name, problems)
+        // Events are those of the core group, wherever they come from.
+        let group = if self.is("events.k8s.io", "events") { "" } else { &self.def.group };
+        Refusal::invalid(group, &self.def.kind, name, problems)
     }
 
     /// 404: there is no such object.

@@ -83,7 +83,7 @@ impl BodyForm {
     /// 415 for a type nobody reads.
     pub fn of(content_type: Option<&str>) -> Result<Self, Refusal> {
         let media = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
-        match media {
+        match media.to_ascii_lowercase().as_str() {
             "" | "application/json" => Ok(Self::Json),
             "application/yaml" => Ok(Self::Yaml),
             "application/vnd.kubernetes.protobuf" => Ok(Self::Protobuf),

@@ -157,9 +157,11 @@ impl<'q> Query<'q> {
 
     fn fields(&self) -> Result<FieldSelector, Refusal> {
         let text = self.get("fieldSelector").unwrap_or_default();
-        let refuse =
-            |_| Refusal::bad_request(format!("invalid selector: '{text}'; can't understand '{text}'"));
-        text.parse().map_err(refuse)
+        text.parse().map_err(|error: dogwatch_core::FieldSelectorError| match selector::field_mistake(text) {
+            // The original reads this one.
+            none if none.is_empty() => Refusal::bad_request(error.to_string()),
+            why => Refusal::bad_request(why),
+        })
     }
 }
 
@@ -214,21 +216,13 @@ fn check_watch_match(matching: Option<&str>, initial: bool) -> Result<(), Refusa
             "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
         ));
     }
-    match matching {
-        Some(_) if !initial => {
-            let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-            problems.push(forbidden(field, detail));
-        }
-        Some(other) if other != "NotOlderThan" => {
-            let detail = r#"supported values: "NotOlderThan""#;
-            problems.push(Problem::with_value(
-                field,
-                ProblemKind::NotSupported,
-                format_args!("{other:?}"),
-                detail,
-            ));
-        }
-        _ => {}
+    if matching.is_some() && !initial {
+        let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+        problems.push(forbidden(field, detail));
+    }
+    if let Some(other) = matching.filter(|it| *it != "NotOlderThan") {
+        let (kind, value) = (ProblemKind::NotSupported, format_args!("{other:?}"));
+        problems.push(Problem::with_value(field, kind, value, r#"supported values: "NotOlderThan""#));
     }
     refuse(&problems)
 }

@@ -1,4 +1,4 @@
-//! Why a label selector cannot be read, in the words of the original.
+//! Why a selector cannot be read, in the words of the original.
 //!
 //! Only asked after a selector was refused, so it needs to be right, not quick: it reads the text again, token by token, as
 //! the original does, until it comes to what is wrong.
@@ -155,6 +155,48 @@ fn check_value(at: usize, key: &str, value: &str) -> Result<(), String> {
     Err(format!("values[{at}][{key}]: Invalid value: {value:?}: {}", problems.join("; ")))
 }
 
+/// The first mistake in a field selector; empty where the original finds none. Its terms are read in the order of their texts.
+pub(super) fn field_mistake(text: &str) -> String {
+    let mut escaped = false;
+    let splits = |it: char| {
+        let splits = it == ',' && !escaped;
+        escaped = it == '\\' && !escaped;
+        splits
+    };
+    let mut terms: Vec<_> = text.split(splits).filter(|it| !it.is_empty()).collect();
+    terms.sort_unstable();
+    let wrong = terms.into_iter().find_map(|term| {
+        let value = ["!=", "==", "="].iter().filter_map(|it| Some((term.find(it)?, it.len())));
+        match value.min_by_key(|(at, length)| (*at, std::cmp::Reverse(*length))) {
+            None => Some(format!("invalid selector: '{text}'; can't understand '{term}'")),
+            Some((at, length)) => value_mistake(&term[at + length..]),
+        }
+    });
+    wrong.unwrap_or_default()
+}
+
+fn value_mistake(value: &str) -> Option<String> {
+    let mut letters = value.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => match letters.next() {
+                Some('\\' | ',' | '=') => {}
+                other => {
+                    let other = other.map(String::from).unwrap_or_default();
+                    return Some(format!("invalid field selector: invalid escape sequence: \\{other}"));
+                }
+            },
+            // The original tells the character by its number.
+            ',' | '=' => {
+                let number = u32::from(letter);
+                return Some(format!("invalid field selector: unescaped character in value: {number}"));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,6 +237,19 @@ mod tests {
         );
         for right in ["", "a in ()", "a in (x,,y)", "in", "!a", "a=b,c!=d,e>5"] {
             assert_eq!(mistake(right), "", "{right}");
+        }
+    }
+
+    #[test]
+    fn mistakes_in_field_selectors_too() {
+        for (text, expected) in [
+            ("z=1,a", "invalid selector: 'z=1,a'; can't understand 'a'"),
+            ("a=b=c", "invalid field selector: unescaped character in value: 61"),
+            ("a=\\x", "invalid field selector: invalid escape sequence: \\x"),
+            ("a=b,c!=d,", ""),
+            ("a=b\\,c\\=d\\\\", ""),
+        ] {
+            assert_eq!(field_mistake(text), expected, "{text}");
         }
     }
 }

@@ -26,10 +26,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
-
 use crate::cluster::Cluster;
-use crate::controllers::{reconcile, until};
+use crate::controllers::{Running, reconcile, together};
 
 /// How simulated nodes and pods behave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,18 +76,20 @@ impl Simulators {
 
     /// Runs the simulators until `shutdown` is ready. Dropping the future stops them too, at once and without harm.
     ///
-    /// Must be polled inside a runtime: each simulator is a task of its own, owned by this future.
+    /// Must be polled inside a runtime. With [`Controllers`](crate::controllers::Controllers) beside it in the same task,
+    /// the same seed gives the same course of things.
     pub async fn run(self, cluster: Arc<Cluster>, shutdown: impl Future<Output = ()>) {
-        let mut tasks = JoinSet::new();
         let it = || Arc::clone(&cluster);
         let accounts = accounts::Accounts { certificate: self.root_certificate.clone() };
-        tasks.spawn(reconcile::run(it(), accounts));
-        tasks.spawn(nodes::run(it(), self.nodes, self.heartbeat));
-        tasks.spawn(reconcile::run(it(), scheduler::Scheduler::default()));
-        tasks.spawn(reconcile::run(it(), kubelet::Kubelet::new(&self)));
-        tasks.spawn(reconcile::run(it(), replicasets::ReplicaSets::default()));
-        tasks.spawn(reconcile::run(it(), deployments::Deployments::default()));
-        tasks.spawn(reconcile::run(it(), endpoints::Endpoints::default()));
-        until(tasks, shutdown).await;
+        let all: Vec<Running> = vec![
+            Box::pin(reconcile::run(it(), accounts)),
+            Box::pin(nodes::run(it(), self.nodes, self.heartbeat)),
+            Box::pin(reconcile::run(it(), scheduler::Scheduler::default())),
+            Box::pin(reconcile::run(it(), kubelet::Kubelet::new(&self))),
+            Box::pin(reconcile::run(it(), replicasets::ReplicaSets::default())),
+            Box::pin(reconcile::run(it(), deployments::Deployments::default())),
+            Box::pin(reconcile::run(it(), endpoints::Endpoints::default())),
+        ];
+        together(all, shutdown).await;
     }
 }

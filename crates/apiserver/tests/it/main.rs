@@ -3,6 +3,7 @@
 
 mod recording;
 mod running;
+mod asking;
 
 mod auth;
 mod autoscaling;
@@ -25,3 +26,5 @@ mod protobuf;
 mod server;
 mod serving;
 mod simulators;
+mod weather;
+mod weather_switches;

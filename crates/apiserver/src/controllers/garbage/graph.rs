@@ -50,8 +50,8 @@ impl Graph {
         uids.filter_map(|it| self.nodes.get_key_value(it))
     }
 
-    /// The uids of a collection's nodes.
-    pub(super) fn of_collection(&self, collection: &CollectionName) -> Vec<Uid> {
+    /// The uids of a collection's nodes, in order.
+    pub(super) fn of_collection(&self, collection: &CollectionName) -> BTreeSet<Uid> {
         let here = self.nodes.iter().filter(|(_, node)| node.collection == *collection);
         here.map(|(uid, _)| Arc::clone(uid)).collect()
     }

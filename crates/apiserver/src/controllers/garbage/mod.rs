@@ -14,7 +14,7 @@ mod head;
 mod graph;
 mod decide;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,6 +57,8 @@ pub(super) async fn run(cluster: Arc<Cluster>) {
             continue;
         }
         tokio::select! {
+            // In this order, so that the same seed gives the same course of things.
+            biased;
             () = collector.feed.wait() => {}
             () = collector.pending.due() => {}
         }
@@ -79,7 +81,7 @@ struct Collector<'a> {
     graph: Graph,
     pending: Pending<Work>,
     /// The kinds whose objects may be dependents, by where they are stored, and the catalog they are of.
-    kinds: HashMap<CollectionName, Arc<Kind>>,
+    kinds: BTreeMap<CollectionName, Arc<Kind>>,
     catalog: Option<Arc<Catalog>>,
     definitions: CollectionName,
     writer: Writer,
@@ -102,7 +104,7 @@ impl<'a> Collector<'a> {
             feed: Feed::new(cluster.store().clone()),
             graph: Graph::default(),
             pending: Pending::default(),
-            kinds: HashMap::new(),
+            kinds: BTreeMap::new(),
             catalog: None,
             definitions: Arc::clone(&definitions.collection),
             writer: writer("generic-garbage-collector", "kube-controller-manager"),

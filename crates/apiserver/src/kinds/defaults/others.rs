@@ -32,7 +32,28 @@ pub(super) fn apply(group: &str, version: &str, kind: &str, map: &mut Object) {
         ("scheduling.k8s.io", "PriorityClass") => {
             fill(map, "preemptionPolicy", "PreemptLowerPriority");
         }
+        (
+            "admissionregistration.k8s.io",
+            "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration",
+        ) => {
+            each(map, "webhooks").for_each(|it| webhook(it, kind.starts_with("Mutating")));
+        }
         _ => {}
+    }
+}
+
+fn webhook(webhook: &mut Object, mutating: bool) {
+    fill(webhook, "failurePolicy", "Fail");
+    fill(webhook, "matchPolicy", "Equivalent");
+    fill(webhook, "namespaceSelector", json!({}));
+    fill(webhook, "objectSelector", json!({}));
+    fill(webhook, "timeoutSeconds", 10);
+    if mutating {
+        fill(webhook, "reinvocationPolicy", "Never");
+    }
+    each(webhook, "rules").for_each(|it| fill(it, "scope", "*"));
+    if let Some(service) = object_if_there(object(webhook, "clientConfig"), "service") {
+        fill(service, "port", 443);
     }
 }
 

@@ -16,10 +16,29 @@ pub(super) fn pod(pod: &mut Object) {
     }
     pod_level_requests(spec);
     fill(spec, "enableServiceLinks", true);
-    if spec.get("hostNetwork").and_then(Value::as_bool) == Some(true) {
+    let on_host = spec.get("hostNetwork").and_then(Value::as_bool) == Some(true);
+    if on_host {
         for list in ["containers", "initContainers"] {
             each(spec, list).for_each(host_ports);
         }
+    }
+    if let Some(status) = object_if_there(pod, "status") {
+        first_of_many(status, "podIP", "podIPs");
+        first_of_many(status, "hostIP", "hostIPs");
+    }
+}
+
+/// One address, and all of them: the first of those is that one, which counts where they differ.
+fn first_of_many(status: &mut Object, one: &str, many: &str) {
+    let address = status.get(one).and_then(Value::as_str).filter(|it| !it.is_empty()).map(str::to_owned);
+    let first =
+        status.get(many).and_then(|it| it.pointer("/0/ip")).and_then(Value::as_str).map(str::to_owned);
+    match (address, first) {
+        (Some(address), first) if first.as_deref() != Some(address.as_str()) => {
+            status.insert(many.to_owned(), json!([{ "ip": address }]));
+        }
+        (None, Some(first)) => drop(status.insert(one.to_owned(), first.into())),
+        _ => {}
     }
 }
 

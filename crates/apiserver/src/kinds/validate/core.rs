@@ -30,12 +30,7 @@ pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
                 finalizer(out, value, "spec.finalizers", "spec.finalizers");
             }
         }
-        "Event" => {
-            let (of, own) = (text(object, "/involvedObject/namespace"), text(object, "/metadata/namespace"));
-            if of != own && !(of.is_empty() && own == "default") {
-                invalid(out, "involvedObject.namespace", &of.into(), "does not match event.namespace");
-            }
-        }
+        "Event" => super::events::core(out, object),
         "PersistentVolumeClaim" => claim(out, object),
         "PersistentVolume" => volume(out, object),
         "Endpoints" => endpoints(out, object),

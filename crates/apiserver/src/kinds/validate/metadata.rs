@@ -259,10 +259,7 @@ fn finalizers(out: &mut Problems, object: &Value) {
 
 /// A finalizer: a qualified name, with a domain unless it is a standard one.
 pub(super) fn finalizer(out: &mut Problems, name: &str, field: &str, indexed: &str) {
-    let reasons = names::qualified(name);
-    if !reasons.is_empty() {
-        return wrong_text(out, field, name, reasons);
-    }
+    wrong_text(out, field, name, names::qualified(name));
     standard_finalizer(out, name, indexed);
 }
 

@@ -15,6 +15,7 @@ mod pod;
 mod status;
 mod cron;
 mod workloads;
+mod events;
 mod core;
 mod others;
 
@@ -33,6 +34,7 @@ pub fn create(names: KindNames<'_>, namespaced: bool, object: &Value) -> Vec<Pro
         ("", "ReplicationController") | ("apps" | "batch", _) => {
             workloads::create(&mut out, names.kind, object);
         }
+        ("events.k8s.io", "Event") => events::create(&mut out, object),
         ("", kind) => core::create(&mut out, kind, object),
         (group, kind) => others::create(&mut out, group, kind, object),
     }
@@ -46,6 +48,16 @@ pub fn update_status(names: KindNames<'_>, new: &Value, old: &Value) -> Vec<Prob
     out
 }
 
+/// What is wrong with a pod whose ephemeral containers or sizes have changed.
+pub fn update_pod_part(part: &str, new: &Value, old: &Value) -> Vec<Problem> {
+    let mut out = metadata::update_common(new, old);
+    match part {
+        "ephemeralcontainers" => pod::update_ephemeral(&mut out, new, old),
+        _ => pod::resize(&mut out, new),
+    }
+    out
+}
+
 /// What is wrong with the new state of an object. A problem may be there more than once, as in the original's causes.
 pub fn update(names: KindNames<'_>, new: &Value, old: &Value) -> Vec<Problem> {
     let mut out = metadata::update(names.group, names.plural, new, old);
@@ -56,6 +68,7 @@ pub fn update(names: KindNames<'_>, new: &Value, old: &Value) -> Vec<Problem> {
         ("", "ReplicationController") | ("apps" | "batch", _) => {
             workloads::update(&mut out, names.kind, new, old);
         }
+        ("events.k8s.io", "Event") => events::update(&mut out, new, old),
         ("", kind) => core::update(&mut out, kind, new, old),
         (group, kind) => others::update(&mut out, group, kind, new, old),
     }

@@ -101,7 +101,7 @@ fn ingress(out: &mut Problems, spec: &Value) {
 fn ingress_path(out: &mut Problems, one: &Value, path: &str) {
     let place = text(one, "/path");
     match text(one, "/pathType") {
-        "" => required(out, &format!("{path}.pathType"), "pathType must be specified"),
+        "" => return required(out, &format!("{path}.pathType"), "pathType must be specified"),
         "Exact" | "Prefix" => {
             if !place.starts_with('/') {
                 invalid(out, &format!("{path}.path"), &place.into(), "must be an absolute path");

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::check::{Problems, forbidden, invalid, one_of, required, unsupported, wrong_text};
+use super::check::{Problems, duplicate, forbidden, invalid, one_of, required, unsupported, wrong_text};
 use super::container::{Around, containers};
 use super::metadata::{annotations, labels};
 use super::volume::volumes;
@@ -41,6 +41,13 @@ pub(super) fn update(out: &mut Problems, new: &Value, old: &Value) {
         if items(new, &pointer).len() != items(old, &pointer).len() {
             forbidden(out, &format!("spec.{list}"), "pod updates may not add or remove containers");
             counted = true;
+            continue;
+        }
+        // Told twice: it is looked at as part of the whole, too.
+        for (index, container) in items(new, &pointer).iter().enumerate() {
+            if text(container, "/image").trim().is_empty() {
+                required(out, &format!("spec.{list}[{index}].image"), "");
+            }
         }
     }
     if counted {
@@ -77,6 +84,44 @@ pub(super) fn update(out: &mut Problems, new: &Value, old: &Value) {
     }
     if fixed_parts(new, old) != fixed_parts(old, old) {
         forbidden(out, "spec", MUTABLE);
+    }
+}
+
+/// A pod that was resized.
+pub(super) fn resize(out: &mut Problems, pod: &Value) {
+    spec(out, &pod["spec"], "spec");
+}
+
+/// A pod that was given ephemeral containers: they have names of their own, and those that are there stay as they are.
+pub(super) fn update_ephemeral(out: &mut Problems, new: &Value, old: &Value) {
+    let lists = ["/spec/containers", "/spec/initContainers"];
+    let mut seen: HashSet<&str> =
+        lists.iter().flat_map(|it| items(new, it)).map(|it| text(it, "/name")).collect();
+    let now = items(new, "/spec/ephemeralContainers");
+    for (index, container) in now.iter().enumerate() {
+        let path = format!("spec.ephemeralContainers[{index}]");
+        match text(container, "/name") {
+            "" => required(out, &format!("{path}.name"), ""),
+            name => {
+                wrong_text(out, &format!("{path}.name"), name, names::label(name));
+                if !seen.insert(name) {
+                    duplicate(out, &format!("{path}.name"), &name.into());
+                }
+            }
+        }
+        if text(container, "/image").is_empty() {
+            required(out, &format!("{path}.image"), "");
+        }
+    }
+    for before in items(old, "/spec/ephemeralContainers") {
+        let name = text(before, "/name");
+        let what = match now.iter().find(|it| text(it, "/name") == name) {
+            None => "removed",
+            Some(after) if after != before => "changed",
+            Some(_) => continue,
+        };
+        let detail = format!("existing ephemeral containers {name:?} may not be {what}\n");
+        forbidden(out, "spec.ephemeralContainers", &detail);
     }
 }
 

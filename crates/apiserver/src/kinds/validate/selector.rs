@@ -71,6 +71,6 @@ pub(super) fn wrong(out: &mut Problems, selector: &Value, field: &str, detail: &
         .into_iter()
         .filter_map(|key| Some(format!("\"{key}\":{}", selector.get(key)?)))
         .collect();
-    let shown = format!("{{{}}}", parts.join(","));
+    let shown = if selector.is_null() { "null".to_owned() } else { format!("{{{}}}", parts.join(",")) };
     out.push(Problem::with_value(field, ProblemKind::Invalid, shown, detail));
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::check::Problems;
-use crate::kinds::look::number;
+use crate::kinds::look::{at, number, text};
 use crate::{Problem, ProblemKind};
 
 /// The numbers of a status, and which of them count part of all replicas.
@@ -58,6 +58,9 @@ fn numbers(group: &str, kind: &str) -> Option<(&'static [&'static str], &'static
 
 /// What is wrong with a changed status.
 pub(super) fn update(out: &mut Problems, group: &str, kind: &str, object: &Value) {
+    if (group, kind) == ("", "Namespace") {
+        return namespace(out, object);
+    }
     let Some((all, parts)) = numbers(group, kind) else { return };
     let value = |name: &str| number(object, &format!("/status/{name}")).unwrap_or(0);
     let mut refuse = |name: &str, why: &str| {
@@ -71,6 +74,19 @@ pub(super) fn update(out: &mut Problems, group: &str, kind: &str, object: &Value
     }
     if parts.contains(&"availableReplicas") && value("availableReplicas") > value("readyReplicas") {
         refuse("availableReplicas", "cannot be greater than readyReplicas");
+    }
+}
+
+/// A namespace is active until it is deleted, and terminating from then on.
+fn namespace(out: &mut Problems, object: &Value) {
+    let (wanted, held) = match at(object, "/metadata/deletionTimestamp") {
+        None => ("Active", "empty"),
+        Some(_) => ("Terminating", "not empty"),
+    };
+    let phase = text(object, "/status/phase");
+    if phase != wanted {
+        let why = format!("may only be '{wanted}' if `deletionTimestamp` is {held}");
+        out.push(Problem::with_value("status.Phase", ProblemKind::Invalid, format_args!("{phase:?}"), &why));
     }
 }
 

@@ -1,0 +1,158 @@
+//! What is wrong with an event: little where it comes the old way, more where it comes through its own group.
+
+use serde_json::Value;
+
+use super::check::{Problems, invalid, required, wrong_text};
+use crate::kinds::events::to_core_group;
+use crate::kinds::look::{at, number, text};
+use crate::kinds::names;
+
+/// What may be as long as a name.
+const NAME: usize = 128;
+/// What may be as long as a note.
+const NOTE: usize = 1024;
+
+/// What an event of its own group may not say: that is for old clients.
+const OLD: [(&str, &str); 2] = [("/firstTimestamp", "firstTimestamp"), ("/lastTimestamp", "lastTimestamp")];
+
+/// What does not change in an event of its own group.
+const FIXED: [&str; 13] = [
+    "involvedObject",
+    "reason",
+    "message",
+    "source",
+    "firstTimestamp",
+    "lastTimestamp",
+    "count",
+    "type",
+    "eventTime",
+    "action",
+    "related",
+    "reportingComponent",
+    "reportingInstance",
+];
+
+/// An event of the core group.
+pub(super) fn core(out: &mut Problems, event: &Value) {
+    common(out, event, "reportingComponent");
+}
+
+/// A new event of its own group.
+pub(super) fn create(out: &mut Problems, event: &Value) {
+    let event = to_core_group(event);
+    common(out, &event, "reportingController");
+    if at(&event, "/eventTime").is_none() {
+        required(out, "eventTime", "");
+    }
+    series(out, &event);
+    let kind = text(&event, "/type");
+    if !matches!(kind, "Normal" | "Warning") {
+        invalid(out, "type", &"".into(), &format!("has invalid value: {kind}"));
+    }
+    for (pointer, field) in OLD {
+        if at(&event, pointer).is_some() {
+            invalid(out, field, &"".into(), "needs to be unset");
+        }
+    }
+    if number(&event, "/count").unwrap_or(0) != 0 {
+        invalid(out, "count", &"".into(), "needs to be unset");
+    }
+    if !text(&event, "/source/component").is_empty() || !text(&event, "/source/host").is_empty() {
+        invalid(out, "source", &"".into(), "needs to be unset");
+    }
+}
+
+/// The new state of an event of its own group: nothing but its series changes.
+pub(super) fn update(out: &mut Problems, new: &Value, old: &Value) {
+    let (new, old) = (to_core_group(new), to_core_group(old));
+    common(out, &new, "reportingController");
+    if new.get("series") != old.get("series") {
+        series(out, &new);
+    }
+    for field in FIXED {
+        let (now, before) = (new.get(field).unwrap_or(&Value::Null), old.get(field).unwrap_or(&Value::Null));
+        if now != before {
+            let field = if field == "reportingComponent" { "reportingController" } else { field };
+            invalid(out, field, now, "field is immutable");
+        }
+    }
+}
+
+fn common(out: &mut Problems, event: &Value, controller: &str) {
+    let (of, own) = (text(event, "/involvedObject/namespace"), text(event, "/metadata/namespace"));
+    if of != own && !(of.is_empty() && own == "default") {
+        invalid(out, "involvedObject.namespace", &of.into(), "does not match event.namespace");
+    }
+    // What has a time of its own is told the new way.
+    if at(event, "/eventTime").is_none() {
+        return;
+    }
+    match text(event, "/reportingComponent") {
+        "" => required(out, controller, ""),
+        name => wrong_text(out, controller, name, names::qualified(name)),
+    }
+    for (field, longest) in [("reportingInstance", NAME), ("action", NAME), ("reason", NAME)] {
+        let value = text(event, &format!("/{field}"));
+        if value.is_empty() {
+            required(out, field, "");
+        } else if value.len() > longest {
+            invalid(out, field, &"".into(), &format!("can have at most {longest} characters"));
+        }
+    }
+    if text(event, "/message").len() > NOTE {
+        invalid(out, "message", &"".into(), &format!("can have at most {NOTE} characters"));
+    }
+}
+
+fn series(out: &mut Problems, event: &Value) {
+    let Some(series) = at(event, "/series") else { return };
+    if number(series, "/count").unwrap_or(0) < 2 {
+        invalid(out, "series.count", &"".into(), "should be at least 2");
+    }
+    if at(series, "/lastObservedTime").is_none() {
+        required(out, "series.lastObservedTime", "");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn event() -> Value {
+        json!({"metadata": {"namespace": "n"}, "regarding": {"namespace": "n"}, "eventTime": "2020-01-01T00:00:00.000000Z",
+            "reportingController": "example.com/c", "reportingInstance": "i", "action": "A", "reason": "R", "type": "Normal"})
+    }
+
+    #[test]
+    fn an_event_of_its_own_group_must_say_when_who_and_what() {
+        let found = |event: &Value| {
+            let mut out = Problems::new();
+            create(&mut out, event);
+            out.iter().map(|it| it.field.clone()).collect::<Vec<_>>()
+        };
+        assert!(found(&event()).is_empty());
+        let mut poor = event();
+        for field in ["reportingController", "action", "type"] {
+            poor.as_object_mut().expect("it is one").remove(field);
+        }
+        poor["series"] = json!({"count": 1});
+        poor["deprecatedCount"] = 3.into();
+        let expected =
+            ["reportingController", "action", "series.count", "series.lastObservedTime", "type", "count"];
+        assert_eq!(found(&poor), expected);
+    }
+
+    #[test]
+    fn only_its_series_changes() {
+        let mut out = Problems::new();
+        let mut new = event();
+        new["series"] = json!({"count": 2, "lastObservedTime": "2020-01-01T00:00:01.000000Z"});
+        update(&mut out, &new, &event());
+        assert!(out.is_empty(), "{out:?}");
+        new["note"] = "n".into();
+        update(&mut out, &new, &event());
+        assert_eq!(out[0].to_string(), "message: Invalid value: \"n\": field is immutable");
+    }
+}

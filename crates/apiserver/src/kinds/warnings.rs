@@ -1,0 +1,73 @@
+//! What a writer should know of an object that is taken all the same, in the words of the original.
+
+use serde_json::Value;
+
+use crate::kinds::look::{at, items};
+
+/// The finalizers that need no domain.
+const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+
+/// What to say of a built-in object; `old` is what it was, if it was.
+pub fn builtin(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    match (group, kind) {
+        ("", "Service") => {
+            let none_before = old.is_none_or(|it| items(it, "/spec/externalIPs").is_empty());
+            if none_before && !items(object, "/spec/externalIPs").is_empty() {
+                warnings.push(
+                    "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
+                        .to_owned(),
+                );
+            }
+        }
+        ("networking.k8s.io", "Ingress") if old.is_none() => {
+            let class = "kubernetes.io/ingress.class";
+            if at(object, "/metadata/annotations").is_some_and(|it| it.get(class).is_some()) {
+                warnings.push(format!(
+                    "annotation {class:?} is deprecated, please use 'spec.ingressClassName' instead"
+                ));
+            }
+        }
+        _ => {}
+    }
+    warnings
+}
+
+/// What to say of an object of a custom kind: finalizers without a domain meet those of others sooner or later. Those that
+/// were there before are not mentioned again.
+pub fn custom(object: &Value, old: Option<&Value>) -> Vec<String> {
+    let before = old.map(|it| items(it, "/metadata/finalizers")).unwrap_or_default();
+    let added = items(object, "/metadata/finalizers").iter().filter(|it| !before.contains(it));
+    let plain = added.filter_map(Value::as_str).filter(|it| !it.contains('/') && !STANDARD.contains(it));
+    plain
+        .map(|it| {
+            format!(
+                "metadata.finalizers: {it:?}: prefer a domain-qualified finalizer name to avoid accidental conflicts with \
+                 other finalizer writers"
+            )
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_old_is_told_once() {
+        let service = json!({"spec": {"externalIPs": ["1.2.3.4"]}});
+        assert_eq!(builtin("", "Service", &service, None).len(), 1);
+        assert!(builtin("", "Service", &service, Some(&service)).is_empty());
+        assert!(builtin("", "ConfigMap", &service, None).is_empty());
+    }
+
+    #[test]
+    fn finalizers_of_custom_objects_should_have_a_domain() {
+        let object = json!({"metadata": {"finalizers": ["x", "example.com/x", "orphan"]}});
+        let told = custom(&object, None);
+        assert!(told.len() == 1 && told[0].starts_with("metadata.finalizers: \"x\": prefer"), "{told:?}");
+        assert!(custom(&object, Some(&object)).is_empty());
+    }
+}

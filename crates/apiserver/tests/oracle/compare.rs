@@ -1,0 +1,144 @@
+//! Where two documents differ, and how a difference is told.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+/// How much of a value is shown.
+const SHOWN: usize = 300;
+
+/// One place where what came is not what was expected.
+#[derive(Debug)]
+pub(crate) struct Difference {
+    /// `$` is the body; also `status`, `headers.NAME`, `events[i]…` and `end`.
+    path: String,
+    /// None: nothing should be there.
+    expected: Option<Value>,
+    /// None: nothing is there.
+    got: Option<Value>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: expected {}, got {}", self.path, shown(&self.expected), shown(&self.got))
+    }
+}
+
+fn shown(value: &Option<Value>) -> String {
+    let Some(value) = value else { return "<absent>".to_owned() };
+    let text = value.to_string();
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+/// Compares the answer to one step, both sides with symbols in place of volatile values.
+pub(crate) fn step(expected: &Value, got: &Value) -> Vec<Difference> {
+    let nothing = Map::new();
+    let expected = expected.as_object().unwrap_or(&nothing);
+    let got = got.as_object().unwrap_or(&nothing);
+    let mut found = Vec::new();
+    for part in ["events", "end", "status", "headers", "body", "text"] {
+        // No headers at all is an empty set of them.
+        let empty = Value::Object(Map::new());
+        let or_empty =
+            |it| if part == "headers" && !expected.contains_key("events") { Some(it) } else { None };
+        let path = if part == "body" { "$" } else { part };
+        let expected = expected.get(part).or(or_empty(&empty));
+        part_of(expected, got.get(part).or(or_empty(&empty)), path, &mut found);
+    }
+    found
+}
+
+fn part_of(expected: Option<&Value>, got: Option<&Value>, path: &str, found: &mut Vec<Difference>) {
+    match (expected, got) {
+        (Some(Value::Object(expected)), Some(Value::Object(got))) => {
+            for (key, value) in expected {
+                part_of(Some(value), got.get(key), &below(path, key), found);
+            }
+            for (key, value) in got.iter().filter(|(key, _)| !expected.contains_key(*key)) {
+                part_of(None, Some(value), &below(path, key), found);
+            }
+        }
+        (Some(Value::Array(expected)), Some(Value::Array(got))) => {
+            for index in 0..expected.len().max(got.len()) {
+                part_of(expected.get(index), got.get(index), &format!("{path}[{index}]"), found);
+            }
+        }
+        (expected, got) if same(expected, got) => {}
+        (expected, got) => {
+            let path = path.to_owned();
+            found.push(Difference { path, expected: expected.cloned(), got: got.cloned() });
+        }
+    }
+}
+
+/// Whether two values that are not both objects or lists are the same; 1 and 1.0 are.
+fn same(expected: Option<&Value>, got: Option<&Value>) -> bool {
+    match (expected, got) {
+        (Some(Value::Number(expected)), Some(Value::Number(got))) => {
+            expected == got || expected.as_f64() == got.as_f64()
+        }
+        (expected, got) => expected == got,
+    }
+}
+
+fn below(path: &str, key: &str) -> String {
+    let plain = |it: char| it.is_ascii_alphanumeric() || it == '_' || it == '-';
+    if !key.is_empty() && key.chars().all(plain) {
+        format!("{path}.{key}")
+    } else {
+        format!("{path}['{key}']")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(expected: Value, got: Value) -> Vec<String> {
+        step(&expected, &got).iter().map(Difference::to_string).collect()
+    }
+
+    #[test]
+    fn every_difference_is_told_where_it_is() {
+        let expected =
+            json!({"status": 200, "headers": {"warning": ["a"]}, "body": {"a": [1, 2.0], "b.c": null}});
+        let got = json!({"status": 201, "headers": {}, "body": {"a": [1.0, 2, 3], "d": []}});
+        assert_eq!(
+            told(expected, got),
+            [
+                r#"status: expected 200, got 201"#,
+                r#"headers.warning: expected ["a"], got <absent>"#,
+                r#"$.a[2]: expected <absent>, got 3"#,
+                r#"$['b.c']: expected null, got <absent>"#,
+                r#"$.d: expected <absent>, got []"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn no_headers_are_the_same_as_none_of_those_compared() {
+        assert_eq!(told(json!({"status": 200}), json!({"status": 200, "headers": {}})), [""; 0]);
+    }
+
+    #[test]
+    fn a_body_where_none_is_expected_and_text_in_place_of_json_are_differences() {
+        assert_eq!(told(json!({}), json!({"body": {}})), ["$: expected <absent>, got {}"]);
+        assert_eq!(
+            told(json!({"body": {}}), json!({"text": "no"})),
+            ["$: expected {}, got <absent>", r#"text: expected <absent>, got "no""#]
+        );
+    }
+
+    #[test]
+    fn the_end_of_a_stream_counts_as_its_events_do() {
+        assert_eq!(
+            told(json!({"events": [], "end": "open"}), json!({"events": [1], "end": "eof"})),
+            ["events[0]: expected <absent>, got 1", r#"end: expected "open", got "eof""#]
+        );
+    }
+}

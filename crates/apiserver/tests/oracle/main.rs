@@ -1,0 +1,198 @@
+//! Replays the scenarios of `conformance/` and compares every answer with that of the original.
+//!
+//! Each is a test of its own. With `DOGWATCH_ORACLE_SERVER` (and `DOGWATCH_ORACLE_TOKEN`) set, they are sent to that server.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
+
+mod scenario;
+mod paths;
+mod compare;
+mod kept;
+mod symbols;
+mod variables;
+mod wire;
+mod events;
+mod given;
+mod own;
+mod run;
+
+use scenario::Scenario;
+
+/// Replays the scenario of this name. Panics with all differences.
+async fn hold(name: &str) {
+    let scenario = Scenario::load(name);
+    let client = match given::client() {
+        // A real server has real time.
+        Some(given) => {
+            tokio::time::resume();
+            given
+        }
+        None => own::client().await,
+    };
+    if scenario.requires.iter().any(|it| it == "auth") && !client.is_somebody() {
+        return;
+    }
+    let differences = run::replay(&scenario, client).await;
+    let (area, title) = (&scenario.area, &scenario.title);
+    assert!(differences.is_empty(), "{name} [{area}] {title}:\n  {}", differences.join("\n  "));
+}
+
+/// One test for each scenario, and one that there is a test for each file.
+macro_rules! scenarios {
+    ($($name:ident,)*) => {
+        $(
+            #[tokio::test(start_paused = true)]
+            async fn $name() {
+                hold(&stringify!($name).replace('_', "-")).await;
+            }
+        )*
+
+        #[test]
+        fn every_scenario_has_a_test_and_every_test_its_scenario() {
+            let tests = [$(stringify!($name).replace('_', "-")),*];
+            assert_eq!(scenario::all(), tests, "the list is sorted as the files are");
+        }
+    };
+}
+
+scenarios! {
+    apply_conflict_force,
+    apply_create_noop,
+    apply_deployment_lists,
+    apply_errors,
+    apply_forms,
+    apply_keyed_lists,
+    apply_managers,
+    apply_remove_shared,
+    apply_service_account_lists,
+    apply_status,
+    apply_update_mix,
+    auth_reviews,
+    auth_reviews_all,
+    autoscaler_versions,
+    crd_cluster_scoped_apply,
+    crd_default_prune,
+    crd_delete,
+    crd_errors,
+    crd_establish,
+    crd_object_shapes,
+    crd_printer_columns,
+    crd_scopes_and_names,
+    crd_selectable_fields,
+    crd_shown,
+    crd_status_scale,
+    crd_update_rules,
+    crd_validate,
+    crd_versions,
+    crd_writes,
+    create_basic,
+    create_dry_run,
+    create_errors,
+    create_field_validation,
+    create_generate_name,
+    create_system_fields,
+    defaults_deployment,
+    defaults_others,
+    defaults_pod,
+    defaults_pod_full,
+    defaults_secret,
+    defaults_service,
+    defaults_workloads,
+    delete_basic,
+    delete_collection,
+    delete_collection_options,
+    delete_finalizers,
+    delete_options_forms,
+    delete_pod_grace,
+    delete_preconditions,
+    delete_propagation,
+    delete_returns,
+    discovery_aggregated,
+    discovery_aggregated_apps,
+    discovery_legacy,
+    discovery_openapi_v3,
+    events_field_selectors,
+    events_two_groups,
+    get_resource_version,
+    lease_conflict,
+    list_basic,
+    list_continue_errors,
+    list_continue_rules,
+    list_field_selector_syntax,
+    list_field_selectors,
+    list_field_selectors_kinds,
+    list_label_selectors,
+    list_limit_continue,
+    list_namespaces_scopes,
+    list_resource_version,
+    list_resource_version_errors,
+    list_selector_syntax,
+    list_version_matrix,
+    namespace_bootstrap,
+    namespace_finalize,
+    namespace_lifecycle,
+    namespace_rules,
+    negotiation_accept,
+    negotiation_body_too_large,
+    negotiation_content_type,
+    negotiation_gzip,
+    negotiation_malformed_body,
+    negotiation_yaml_bodies,
+    partial_metadata,
+    patch_dry_run_and_parts,
+    patch_errors,
+    patch_json,
+    patch_json_operations,
+    patch_merge,
+    patch_strategic_lists,
+    patch_strategic_maps,
+    paths_common_headers,
+    paths_health,
+    paths_method_not_allowed,
+    paths_methods,
+    paths_not_found,
+    paths_version,
+    pod_binding,
+    pod_ephemeral_containers,
+    pod_eviction,
+    pod_resize,
+    pod_update_rules,
+    scale_deployment,
+    scale_others,
+    service_account_token,
+    service_rules,
+    status_deployment,
+    status_others,
+    status_pod,
+    table_builtin,
+    table_cluster_kinds,
+    table_network_storage,
+    table_pods,
+    table_rare_kinds,
+    table_small_kinds,
+    table_workloads,
+    update_conflict,
+    update_create_on_update,
+    update_generation,
+    update_immutable,
+    update_noop,
+    update_rules_kinds,
+    validate_kinds,
+    validate_metadata,
+    watch_by_name,
+    watch_cluster_wide,
+    watch_delete_collection,
+    watch_field_enter_leave,
+    watch_from_version,
+    watch_initial_selectors,
+    watch_initial_state,
+    watch_invalid_params,
+    watch_label_enter_leave,
+    watch_legacy_path,
+    watch_list,
+    watch_list_errors,
+    watch_metadata_and_table,
+    watch_pods_by_node,
+    watch_table_partial,
+    watch_timeout_bookmark,
+    watch_too_old,
+}

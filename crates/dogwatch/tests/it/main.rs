@@ -1,0 +1,3 @@
+//! Tests of the whole pipeline, on a server in the same process.
+
+mod follow;

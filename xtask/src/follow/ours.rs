@@ -1,0 +1,59 @@
+//! Our own client as a follower: list, watch from there, list again when the server has forgotten.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use dogwatch::{Api, Client, ListParams, WatchEvent, WatchParams};
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use tokio::sync::oneshot;
+
+use super::copy::{Copy, Outcome};
+use super::{END, NAMESPACE};
+
+/// Between two tries of a list that failed in spite of the client's own retries.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Follows until the end is there; tells when there is a first copy.
+pub(super) async fn follow(client: Client, synced: oneshot::Sender<()>) -> Result<Outcome> {
+    let api = Api::<ConfigMap>::namespaced(client, NAMESPACE);
+    let mut synced = Some(synced);
+    let (mut events, mut lists) = (0, 0);
+    let copy = loop {
+        let list = match api.list_all(&ListParams::default()).await {
+            Ok(list) => list,
+            Err(error) => {
+                eprintln!("dogwatch: {error:#}");
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        lists += 1;
+        let mut copy: Copy = list.items.iter().map(entry).collect();
+        if let Some(synced) = synced.take() {
+            // Whoever waited for it may have given up.
+            let _ = synced.send(());
+        }
+        let mut watch = api.watch_from(WatchParams::from(list.metadata.version))?;
+        // The end is the last change there is: a copy that has it has everything.
+        while !copy.0.contains_key(END) {
+            match watch.next().await.transpose()? {
+                Some(WatchEvent::Added(it) | WatchEvent::Modified(it)) => copy.0.extend([entry(&it)]),
+                Some(WatchEvent::Deleted(it)) => drop(copy.0.remove(&entry(&it).0)),
+                Some(WatchEvent::Error(_)) | None => break,
+                Some(_) => continue,
+            }
+            events += 1;
+        }
+        if copy.0.contains_key(END) {
+            break copy;
+        }
+    };
+    let peer = "dogwatch".to_owned();
+    Ok(Outcome { peer, objects: copy.len(), digest: copy.digest(), events, lists })
+}
+
+fn entry(map: &ConfigMap) -> (String, String) {
+    let metadata = &map.metadata;
+    (metadata.name.clone().unwrap_or_default(), metadata.resource_version.clone().unwrap_or_default())
+}
