@@ -19,9 +19,9 @@ impl Served {
         let mut command = dogwatch(home, &[&["serve"], arguments].concat());
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
         let mut line = String::new();
-        stdout.read_line(&mut line).unwrap();
+        stdout.read_line(&mut line).expect("a line");
         let url = line.strip_prefix("ready ").and_then(|it| it.strip_suffix('\n'));
         let url = url.unwrap_or_else(|| panic!("{line:?}")).to_owned();
         Self { child, stdout, url }
@@ -30,19 +30,21 @@ impl Served {
     /// The status line of the answer to a request in the clear.
     fn get(&self, path: &str, header: &str) -> String {
         let address = self.url.strip_prefix("http://").expect("in the clear");
-        let mut stream = TcpStream::connect(address).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{header}\r\n").unwrap();
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{header}\r\n")
+            .expect("it reads");
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+        stream.read_to_string(&mut answer).expect("it answers");
         answer.lines().next().unwrap_or_default().to_owned()
     }
 
     #[cfg(unix)]
     fn signal(&mut self, name: &str) -> std::process::ExitStatus {
         let pid = self.child.id().to_string();
-        let sent = std::process::Command::new("kill").args(["-s", name, &pid]).status().unwrap();
+        let sent =
+            std::process::Command::new("kill").args(["-s", name, &pid]).status().expect("there is a kill");
         assert!(sent.success());
-        self.child.wait().unwrap()
+        self.child.wait().expect("it ends")
     }
 }
 
