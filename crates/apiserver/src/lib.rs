@@ -15,7 +15,9 @@
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
 mod refusal;
+pub mod names;
 pub mod schema;
+pub mod protobuf;
 pub mod store;
 pub mod request;
 pub mod reading;

@@ -5,9 +5,13 @@
 use dogwatch::Error;
 use dogwatch::config::ConfigError;
 use dogwatch::transport::TransportErrorKind;
+use dogwatch_apiserver::StartError;
 
 /// The advice for an error, where there is something to be said that its own text does not say.
 pub(crate) fn on(error: &anyhow::Error) -> Option<&'static str> {
+    if let Some(error) = error.downcast_ref::<StartError>() {
+        return on_start(error);
+    }
     let error = error.downcast_ref::<Error>()?;
     match error {
         Error::Config(ConfigError::NoCluster(_)) => {
@@ -25,6 +29,19 @@ pub(crate) fn on(error: &anyhow::Error) -> Option<&'static str> {
         }
         _ if error.is_forbidden() => {
             Some("ask for the permission, or choose another user with --context or --token")
+        }
+        _ => None,
+    }
+}
+
+/// The advice for a server of ours that did not start.
+fn on_start(error: &StartError) -> Option<&'static str> {
+    match error {
+        StartError::Exposed { .. } => {
+            Some("add --tls and --token TOKEN, or stay on this machine with --bind 127.0.0.1:0")
+        }
+        StartError::Listen { .. } => {
+            Some("choose another address with --bind, where port 0 is any that is free")
         }
         _ => None,
     }
@@ -49,6 +66,9 @@ mod tests {
             let advice = on(&anyhow::Error::new(error)).expect("advice");
             assert!(advice.contains(flag), "{advice}");
         }
+        let address = "192.0.2.1:1".parse().unwrap();
+        let exposed = on(&anyhow::Error::new(StartError::Exposed { address })).expect("advice");
+        assert!(exposed.contains("--tls") && exposed.contains("--token"), "{exposed}");
         let missing: Error = Status::failure(Reason::NotFound, "no").into();
         assert_eq!(on(&anyhow::Error::new(missing)), None);
     }

@@ -54,7 +54,8 @@ impl Connection {
     }
 }
 
-fn secret(text: &str) -> Result<SecretString, Infallible> {
+/// A flag whose value is not to be shown.
+pub(crate) fn secret(text: &str) -> Result<SecretString, Infallible> {
     Ok(SecretString::from(text))
 }
 

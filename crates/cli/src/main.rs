@@ -8,6 +8,7 @@ mod connection;
 mod advice;
 mod survey;
 mod demo;
+mod serve;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,8 @@ struct Arguments {
 enum Command {
     /// Everything at once, without a cluster: an API server, a simulated workload, and what happens to it.
     Demo(demo::Options),
+    /// Run a Kubernetes API server on this machine, without a cluster behind it.
+    Serve(serve::Options),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +44,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     runtime.block_on(async {
         match command {
             Command::Demo(options) => demo::run(&options).await,
+            Command::Serve(options) => serve::run(options).await,
         }
     })
 }

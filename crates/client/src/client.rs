@@ -212,7 +212,7 @@ impl Client {
         if request.mode != Mode::Watch {
             self.throttle(request).await;
         }
-        self.attempts(request).await
+        self.attempts(request, &mut None).await
     }
 
     /// As [`Self::exchange`], and reads the whole body; all within the request's time limit, which begins when this
@@ -221,16 +221,17 @@ impl Client {
         &self,
         request: &Prepared,
     ) -> Result<(StatusCode, HeaderMap, Bytes), Error> {
-        let limit = request.timeout;
         self.throttle(request).await;
+        let mut previous = None;
         let read = async {
-            let answer = self.attempts(request).await?;
+            let answer = self.attempts(request, &mut previous).await?;
             let body = self.read_whole(request, answer.body).await?;
             Ok((answer.code, answer.headers, body))
         };
-        match limit {
-            None => read.await,
-            Some(limit) => tokio::time::timeout(limit, read).await.unwrap_or(Err(Error::TimedOut(limit))),
+        let Some(limit) = request.timeout else { return read.await };
+        match tokio::time::timeout(limit, read).await {
+            Ok(read) => read,
+            Err(_) => Err(Error::TimedOut(limit).after(previous)),
         }
     }
 
@@ -245,30 +246,37 @@ impl Client {
         Error::from_stack(error, self.inner.server.as_str())
     }
 
-    async fn attempts(&self, request: &Prepared) -> Result<Answer, Error> {
+    /// Attempts until one counts. `previous` is how an earlier one failed, kept for whoever cuts this short.
+    async fn attempts(&self, request: &Prepared, previous: &mut Option<Error>) -> Result<Answer, Error> {
         let span = tracing::debug_span!("request", method = %request.method, path = request.template);
-        self.attempts_in_span(request).instrument(span).await
+        self.attempts_in_span(request, previous).instrument(span).await
     }
 
-    async fn attempts_in_span(&self, request: &Prepared) -> Result<Answer, Error> {
+    async fn attempts_in_span(
+        &self,
+        request: &Prepared,
+        previous: &mut Option<Error>,
+    ) -> Result<Answer, Error> {
         let max_retries = request.max_retries.unwrap_or(self.inner.max_retries);
         let policy = Policy { method: &request.method, mode: request.mode, max_retries };
-        let mut previous = None;
         for attempt in 0.. {
             if attempt > 0 {
                 self.throttle(request).await;
             } else if let Some(backoff) = self.server_backoff() {
                 tokio::time::sleep(backoff).await;
             }
-            let (outcome, result) = self.attempt(request, attempt).await;
+            let (outcome, result) = self.attempt(request, &policy, attempt).await;
             let wait = policy.decide(attempt, outcome);
             match (result, wait) {
                 (Ok(answer), _) => return Ok(answer),
-                (Err(error), None) => return Err(error.after(previous)),
+                (Err(error), None) => return Err(error.after(previous.take())),
                 (Err(error), Some(wait)) => {
                     let wait = wait.max(self.server_backoff().unwrap_or_default());
                     tracing::debug!(attempt, ?wait, %error, "sending the request again");
-                    previous = Some(error);
+                    // A server that asks for patience has answered; only a failed connection is worth telling later.
+                    if matches!(outcome, Outcome::Failed(_)) {
+                        *previous = Some(error);
+                    }
                     tokio::time::sleep(wait).await;
                 }
             }
@@ -277,7 +285,12 @@ impl Client {
     }
 
     /// One attempt: how it ended for the retry policy, and what the caller would get.
-    async fn attempt(&self, request: &Prepared, attempt: u32) -> (Outcome, Result<Answer, Error>) {
+    async fn attempt(
+        &self,
+        request: &Prepared,
+        policy: &Policy<'_>,
+        attempt: u32,
+    ) -> (Outcome, Result<Answer, Error>) {
         let start = Instant::now();
         let sent = match self.http_request(request) {
             Ok(sent) => sent,
@@ -302,8 +315,8 @@ impl Client {
         if refusal::is_success(parts.status) {
             return (outcome, Ok(Answer { code: parts.status, headers: parts.headers, body }));
         }
-        let policy = Policy { method: &request.method, mode: request.mode, max_retries: 1 };
-        let limit = if policy.is_retryable(outcome) { MAX_DRAINED_BYTES } else { MAX_REFUSAL_BYTES };
+        let again = policy.decide(attempt, outcome).is_some();
+        let limit = if again { MAX_DRAINED_BYTES } else { MAX_REFUSAL_BYTES };
         // A refusal whose body breaks off is still a refusal: the code says enough.
         let body = tokio::time::timeout(REFUSAL_TIME, read_up_to(body, limit)).await.unwrap_or_default();
         let asked = Asked { method: &request.method, resource: &request.resource, name: &request.name };

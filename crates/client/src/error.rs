@@ -53,7 +53,7 @@ pub enum Error {
     #[error(transparent)]
     InvalidRequest(#[from] InvalidRequest),
     /// The last of several attempts failed, and an earlier one in another way (rule RQ-9).
-    #[error("{current} - error from a previous attempt: {previous}")]
+    #[error("{current} - error from a previous attempt: {}", previous.told_beside_another())]
     AfterRetries {
         /// How the last attempt failed: what counts.
         #[source]
@@ -85,6 +85,9 @@ pub enum InvalidRequest {
     /// No resource and no path was given.
     #[error("the request names no resource and no path")]
     NoTarget,
+    /// An address leads elsewhere than below the server's own.
+    #[error("{0:?} is not a path and query below the server's address")]
+    Address(String),
     /// A version is needed to start from.
     #[error("a watch that resumes needs a resourceVersion to start from, not {0:?}")]
     Version(String),
@@ -154,15 +157,29 @@ impl Error {
         }
     }
 
-    /// Keeps an earlier failure beside this one, unless it says the same.
+    /// Keeps an earlier failure beside this one, unless it is the same one again.
     pub(crate) fn after(self, previous: Option<Self>) -> Self {
         match previous {
-            Some(previous) if previous.to_string() != self.to_string() => {
+            Some(previous) if with_causes(&previous) != with_causes(&self) => {
                 Self::AfterRetries { current: Box::new(self), previous: Box::new(previous) }
             }
             _ => self,
         }
     }
+
+    /// In one line, for a place that shows no causes; the address, which the other failure names, is left out.
+    fn told_beside_another(&self) -> String {
+        match self {
+            Self::Unreachable { source, .. } => with_causes(source.as_ref()),
+            other => with_causes(other),
+        }
+    }
+}
+
+/// An error and its causes in one line.
+fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |it| it.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 impl From<Status> for Error {
@@ -207,6 +224,44 @@ mod tests {
         let same = refused(Reason::NotFound, "b").after(Some(refused(Reason::NotFound, "b")));
         assert_eq!(same.to_string(), "b (NotFound)");
         assert_eq!(refused(Reason::NotFound, "b").after(None).to_string(), "b (NotFound)");
+    }
+
+    fn unreachable(cause: std::io::ErrorKind) -> Error {
+        let source = std::io::Error::from(cause).into();
+        Error::Unreachable { server: "https://server.test/".to_owned(), source }
+    }
+
+    /// The upstream table WrapPreviousError. A Rust future that is dropped tells nobody, so being cancelled is left out.
+    #[test]
+    fn rq_9_wrap_previous_error() {
+        use std::io::ErrorKind::{ConnectionReset, UnexpectedEof};
+        let lost = "cannot reach the API server at https://server.test/";
+        let late = || Error::TimedOut(Duration::from_secs(1));
+        let credentials = || Error::Unconnectable(TransportError::new(TransportErrorKind::Config, "no key"));
+        for (current, previous, expected) in [
+            (unreachable(UnexpectedEof), None, lost.to_owned()),
+            (unreachable(UnexpectedEof), Some(unreachable(UnexpectedEof)), lost.to_owned()),
+            (
+                unreachable(UnexpectedEof),
+                Some(unreachable(ConnectionReset)),
+                format!("{lost} - error from a previous attempt: connection reset"),
+            ),
+            (
+                late(),
+                Some(unreachable(UnexpectedEof)),
+                "no answer from the API server within 1s - error from a previous attempt: unexpected end of file".to_owned(),
+            ),
+            (
+                unreachable(UnexpectedEof),
+                Some(credentials()),
+                format!("{lost} - error from a previous attempt: cannot connect with these settings: no key"),
+            ),
+        ] {
+            let kept = previous.is_some();
+            let error = current.after(previous);
+            assert_eq!(error.to_string(), expected);
+            assert_eq!(matches!(error, Error::AfterRetries { .. }), kept && expected.contains(" - "));
+        }
     }
 
     #[test]

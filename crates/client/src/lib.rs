@@ -47,6 +47,7 @@ mod error;
 mod exchange;
 mod issuer;
 mod client;
+mod template;
 mod request;
 mod list;
 mod watch;
@@ -67,4 +68,4 @@ pub use exchange::{
 };
 pub use list::{DEFAULT_PAGE_SIZE, ListStream, Listed};
 pub use request::{Request, Response};
-pub use watch::{RetryWatcher, WatchStream};
+pub use watch::{EventCondition, Judgement, RetryWatcher, UntilError, WatchStream, in_order, until};

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use dogwatch_core::{ResourcePath, ResourceType};
+use dogwatch_core::{InvalidPath, ResourcePath, ResourceType};
 use dogwatch_wire::Fields;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -19,6 +19,7 @@ use crate::config::Impersonation;
 use crate::error::{Error, InvalidRequest};
 use crate::exchange::refusal;
 use crate::exchange::retry::Mode;
+use crate::template::template;
 
 pub(crate) const JSON: &str = "application/json";
 /// What is accepted when nothing else is said: JSON, and whatever else a server insists on.
@@ -37,10 +38,9 @@ pub struct Request {
     timeout: Option<Duration>,
     max_retries: Option<u32>,
     impersonate: Option<Impersonation>,
-    /// Resource and name, for messages and templates.
+    /// Resource and name, for messages.
     resource: String,
     name: String,
-    namespace: String,
     /// The first thing that went wrong.
     error: Option<InvalidRequest>,
 }
@@ -80,7 +80,6 @@ impl Client {
             impersonate: self.impersonation(),
             resource: String::new(),
             name: String::new(),
-            namespace: String::new(),
             error: None,
         }
     }
@@ -148,11 +147,23 @@ impl Request {
         self
     }
 
+    /// Takes path and query from a text, below the server's own path; parameters set before go.
+    ///
+    /// An address of another server, or one that climbs above the server's path, is refused.
+    pub fn uri(mut self, uri: &str) -> Self {
+        let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
+        let climbs = path.split('/').any(|it| matches!(it, "." | ".."));
+        if climbs || path.contains("//") || path.contains(':') || uri.contains('#') {
+            return self.fail(InvalidRequest::Address(uri.to_owned()));
+        }
+        self.query.clear();
+        let pairs = url::form_urlencoded::parse(query.as_bytes());
+        self.path(&[path]).params(pairs.map(|(key, value)| (key, value.into_owned())))
+    }
+
     /// Enters a namespace; empty means all of them, and is refused where one object is meant.
     pub fn namespace(self, namespace: &str) -> Self {
-        let mut this = self.on_path(|path| path.namespace(namespace));
-        this.namespace = namespace.to_owned();
-        this
+        self.on_path(|path| path.namespace(namespace))
     }
 
     /// Names one object.
@@ -167,10 +178,15 @@ impl Request {
         self.on_path(|path| path.subresource(subresource))
     }
 
-    /// Adds segments behind everything else.
+    /// Adds segments behind everything else. One that would change the meaning of the path is refused.
     pub fn suffix(mut self, segments: &[&str]) -> Self {
-        if let Target::Resource(_, suffix) = &mut self.target {
-            suffix.extend(segments.iter().map(|it| it.trim_matches('/').to_owned()));
+        for segment in segments.iter().flat_map(|it| it.trim_matches('/').split('/')) {
+            if matches!(segment, "" | "." | "..") || segment.contains(['%', '?', '#']) {
+                return self.fail(InvalidRequest::Address(segment.to_owned()));
+            }
+            if let Target::Resource(_, suffix) = &mut self.target {
+                suffix.push(segment.to_owned());
+            }
         }
         self
     }
@@ -357,7 +373,7 @@ impl Request {
         }
         Ok(Prepared {
             method: self.method.clone(),
-            template: self.template(&target),
+            template: template(target.split('?').next().unwrap_or_default()),
             target,
             headers,
             body: self.body.clone(),
@@ -368,22 +384,6 @@ impl Request {
             resource: self.resource.clone(),
             name: self.name.clone(),
         })
-    }
-
-    /// The path with the namespace and the name replaced, so that logs and spans have few distinct ones.
-    fn template(&self, target: &str) -> String {
-        let path = target.split('?').next().unwrap_or_default();
-        let mut segments: Vec<&str> = path.split('/').collect();
-        let Target::Resource(..) = self.target else { return path.to_owned() };
-        let mut at = if segments.get(1) == Some(&"apis") { 4 } else { 3 };
-        if !self.namespace.is_empty() {
-            segments[at + 1] = "{namespace}";
-            at += 2;
-        }
-        if !self.name.is_empty() {
-            segments[at + 1] = "{name}";
-        }
-        segments.join("/")
     }
 
     fn on_path(mut self, change: impl FnOnce(ResourcePath) -> ResourcePath) -> Self {
@@ -402,7 +402,14 @@ impl Request {
     }
 
     pub(crate) fn fail(mut self, error: InvalidRequest) -> Self {
-        self.error.get_or_insert(error);
+        // The path keeps its own first error, which then came before this one.
+        let earlier = match &self.target {
+            Target::Resource(path, _) => path.build().err(),
+            _ => None,
+        };
+        let earlier =
+            earlier.filter(|it| matches!(it, InvalidPath::Segment { .. } | InvalidPath::SetTwice { .. }));
+        self.error.get_or_insert(earlier.map_or(error, Into::into));
         self
     }
 }

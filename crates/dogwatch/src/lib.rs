@@ -61,6 +61,7 @@
 //! | `pager.ListPager` | [`Api::list_all`], [`Api::list_pages`] |
 //! | `watch.Interface` | [`WatchStream`] |
 //! | `watch.RetryWatcher` | [`RetryWatcher`], from [`Api::watch_from`] |
+//! | `watch.Until`, `UntilWithSync`, `kubectl wait` | [`until`], [`Api::until`], [`Api::wait_until`], [`Api::wait_for`] |
 //! | `apierrors.IsNotFound(err)` | [`Error::is_not_found`]; the whole answer is [`Error::status`] |
 //! | `retry.RetryOnConflict` | [`retry_on_conflict`] |
 //! | `Apply` with apply configurations | [`Api::apply`] with anything that serializes |
@@ -75,9 +76,10 @@ pub use dogwatch_client::api::{
 pub use dogwatch_client::config::Impersonation;
 pub use dogwatch_client::{
     Api, BoxError, CachedDiscovery, Client, ClientBuilder, Config, DEFAULT_MAX_RETRIES, DEFAULT_PAGE_SIZE,
-    Discovery, DistinctWarnings, Error, HttpService, HttpStack, IgnoreWarnings, InvalidRequest, ListStream,
-    Listed, LogWarnings, Request, RequestBody, Response, ResponseBody, RestMapper, RetryWatcher,
-    ServerBackoff, Warning, WarningHandler, WatchStream, auth, boxed, config, discovery, tls, transport,
+    Discovery, DistinctWarnings, Error, EventCondition, HttpService, HttpStack, IgnoreWarnings,
+    InvalidRequest, Judgement, ListStream, Listed, LogWarnings, Request, RequestBody, Response, ResponseBody,
+    RestMapper, RetryWatcher, ServerBackoff, UntilError, Warning, WarningHandler, WatchStream, auth, boxed,
+    config, discovery, in_order, tls, transport, until,
 };
 pub use dogwatch_core::{
     Cause, DeleteParams, Details, FieldSelector, FieldSelectorError, FieldValidation, GetParams, Gvk, Gvr,

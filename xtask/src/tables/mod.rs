@@ -5,6 +5,7 @@
 
 mod definitions;
 mod resources;
+mod protobuf;
 
 use std::path::{Path, PathBuf};
 
@@ -51,18 +52,23 @@ fn tables(folder: &Path) -> anyhow::Result<Vec<Table>> {
     let columns = read(folder.join("table-columns.json"))?;
     let values = read(folder.join("openapi-values.json"))?;
     let definitions = definitions::normalise(&read(folder.join("openapi-definitions.json"))?, &values)?;
+    let fields = text(folder.join("proto-fields.tsv"))?;
     let kinds = definitions::kinds(&definitions);
     let served = definitions::served(&definitions, &resources::group_versions(&resources)?);
     Ok(vec![
         ("definitions.txt", definitions::lines(&served)?),
         ("resources.json", resources::table(&resources, &kinds, &served)?),
         ("columns.json", resources::columns(&columns)?),
+        ("protobuf.txt", protobuf::lines(&fields, &definitions, &resources::group_versions(&resources)?)?),
     ])
 }
 
 fn read(path: PathBuf) -> anyhow::Result<Value> {
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))
+    serde_json::from_str(&text(path.clone())?).with_context(|| format!("{} is not JSON", path.display()))
+}
+
+fn text(path: PathBuf) -> anyhow::Result<String> {
+    std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use crate::builtin::{self, BuiltinDefinitions};
 use crate::custom;
 use crate::kinds::defaults;
 use crate::patch::json_mistake;
+use crate::protobuf;
 use crate::refusal::Refusal;
 use crate::registry::Kind;
 use crate::request::{BodyForm, yaml};
@@ -94,6 +95,9 @@ pub(super) fn settle(kind: &Kind, bytes: &[u8], object: &mut Value) -> Result<Ve
     let Some(version) = kind.custom_version() else {
         let strict = settle_typed(&kind.schema, bytes, object)?;
         defaults::apply(&kind.def.group, &kind.def.version, &kind.def.kind, object);
+        if kind.is("apiextensions.k8s.io", "customresourcedefinitions") {
+            custom::definition::fill_defaults(object);
+        }
         name_it(object, &kind.def.api_version(), &kind.def.kind);
         return Ok(strict);
     };
@@ -137,7 +141,7 @@ pub(super) fn judge(
 fn parse(expected: &str, body: &Body) -> Result<(Bytes, Value, Vec<String>), Refusal> {
     let unrecognized = |why: &str| {
         let shown = match body.form {
-            BodyForm::Yaml => excerpt_hex(&body.bytes),
+            BodyForm::Yaml | BodyForm::Protobuf => excerpt_hex(&body.bytes),
             _ => excerpt(&body.bytes),
         };
         let message =
@@ -148,6 +152,10 @@ fn parse(expected: &str, body: &Body) -> Result<(Bytes, Value, Vec<String>), Ref
         BodyForm::Yaml => {
             let document = yaml::parse(&body.bytes).map_err(|why| unrecognized(&why))?;
             (Bytes::from(document.value.to_string()), Ok(document.value), document.twice)
+        }
+        BodyForm::Protobuf => {
+            let object = protobuf::decode(&body.bytes).map_err(|why| unrecognized(&why.to_string()))?;
+            (Bytes::from(object.value.to_string()), Ok(object.value), Vec::new())
         }
         _ => (body.bytes.clone(), serde_json::from_slice::<Value>(&body.bytes), Vec::new()),
     };
@@ -191,26 +199,42 @@ fn excerpt(body: &[u8]) -> String {
 
 /// Whether a body is of a built-in kind. One that does not say is taken for it.
 fn identify(object: &Value, api_version: &str, kind: &str) -> Result<(), Refusal> {
+    mistaken_type(object, api_version, kind).map_or(Ok(()), |(said_kind, version, why)| {
+        let message = format!("{said_kind} in version {version:?} cannot be handled as a {kind}: {why}");
+        Err(Refusal::bad_request(message))
+    })
+}
+
+/// Whether what a patch made is still of its kind.
+///
+/// # Errors
+/// Why it is not.
+pub(super) fn check_type(kind: &Kind, object: &Value) -> Result<(), String> {
+    match mistaken_type(object, &kind.def.api_version(), &kind.def.kind) {
+        Some((_, _, why)) if kind.custom_version().is_none() => Err(why),
+        _ => Ok(()),
+    }
+}
+
+/// The kind and version a body says it is of, and why it cannot be; `None` where it is, or does not say.
+fn mistaken_type(object: &Value, api_version: &str, kind: &str) -> Option<(String, String, String)> {
     let says = |key: &str, or: &str| match object.get(key).and_then(Value::as_str) {
         Some(text) if !text.is_empty() => text.to_owned(),
         _ => or.to_owned(),
     };
     let (said_version, said_kind) = (says("apiVersion", api_version), says("kind", kind));
     if (said_version.as_str(), said_kind.as_str()) == (api_version, kind) {
-        return Ok(());
+        return None;
     }
     let (group, version) = said_version.rsplit_once('/').unwrap_or(("", &said_version));
     let why = if builtin::definition_name(group, version, &said_kind).is_some() {
-        let package = api_version
-            .rsplit_once('/')
+        let package = (api_version.rsplit_once('/'))
             .map_or("core", |(group, _)| group.split('.').next().unwrap_or(group));
         format!("converting ({version}.{said_kind}) to ({package}.{kind}): unknown conversion")
     } else {
         format!("no kind {said_kind:?} is registered for version {said_version:?} in scheme {SCHEME:?}")
     };
-    Err(Refusal::bad_request(format!(
-        "{said_kind} in version {version:?} cannot be handled as a {kind}: {why}"
-    )))
+    Some((said_kind, version.to_owned(), why))
 }
 
 /// Whether a body is of a custom kind. It must say so.

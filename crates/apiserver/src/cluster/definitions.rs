@@ -29,6 +29,9 @@ impl Cluster {
     /// Serves what is stored.
     pub(super) fn refresh_definitions(&self) {
         self.registry.define(&self.stored_definitions());
+        for kind in self.catalog().custom() {
+            self.store().begin(&kind.collection);
+        }
     }
 
     fn stored_definitions(&self) -> Vec<Value> {

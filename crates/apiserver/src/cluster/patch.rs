@@ -4,7 +4,7 @@ use bytes::Bytes;
 use dogwatch_core::Reason;
 use serde_json::Value;
 
-use super::decode::{judge, settle};
+use super::decode::{check_type, judge, settle};
 use super::pipeline::{Owning, metadata_mut};
 use super::update::{ATTEMPTS, Attempt, MODIFIED, check_name, check_version};
 use super::{Cluster, FieldValidation, Place, Writer, Written};
@@ -86,7 +86,10 @@ impl Cluster {
     ) -> Result<Written, Refusal> {
         let kind = place.kind;
         let applied = decode_applied(body)?;
-        check_patched(place, &applied)?;
+        // A name that is no text is found wrong with all other types.
+        if applied.pointer("/metadata/name").is_none_or(Value::is_string) {
+            check_patched(place, &applied)?;
+        }
         for _ in 0..ATTEMPTS {
             let current = self.get(kind, &place.key()?);
             let old = current.as_ref().map(|it| kind.show(it));
@@ -156,6 +159,7 @@ fn settle_patched(
 ) -> Result<Vec<String>, Refusal> {
     let patched = new.clone();
     let bytes = new.to_string();
+    check_type(place.kind, new).map_err(|why| patch.unfit(&patched, &why))?;
     let found = settle(place.kind, bytes.as_bytes(), new).map_err(|why| patch.unfit(&patched, &why))?;
     let strict = patch.strict_errors().iter().cloned().chain(found).collect();
     judge(strict, writer.validation, |why| patch.unfit(&patched, why))
@@ -165,11 +169,9 @@ fn settle_patched(
 fn check_patched(place: &Place<'_>, new: &Value) -> Result<(), Refusal> {
     check_name(place, new)?;
     match (text(new, "/metadata/namespace"), place.namespace) {
-        (said, Some(namespace)) if !said.is_empty() && said != namespace => {
-            Err(Refusal::bad_request(format!(
-                "the namespace of the object ({said}) does not match the namespace on the URL ({namespace})"
-            )))
-        }
+        (said, Some(namespace)) if !said.is_empty() && said != namespace => Err(Refusal::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        )),
         _ => Ok(()),
     }
 }

@@ -49,7 +49,7 @@ impl Cluster {
     ) -> Result<(), Refusal> {
         let kind = place.kind;
         let metadata = metadata_mut(object);
-        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
             metadata.remove(field);
         }
         metadata.insert("uid".to_owned(), self.source.uid().into());
@@ -132,7 +132,10 @@ impl Cluster {
     ) -> Result<Vec<Problem>, Refusal> {
         let kind = place.kind;
         match part {
-            "status" => prepare::for_status_update(kind.names(), new, old),
+            "status" => {
+                prepare::for_status_update(kind.names(), new, old);
+                return Ok(validate::update_status(kind.names(), new, old));
+            }
             "finalize" => {
                 if let Some(map) = new.as_object_mut() {
                     set_or_remove(map, "status", old.get("status").cloned());
@@ -162,7 +165,7 @@ impl Cluster {
             return Ok(validate::metadata::update_common(new, old));
         }
         let mut problems = validate::update(kind.names(), new, old);
-        if is_definition(kind) && part.is_empty() {
+        if is_definition(kind) {
             problems.extend(custom::check::check_update(new, old));
         }
         Ok(problems)
@@ -285,7 +288,9 @@ fn keep_system_fields(old: &Value, new: &mut Value) {
             metadata.insert(field.to_owned(), kept.clone());
         }
     }
-    set_or_remove(metadata, "resourceVersion", old["metadata"].get("resourceVersion").cloned());
+    for field in ["resourceVersion", "creationTimestamp", "generation"] {
+        set_or_remove(metadata, field, old["metadata"].get(field).cloned());
+    }
     metadata.remove("selfLink");
 }
 

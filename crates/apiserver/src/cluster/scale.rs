@@ -11,8 +11,8 @@ use super::update::{ATTEMPTS, Attempt, MODIFIED, check_version};
 use super::{Cluster, PatchBody, Place, Shown, Writer, Written};
 use crate::builtin::{self, BuiltinDefinitions};
 use crate::custom::scale::{self, ScalePaths};
-use crate::kinds::defaults;
 use crate::kinds::look::{at, entries, items, number, text};
+use crate::kinds::{self, defaults};
 use crate::ownership::{self, OneVersion, Replicas, Reset, Target};
 use crate::refusal::{Problem, ProblemKind, Refusal};
 use crate::registry::{Family, Kind};
@@ -144,7 +144,7 @@ fn target(schema: &Schema) -> Target<'_> {
     static REPLICAS: std::sync::LazyLock<Reset> =
         std::sync::LazyLock::new(|| Reset::all_but(["spec.replicas"]));
     static EMPTY: std::sync::LazyLock<Value> =
-        std::sync::LazyLock::new(|| ownership::blank(&self::schema(), &BuiltinDefinitions));
+        std::sync::LazyLock::new(|| kinds::blank("autoscaling", "v1", "Scale"));
     Target {
         api_version: API_VERSION,
         kind: "Scale",

@@ -8,8 +8,9 @@ use super::query::Query;
 use super::write_options::dry_run_problem;
 use crate::cluster::{DeleteOptions, Propagation};
 use crate::patch::json_mistake;
+use crate::protobuf;
 use crate::refusal::{Problem, ProblemKind, Refusal};
-use crate::request::BodyForm;
+use crate::request::{BodyForm, yaml};
 
 /// How something is deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,10 +114,10 @@ fn from_body(body: &Bytes, form: BodyForm) -> Result<Written, Refusal> {
             let why = |it: serde_json::Error| json_mistake(body).unwrap_or_else(|| it.to_string());
             serde_json::from_slice(body).map_err(|it| unreadable(&why(it)))?
         }
-        _ => {
-            let text = String::from_utf8_lossy(body);
-            serde_saphyr::from_str(&text).map_err(|it| unreadable(&it.to_string()))?
+        BodyForm::Protobuf => {
+            protobuf::decode(body).map_err(|it| Refusal::bad_request(it.to_string()))?.value
         }
+        BodyForm::Yaml => yaml::parse(body).map_err(|it| Refusal::bad_request(it))?.value,
     };
     if !value.is_object() {
         let kind = match &value {

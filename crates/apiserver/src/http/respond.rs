@@ -217,11 +217,9 @@ impl Service {
         let headers = answer.headers_mut();
         headers.extend(audit_id.map(|it| (AUDIT_ID, it)));
         headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
-        if parts.method == Method::HEAD
-            && let Some(length) = answer.body().length()
-        {
-            answer.headers_mut().insert(CONTENT_LENGTH, length.into());
-            *answer.body_mut() = AnswerBody::empty();
+        if parts.method == Method::HEAD {
+            let body = std::mem::replace(answer.body_mut(), AnswerBody::empty());
+            answer.headers_mut().extend(body.length().map(|it| (CONTENT_LENGTH, it.into())));
         }
         answer
     }

@@ -71,7 +71,7 @@ fn indent(out: &mut String, level: usize) {
 
 /// A text in the plainest form that is read back as this text.
 fn scalar(text: &str, key: bool, level: usize) -> String {
-    let printable = text.chars().all(|it| !it.is_control() || it == '\n');
+    let printable = text.chars().all(|it| is_printable(it) || it == '\n');
     if text.contains('\n') && printable && !key && can_be_block(text) {
         return block(text, level);
     }
@@ -102,9 +102,22 @@ fn block(text: &str, level: usize) -> String {
     out
 }
 
-/// JSON's way to quote a text is one of YAML's, too.
+/// JSON's way to quote a text is one of YAML's, but for characters that only JSON takes as they are.
 fn double_quoted(text: &str) -> String {
-    Value::from(text).to_string()
+    let mut out = String::new();
+    for it in Value::from(text).to_string().chars() {
+        if is_printable(it) {
+            out.push(it);
+        } else {
+            let _ = write!(out, "\\u{:04x}", u32::from(it));
+        }
+    }
+    out
+}
+
+/// Whether YAML takes a character as it is, inside of a line.
+fn is_printable(it: char) -> bool {
+    !it.is_control() && !matches!(it, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
 fn can_be_plain(text: &str) -> bool {

@@ -8,7 +8,7 @@
 //! The `mod` lines below are in layer order.
 
 pub(crate) mod look;
-pub mod names;
+pub use crate::names;
 pub mod quantity;
 pub(crate) mod shape;
 pub mod traits;
@@ -19,3 +19,17 @@ pub mod autoscaling;
 mod allocate;
 pub mod prepare;
 pub mod validate;
+
+use serde_json::{Map, Value, json};
+
+/// An object of a built-in kind in which nothing is said: the fields that are shown even so, with theirs. What an owner of
+/// fields is measured against.
+pub fn blank(group: &str, version: &str, kind: &str) -> Value {
+    if (group, kind) == ("apiextensions.k8s.io", "CustomResourceDefinition") {
+        return json!({ "metadata": {}, "spec": { "group": "", "names": { "plural": "", "kind": "" }, "scope": "", "versions": null },
+            "status": { "conditions": null, "acceptedNames": { "plural": "", "kind": "" }, "storedVersions": null } });
+    }
+    let mut object = Map::new();
+    shape::apply(group, version, kind, &mut object);
+    Value::Object(object)
+}

@@ -40,7 +40,6 @@ pub fn for_create(
             map.remove("status");
         }
         let meta = object(map, "metadata");
-        meta.remove("generation");
         if traits.has_generation {
             meta.insert("generation".to_owned(), 1.into());
         }

@@ -44,10 +44,11 @@ pub fn list(
     let mut objects = history
         .list_at(version, after)
         .map_err(|compacted| expired(compacted, &options.version, after))?
-        .filter(|it| selection.holds(it));
+        .filter(|it| selection.is_in_namespace(it));
     let limit = options.limit.unwrap_or(usize::MAX);
-    let items: Vec<_> = objects.by_ref().take(limit).cloned().collect();
-    let rest = objects.count();
+    let items: Vec<_> = objects.by_ref().filter(|it| selection.holds(it)).take(limit).cloned().collect();
+    // Whether those that are left are selected is found out by the next page, as in the original.
+    let rest = if items.len() < limit { 0 } else { objects.count() };
     let last = items.last().filter(|_| rest > 0);
     let next = last.map(|it| ContinueToken { version: Some(version), after: it.key().clone() });
     let remaining = (next.is_some() && !selection.is_selective()).then_some(rest);

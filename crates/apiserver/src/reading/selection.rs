@@ -18,10 +18,15 @@ pub struct Selection {
 }
 
 impl Selection {
+    /// Whether an object is in its namespace, whatever else is asked for.
+    pub fn is_in_namespace(&self, object: &Encoded) -> bool {
+        self.namespace.as_deref().is_none_or(|it| object.key().namespace() == Some(it))
+    }
+
     /// Whether it is about this object.
     pub fn holds(&self, object: &Encoded) -> bool {
         let key = object.key();
-        self.namespace.as_deref().is_none_or(|it| key.namespace() == Some(it))
+        self.is_in_namespace(object)
             && self.name.as_deref().is_none_or(|it| key.name() == it)
             && self.labels.matches(object.labels())
             && self.fields.matches(|field| object.field(field))

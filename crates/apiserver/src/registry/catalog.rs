@@ -107,6 +107,11 @@ impl Catalog {
         kinds
     }
 
+    /// Every custom resource that is served.
+    pub fn custom(&self) -> impl Iterator<Item = &Arc<Kind>> {
+        self.custom.values()
+    }
+
     /// Whether only definitions make this group: paths of such answer otherwise when they are not served.
     pub fn is_custom_group(&self, group: &str) -> bool {
         self.custom_groups.iter().any(|it| it == group)

@@ -10,8 +10,7 @@ use crate::builtin::{BuiltinDefinitions, ResourceDef};
 use crate::custom::{self, CustomKind};
 use crate::kinds::prepare::KindNames;
 use crate::kinds::traits::KindTraits;
-use crate::kinds::{autoscaling, events, fields};
-use crate::ownership;
+use crate::kinds::{self, autoscaling, events, fields};
 use crate::refusal::{Problem, Refusal};
 use crate::schema::{Definitions, Schema};
 use crate::store::{CollectionName, Draft, Encoded};
@@ -99,7 +98,7 @@ impl Kind {
     pub fn empty(&self) -> &Value {
         self.empty.get_or_init(|| match self.family {
             Family::Custom { .. } => Value::Object(serde_json::Map::new()),
-            _ => ownership::blank(&self.schema, self.definitions()),
+            _ => kinds::blank(&self.def.group, &self.def.version, &self.def.kind),
         })
     }
 
@@ -137,29 +136,22 @@ impl Kind {
     }
 
     /// The same for a value.
-    pub fn shown(&self, mut stored: Value) -> Value {
+    pub fn shown(&self, stored: Value) -> Value {
         match &self.family {
             Family::Builtin | Family::Custom { evolved: false, .. } => stored,
             Family::Event => events::to_events_group(&stored),
             Family::OldAutoscaler => autoscaling::to_v1(&stored),
-            Family::Custom { kind, version, .. } => {
-                let version = &kind.versions[*version];
-                custom::convert::to_version(&mut stored, &kind.group, &version.name);
-                // What an older schema let in is pruned and filled as if it came in today; what cannot be read stays.
-                let mut ready = stored.clone();
-                if custom::object::decode(&mut ready, version).is_ok() { ready } else { stored }
-            }
+            Family::Custom { kind, version, .. } => in_version(stored, kind, &kind.versions[*version]),
         }
     }
 
     /// An object of this version as it is stored.
-    pub fn to_stored(&self, mut object: Value) -> Value {
+    pub fn to_stored(&self, object: Value) -> Value {
         match &self.family {
-            Family::Custom { kind, .. } => {
-                let storage = kind.storage().map_or("", |it| it.name.as_str());
-                custom::convert::to_version(&mut object, &kind.group, storage);
-                object
-            }
+            Family::Custom { kind, .. } => match kind.storage().filter(|it| it.name != self.def.version) {
+                Some(storage) => in_version(object, kind, storage),
+                None => object,
+            },
             Family::Event => events::to_core_group(&object),
             Family::OldAutoscaler => autoscaling::to_v2(&object),
             Family::Builtin => object,
@@ -221,6 +213,14 @@ impl Kind {
     pub fn conflict(&self, name: &str, why: &str) -> Refusal {
         Refusal::conflict(&self.def.group, &self.def.plural, name, why)
     }
+}
+
+/// A custom object as another version has it: what that does not know is pruned, what it fills in is filled in. An object
+/// that cannot be read stays as it is.
+fn in_version(mut object: Value, kind: &CustomKind, version: &custom::Version) -> Value {
+    custom::convert::to_version(&mut object, &kind.group, &version.name);
+    let mut ready = object.clone();
+    if custom::object::decode(&mut ready, version).is_ok() { ready } else { object }
 }
 
 /// Where the objects of a resource are stored.

@@ -38,6 +38,8 @@ pub enum BodyForm {
     Json,
     /// YAML.
     Yaml,
+    /// Protobuf, of built-in kinds.
+    Protobuf,
 }
 
 /// One clause of an `Accept` header.
@@ -84,6 +86,7 @@ impl BodyForm {
         match media {
             "" | "application/json" => Ok(Self::Json),
             "application/yaml" => Ok(Self::Yaml),
+            "application/vnd.kubernetes.protobuf" => Ok(Self::Protobuf),
             _ => {
                 let accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
                 let message = format!(

@@ -5,6 +5,7 @@
 mod route;
 mod media;
 mod continue_token;
+mod selector;
 mod options;
 pub mod yaml;
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use dogwatch_core::{FieldSelector, LabelSelector};
 
 use super::continue_token::ContinueToken;
+use super::selector;
 use crate::refusal::{Problem, ProblemKind, Refusal};
 
 /// What a list asks for.
@@ -147,8 +148,11 @@ impl<'q> Query<'q> {
 
     fn labels(&self) -> Result<LabelSelector, Refusal> {
         let text = self.get("labelSelector").unwrap_or_default();
-        text.parse()
-            .map_err(|_| Refusal::bad_request(format!("unable to parse requirement: {}", go_words(text))))
+        text.parse().map_err(|error: dogwatch_core::LabelSelectorError| match selector::mistake(text) {
+            // The original reads this one.
+            none if none.is_empty() => Refusal::bad_request(error.to_string()),
+            why => Refusal::bad_request(why),
+        })
     }
 
     fn fields(&self) -> Result<FieldSelector, Refusal> {
@@ -243,15 +247,6 @@ fn refuse(problems: &[Problem]) -> Result<(), Refusal> {
 
 fn bad_version(text: &str) -> String {
     format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax")
-}
-
-/// What the original says of the commonest mistake: a word where an operator belongs.
-fn go_words(text: &str) -> String {
-    let mut words = text.split_whitespace();
-    match (words.next(), words.next()) {
-        (Some(_), Some(second)) => format!("found '{second}', expected: in, notin, =, ==, !=, gt, lt"),
-        _ => format!("found '{text}', expected: !, identifier, or 'end of string'"),
-    }
 }
 
 #[cfg(test)]

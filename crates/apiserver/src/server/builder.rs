@@ -21,8 +21,8 @@ use crate::simulators::Simulators;
 /// When time begins for a seeded server, unless it is told: the first of January 2026.
 const FIRST_DAY: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
-/// How many requests are remembered, unless it is told.
-const REMEMBERED: usize = 1000;
+/// How many requests the log keeps, unless it is told: more than a test looks at.
+const LOG: usize = 10_000;
 
 /// What can be chosen about a server. Each method says what happens without it.
 #[derive(Debug)]
@@ -46,8 +46,8 @@ pub(super) struct Plan {
     pub(super) controllers: Controllers,
     pub(super) simulators: Option<Simulators>,
     pub(super) settings: Settings,
-    /// How many requests are remembered.
-    pub(super) request_log: Option<usize>,
+    /// How many requests the log keeps.
+    pub(super) log: usize,
 }
 
 impl Default for ApiServerBuilder {
@@ -58,7 +58,7 @@ impl Default for ApiServerBuilder {
             controllers: Controllers::default(),
             simulators: None,
             settings: Settings::default(),
-            request_log: Some(REMEMBERED),
+            log: LOG,
         };
         Self {
             plan,
@@ -152,6 +152,18 @@ impl ApiServerBuilder {
     /// How often watches that allow it get a bookmark. Once a minute otherwise.
     pub fn bookmark_period(mut self, period: Duration) -> Self {
         self.plan.settings.bookmark_period = period;
+        self
+    }
+
+    /// How many requests the log keeps, the newest ones; 0 turns it off. 10,000 otherwise.
+    pub fn request_log(mut self, capacity: usize) -> Self {
+        self.plan.log = capacity;
+        self
+    }
+
+    /// Whether the fault lab can be used over HTTP, by whoever may use the server. It cannot otherwise.
+    pub fn fault_admin(mut self, on: bool) -> Self {
+        self.plan.settings.fault_admin = on;
         self
     }
 

@@ -24,7 +24,7 @@ use crate::auth::Authenticator;
 use crate::cluster::Cluster;
 use crate::faults::Lab;
 use crate::http::Service;
-use crate::log::RequestLog;
+use crate::log::{RequestLog, Requests};
 use crate::serving::{Certificates, Connector, InProcess, Serving};
 use access::Access;
 use background::Background;
@@ -94,10 +94,10 @@ impl ApiServer {
 
     /// Serves a cluster that is ready.
     async fn assemble(cluster: Arc<Cluster>, plan: Plan, access: Arc<Access>) -> Result<Self, StartError> {
+        let log = if plan.log == 0 { RequestLog::default() } else { RequestLog::keeping(plan.log) };
         let authenticator = Authenticator::new().anonymous(plan.anonymous);
-        let service = Service::new(Arc::clone(&cluster), authenticator)
-            .log(plan.request_log.map_or_else(RequestLog::default, RequestLog::keeping))
-            .settings(plan.settings.clone());
+        let service =
+            Service::new(Arc::clone(&cluster), authenticator).log(log).settings(plan.settings.clone());
         let serving = match plan.bind {
             None => Serving::in_process(service),
             Some(address) => Serving::bind(service, address, access.tls().cloned())
@@ -105,7 +105,7 @@ impl ApiServer {
                 .map_err(|source| StartError::Listen { address, source })?,
         };
         let url = serving.address().map_or_else(|| IN_PROCESS.to_owned(), |it| access.url(it));
-        let background = Background::start(&cluster, plan.controllers, plan.simulators);
+        let background = Background::start(&cluster, plan.controllers, plan.simulators.clone());
         Ok(Self { serving, background, url, access, plan })
     }
 
@@ -141,8 +141,13 @@ impl ApiServer {
         self.serving.handler().faults()
     }
 
-    /// What was asked of the server.
-    pub fn requests(&self) -> &RequestLog {
+    /// What the server was asked so far, as far as its log goes back.
+    pub fn requests(&self) -> Requests {
+        self.request_log().requests()
+    }
+
+    /// The log of requests itself, to wait for one or to begin anew.
+    pub fn request_log(&self) -> &RequestLog {
         self.serving.handler().requests()
     }
 

@@ -28,12 +28,12 @@ pub(super) async fn serve<H: Handler>(
 ) {
     let requests = Requests::default();
     let service = {
-        let (inner, requests) = (Arc::clone(&inner), requests.clone());
+        let (inner, requests, peer) = (Arc::clone(&inner), requests.clone(), Arc::new(peer));
         service_fn(move |request: http::Request<Incoming>| {
-            let (handler, peer, begun) = (Arc::clone(&inner.handler), peer.clone(), requests.begin());
+            let (handler, peer, begun) = (Arc::clone(&inner.handler), Arc::clone(&peer), requests.begin());
             async move {
                 let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
-                match handler.respond(request, peer).await {
+                match handler.respond(request, (*peer).as_ref()).await {
                     Ok(response) => Ok(response.map(|body| Counted { body, begun })),
                     // An error instead of an answer makes hyper close the connection, or reset the stream.
                     Err(_cut) => Err(io::Error::from(io::ErrorKind::ConnectionReset)),

@@ -25,7 +25,7 @@ pub trait Handler: Send + Sync + 'static {
     fn respond(
         &self,
         request: Request<RequestBody>,
-        peer: Option<PeerIdentity>,
+        peer: Option<&PeerIdentity>,
     ) -> impl Future<Output = Result<Response<Self::Body>, Cut>> + Send;
 }
 
@@ -35,8 +35,8 @@ impl Handler for Service {
     async fn respond(
         &self,
         request: Request<RequestBody>,
-        peer: Option<PeerIdentity>,
+        peer: Option<&PeerIdentity>,
     ) -> Result<Response<AnswerBody>, Cut> {
-        Service::respond(self, request, peer.as_ref()).await
+        Service::respond(self, request, peer).await
     }
 }

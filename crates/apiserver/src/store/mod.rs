@@ -161,6 +161,18 @@ impl Store {
         Ok(Cursor { collection, bell, position })
     }
 
+    /// Lets a collection begin now: nothing before can be asked for. Nothing happens to one that is there already.
+    pub fn begin(&self, collection: &CollectionName) {
+        let revision = *self.shared.revision();
+        let mut collections = self.shared.collections.write().unwrap_or_else(PoisonError::into_inner);
+        collections.entry(Arc::clone(collection)).or_insert_with(|| {
+            let mut history = History::default();
+            history.compact(revision);
+            let history = RwLock::new(Arc::new(history));
+            Arc::new(Collection { history, bell: watch::Sender::new(revision) })
+        });
+    }
+
     /// Forgets everything that only reads before this version need, in all collections.
     pub fn compact(&self, version: u64) {
         let version = version.min(self.revision());
@@ -321,6 +333,17 @@ mod tests {
         assert!(store.watch(&pods(), 1).is_err());
         let version = create(&store, "b");
         assert_eq!(at_the_end.next().await.expect("kept").version, version);
+    }
+
+    #[test]
+    fn a_collection_that_begins_later_has_no_past() {
+        let store = Store::default();
+        let version = create(&store, "a");
+        store.begin(&"example.com/later".into());
+        assert!(store.watch(&"example.com/later".into(), version - 1).is_err());
+        assert!(store.watch(&"example.com/later".into(), version).is_ok());
+        store.begin(&pods());
+        assert!(store.watch(&pods(), version - 1).is_ok(), "it was there before");
     }
 
     #[test]

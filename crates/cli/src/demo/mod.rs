@@ -60,13 +60,22 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
         .await
         .context("cannot start the API server of the demo; --port chooses another port")?;
     let mut narrator = Narrator::new(io::stdout(), began);
-    narrator.say(&format!("an API server of our own answers on {} after {:.1?}", server.url(), began.elapsed()))?;
-    narrator.say(&format!("look around: kubectl --server {} get pods --all-namespaces --watch", server.url()))?;
+    narrator.say(&format!(
+        "an API server of our own answers on {} after {:.1?}",
+        server.url(),
+        began.elapsed()
+    ))?;
+    narrator
+        .say(&format!("look around: kubectl --server {} get pods --all-namespaces --watch", server.url()))?;
 
     let client = client_of(&server)?;
     let survey = survey::take(&client, None).await?;
     let resources = survey.resources.len();
-    narrator.say(&format!("it serves {resources} resources in {} groups, as {}", survey.groups.len(), survey.version))?;
+    narrator.say(&format!(
+        "it serves {resources} resources in {} groups, as {}",
+        survey.groups.len(),
+        survey.version
+    ))?;
 
     let end = async {
         match options.seconds {

@@ -42,7 +42,8 @@ impl<W: Write> Narrator<W> {
 
     /// Follows what happens; gives back only what went wrong.
     pub(super) async fn follow(&mut self, client: &Client) -> anyhow::Result<()> {
-        let deployments = news(Api::namespaced(client.clone(), NAMESPACE), "deployment", state_of_deployment).await?;
+        let deployments =
+            news(Api::namespaced(client.clone(), NAMESPACE), "deployment", state_of_deployment).await?;
         let pods = news(Api::namespaced(client.clone(), NAMESPACE), "pod", state_of_pod).await?;
         let slices = news(Api::namespaced(client.clone(), NAMESPACE), "endpoints", state_of_slice).await?;
         let mut all = select_all([deployments, pods, slices]);
@@ -62,7 +63,10 @@ impl<W: Write> Narrator<W> {
         match &news.state {
             None => {
                 self.said.remove(&name)?;
-                *self.counted.entry(if news.kind == "pod" { "pods gone" } else { "other objects gone" }).or_default() += 1;
+                *self
+                    .counted
+                    .entry(if news.kind == "pod" { "pods gone" } else { "other objects gone" })
+                    .or_default() += 1;
                 Some(format!("{name} is gone"))
             }
             Some(state) => {
@@ -83,7 +87,11 @@ impl<W: Write> Narrator<W> {
         writeln!(self.out, "  ran for          {:.1} s", self.began.elapsed().as_secs_f64())?;
         writeln!(self.out, "  revision         {revision}")?;
         writeln!(self.out, "  events followed  {events}, over 3 watches")?;
-        writeln!(self.out, "  pods             {made} made, {gone} gone, {} there now", made - gone.min(made))?;
+        writeln!(
+            self.out,
+            "  pods             {made} made, {gone} gone, {} there now",
+            made - gone.min(made)
+        )?;
         self.out.flush()
     }
 }
@@ -97,10 +105,11 @@ async fn news<K>(
 where
     K: DeserializeOwned + dogwatch::Object + Send + Sync + 'static,
 {
-    let name = |object: &K| object.key().name().to_owned();
+    let name = |object: &K| object.key().map(|it| it.name().to_owned()).unwrap_or_default();
     let there = api.list_all(&ListParams::default()).await?;
     let version = there.metadata.version.clone();
-    let first = there.items.into_iter().map(move |it| Ok(News { kind, name: name(&it), state: Some(state(&it)) }));
+    let first =
+        there.items.into_iter().map(move |it| Ok(News { kind, name: name(&it), state: Some(state(&it)) }));
     let first: Vec<_> = first.collect();
     let changes = api.watch_from(WatchParams::from(version))?.filter_map(move |event| async move {
         match event {
@@ -116,10 +125,9 @@ where
 }
 
 fn state_of_deployment(deployment: &Deployment) -> String {
-    let image = (deployment.spec.as_ref())
-        .and_then(|it| it.template.spec.as_ref()?.containers.first()?.image.as_deref())
-        .unwrap_or("nothing");
-    let wanted = deployment.spec.as_ref().and_then(|it| it.replicas).unwrap_or_default();
+    let template = deployment.spec.template.spec.as_ref();
+    let image = template.and_then(|it| it.containers.first()?.image.as_deref()).unwrap_or("nothing");
+    let wanted = deployment.spec.replicas.unwrap_or_default();
     let status = deployment.status.as_ref();
     let ready = status.and_then(|it| it.ready_replicas).unwrap_or_default();
     let updated = status.and_then(|it| it.updated_replicas).unwrap_or_default();
@@ -144,8 +152,8 @@ fn state_of_slice(slice: &EndpointSlice) -> String {
     let ready = |it: &&dogwatch::k8s_openapi::api::discovery::v1::Endpoint| {
         it.conditions.as_ref().and_then(|it| it.ready).unwrap_or(true)
     };
-    let endpoints: Vec<_> = slice.endpoints.iter().collect();
-    format!("have {} addresses, {} ready", endpoints.len(), endpoints.iter().filter(|it| ready(it)).count())
+    let endpoints = slice.endpoints.as_deref().unwrap_or_default();
+    format!("have {} addresses, {} ready", endpoints.len(), endpoints.iter().filter(ready).count())
 }
 
 #[cfg(test)]
@@ -163,7 +171,10 @@ mod tests {
         let ready = json!([{ "type": "Ready", "status": "True" }]);
         for (pod, expected) in [
             (json!({ "spec": { "containers": [] } }), "waits for a node"),
-            (json!({ "spec": { "nodeName": "n", "containers": [] }, "status": { "phase": "Pending" } }), "is pending on n"),
+            (
+                json!({ "spec": { "nodeName": "n", "containers": [] }, "status": { "phase": "Pending" } }),
+                "is pending on n",
+            ),
             (
                 json!({ "spec": { "nodeName": "n", "containers": [] }, "status": { "phase": "Running", "conditions": ready } }),
                 "is ready on n",
@@ -181,7 +192,8 @@ mod tests {
     async fn only_news_is_told_and_everything_is_counted() {
         let mut out = Vec::new();
         let mut narrator = Narrator::new(&mut out, Instant::now());
-        let news = |state: Option<&str>| News { kind: "pod", name: "a".to_owned(), state: state.map(str::to_owned) };
+        let news =
+            |state: Option<&str>| News { kind: "pod", name: "a".to_owned(), state: state.map(str::to_owned) };
         let lines: Vec<_> = [Some("waits"), Some("waits"), Some("runs"), None, None]
             .map(|it| narrator.line(&news(it)))
             .into_iter()

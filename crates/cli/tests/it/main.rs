@@ -3,6 +3,7 @@
 mod server;
 mod usage;
 mod demo;
+mod serve;
 
 use std::path::Path;
 use std::process::{Command, Output};

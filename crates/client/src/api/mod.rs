@@ -6,6 +6,7 @@
 mod form;
 mod conflict;
 mod read;
+mod wait;
 mod write;
 mod apply;
 mod subresource;

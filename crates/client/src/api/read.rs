@@ -114,7 +114,7 @@ impl<K: DeserializeOwned> Api<K> {
         ListSource { request, fields: self.fields }
     }
 
-    fn watch_source(&self) -> WatchSource {
+    pub(super) fn watch_source(&self) -> WatchSource {
         let request = self.accepting(self.on_collection(self.client.get()), Shape::Watch);
         WatchSource { request, fields: self.fields }
     }

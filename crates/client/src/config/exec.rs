@@ -101,7 +101,7 @@ impl fmt::Debug for ExecConfig {
         f.debug_struct("ExecConfig")
             .field("api_version", &self.api_version)
             .field("command", &self.command)
-            .field("args", &format_args!("[{} redacted]", self.args.len()))
+            .field("args", &redact::arguments(&self.args))
             .field("env", &self.env)
             .field("provide_cluster_info", &self.provide_cluster_info)
             .field("interactive_mode", &self.interactive_mode)
@@ -111,7 +111,7 @@ impl fmt::Debug for ExecConfig {
 
 impl fmt::Debug for ExecEnv {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}=[REDACTED]", self.name)
+        redact::variable(f, &self.name)
     }
 }
 

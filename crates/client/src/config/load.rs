@@ -1,9 +1,12 @@
 //! Which files make up the configuration (rules KC-1 and KC-10), and reading them.
 //!
-//! Reads only the files; whether what they say makes sense is judged later, by those who use it.
+//! Reads only the files; whether what they say makes sense is judged later, by those who use it. It writes one thing: a
+//! kubeconfig where very old tools put it is copied to where everybody looks now.
 
-use std::io;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tracing::warn;
 
@@ -39,9 +42,17 @@ impl Kubeconfig {
     }
 
     /// Reads the files that make up the configuration: `explicit` alone, which must exist; or those that `KUBECONFIG`
-    /// lists; or `.kube/config` of the home directory, with `.kube/.kubeconfig` in its place where only that exists.
-    /// Missing files are skipped, broken ones are reported beside the rest.
+    /// lists; or `.kube/config` of the home directory. Missing files are skipped, broken ones are reported beside the
+    /// rest.
+    ///
+    /// Before anything is read, and whichever files are, `.kube/.kubeconfig` of the home directory is copied to
+    /// `.kube/config` if only the former exists, as kubectl does. Where that cannot be done there is a warning, and
+    /// the old file is read in place of the new one.
     pub fn load(environment: &Environment, explicit: Option<&Path>) -> Result<Loaded, ConfigError> {
+        let home = environment.kube_dir().map(Home::new);
+        if let Some(home) = &home {
+            home.migrate();
+        }
         if let Some(path) = explicit.filter(|path| !path.as_os_str().is_empty()) {
             let mut kubeconfig = Self::read(path)?;
             kubeconfig.resolve_paths();
@@ -50,7 +61,7 @@ impl Kubeconfig {
         let listed = environment.var(KUBECONFIG);
         let mut loaded = match listed {
             Some(list) => read_all(&distinct(std::env::split_paths(list))),
-            None => read_home(environment),
+            None => home.map(|it| it.read()).unwrap_or_default(),
         };
         if listed.is_some() && loaded.files.is_empty() && !loaded.missing.is_empty() {
             warn!(missing = ?loaded.missing, "no file that KUBECONFIG lists exists");
@@ -71,16 +82,76 @@ fn distinct(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     kept
 }
 
-/// The file in the home directory, or the one that very old tools wrote. That one is read in place, not copied: a
-/// library that looks for its settings writes nothing.
-fn read_home(environment: &Environment) -> Loaded {
-    let Some(directory) = environment.kube_dir() else { return Loaded::default() };
-    let loaded = read_all(&[directory.join("config")]);
-    if loaded.missing.is_empty() {
-        return loaded;
+/// The file in the home directory, and the one that very old tools wrote.
+struct Home {
+    config: PathBuf,
+    legacy: PathBuf,
+}
+
+impl Home {
+    fn new(kube_dir: PathBuf) -> Self {
+        Self { config: kube_dir.join("config"), legacy: kube_dir.join(".kubeconfig") }
     }
-    let legacy = read_all(&[directory.join(".kubeconfig")]);
-    if legacy.missing.is_empty() { legacy } else { loaded }
+
+    fn read(&self) -> Loaded {
+        let loaded = read_all(std::slice::from_ref(&self.config));
+        if loaded.missing.is_empty() {
+            return loaded;
+        }
+        // Only if it could not be copied is it still alone.
+        let legacy = read_all(std::slice::from_ref(&self.legacy));
+        if legacy.missing.is_empty() { legacy } else { loaded }
+    }
+
+    /// Copies the old file to the new place if nothing is there. Does nothing where either cannot be looked at.
+    fn migrate(&self) {
+        let nothing_there = matches!(fs::metadata(&self.config), Err(error) if is_missing(&error));
+        let (true, Ok(legacy)) = (nothing_there, fs::metadata(&self.legacy)) else { return };
+        let copied = match legacy.is_dir() {
+            true => Err(io::ErrorKind::IsADirectory.into()),
+            false => self.copy(legacy.permissions()),
+        };
+        if let Err(error) = copied {
+            let (from, to) = (self.legacy.display(), self.config.display());
+            warn!(%from, %to, %error, "cannot copy the kubeconfig from its old place; copy it yourself, or remove it");
+        }
+    }
+
+    /// Writes the copy beside its place and then gives it its name, unless somebody else was quicker: nobody sees half
+    /// of it, and nothing is written over.
+    fn copy(&self, permissions: Permissions) -> io::Result<()> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let text = fs::read(&self.legacy)?;
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let beside = self.config.with_file_name(format!("config.{}-{number}", std::process::id()));
+        let mut file = new_file(&beside, &permissions)?;
+        let named = file.write_all(&text).and_then(|()| fs::hard_link(&beside, &self.config));
+        // If this fails too, the first error is the one to tell.
+        let _ = fs::remove_file(&beside);
+        match named {
+            Err(_) if self.config.exists() => Ok(()),
+            named => named,
+        }
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+/// A new file that nobody may read who could not read the old one. client-go leaves that to the umask, which shows a
+/// private kubeconfig to everybody.
+fn new_file(path: &Path, permissions: &Permissions) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+        options.mode(permissions.mode() & 0o666);
+    }
+    #[cfg(not(unix))]
+    let _ = permissions;
+    options.open(path)
 }
 
 fn read_all(paths: &[PathBuf]) -> Loaded {
@@ -100,9 +171,9 @@ fn read_all(paths: &[PathBuf]) -> Loaded {
 
 /// Reads one file; `None` if it does not exist.
 fn read(path: &Path) -> Result<Option<Kubeconfig>, FileError> {
-    let bytes = match std::fs::read(path) {
+    let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if is_missing(&error) => return Ok(None),
         Err(error) => return Err(FileError::new(format!("cannot be read: {error}")).in_file(path)),
     };
     let mut kubeconfig = yaml::parse_bytes(&bytes).map_err(|error| error.in_file(path))?;

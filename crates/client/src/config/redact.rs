@@ -1,4 +1,7 @@
-//! Addresses as they may be shown: without the user and password that a URL can carry.
+//! What may be shown of things that carry secrets: addresses without user and password, arguments and variables without
+//! their values.
+
+use std::fmt;
 
 use url::Url;
 
@@ -17,6 +20,17 @@ pub(super) fn address(text: &str) -> String {
 /// The same for an address that is already parsed.
 pub(super) fn url(url: &Url) -> String {
     address(url.as_str())
+}
+
+/// The arguments of a program: how many there are.
+pub(super) fn arguments(arguments: &[String]) -> impl fmt::Debug + use<> {
+    let count = arguments.len();
+    fmt::from_fn(move |f| write!(f, "[{count} redacted]"))
+}
+
+/// A variable of a program: its name.
+pub(super) fn variable(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+    write!(f, "{name}=[REDACTED]")
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::absent::{as_default, read_secret, write_secret};
 use super::other::{NamedExtension, OtherFields};
+use super::redact;
 
 /// How to log in.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -175,7 +176,7 @@ impl fmt::Debug for ExecSection {
         f.debug_struct("ExecSection")
             .field("api_version", &self.api_version)
             .field("command", &self.command)
-            .field("args", &format_args!("[{} redacted]", self.args.len()))
+            .field("args", &redact::arguments(&self.args))
             .field("env", &self.env)
             .field("provide_cluster_info", &self.provide_cluster_info)
             .field("interactive_mode", &self.interactive_mode)
@@ -185,6 +186,6 @@ impl fmt::Debug for ExecSection {
 
 impl fmt::Debug for ExecVariable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}=[REDACTED]", self.name)
+        redact::variable(f, &self.name)
     }
 }

@@ -244,6 +244,17 @@ mod tests {
         assert!(config.to_yaml().unwrap().contains("1e3"));
     }
 
+    /// The upstream scenario EncodeYAML: other readers of YAML take these for numbers, truths and nothing.
+    #[test]
+    fn names_that_look_like_something_else_are_written_in_quotes() {
+        for name in ["0", "1", "433e40", "0x10", "1.5", "true", "null", "~", ".inf"] {
+            let yaml = Kubeconfig::single(name, Default::default(), Default::default()).to_yaml().unwrap();
+            let quoted = [format!("name: \"{name}\""), format!("name: '{name}'")];
+            assert!(quoted.iter().any(|it| yaml.contains(it)), "{yaml}");
+            assert_eq!(Kubeconfig::from_yaml(&yaml).unwrap().current_context.as_deref(), Some(name));
+        }
+    }
+
     #[test]
     fn nothing_behind_a_key_is_the_default() {
         let config = Kubeconfig::from_yaml(

@@ -14,8 +14,10 @@ use tokio::time::Instant;
 
 use super::disk::{Disk, DiskCache, Kept, Versions};
 use super::fetch::{self, DiscoveryFormat, Reading};
+use super::http_cache::HttpCache;
 use super::legacy;
 use super::model::Discovery;
+use super::source::Source;
 use crate::client::Client;
 use crate::error::Error;
 
@@ -39,7 +41,7 @@ pub struct CachedDiscovery {
 }
 
 struct Inner {
-    client: Client,
+    source: Source,
     options: DiscoveryOptions,
     disk: Option<Arc<Disk>>,
     /// Never held across an await.
@@ -75,20 +77,25 @@ impl CachedDiscovery {
         Self::with_options(client, DiscoveryOptions::default())
     }
 
-    /// Keeps discovery in memory and in a directory.
+    /// Keeps discovery in memory and in a directory; with [`DiskCache::http`], the answers of the server in another.
     pub fn on_disk(client: Client, disk: DiskCache) -> Self {
         Self::with_options(client, DiscoveryOptions { disk: Some(disk), ..DiscoveryOptions::default() })
     }
 
     /// Keeps discovery as the options say. Nothing is asked for yet.
     pub fn with_options(client: Client, options: DiscoveryOptions) -> Self {
+        let http = options.disk.as_ref().and_then(|it| it.http_directory.clone());
+        let source = match http {
+            Some(directory) => Source::kept(client, HttpCache::new(directory)),
+            None => Source::of(client),
+        };
         let disk = options.disk.clone().map(|it| Arc::new(Disk::new(it)));
-        Self { shared: Arc::new(Inner { client, options, disk, state: Mutex::default() }) }
+        Self { shared: Arc::new(Inner { source, options, disk, state: Mutex::default() }) }
     }
 
     /// The client that asks.
     pub fn client(&self) -> &Client {
-        &self.shared.client
+        self.shared.source.client()
     }
 
     /// What the server serves: what is kept, or what it says now.
@@ -188,7 +195,7 @@ impl Inner {
 
     async fn ask_server(&self, generation: u64) -> Result<Arc<Discovery>, Error> {
         let known = self.lock().known.clone();
-        let reading = fetch::read(&self.client, self.options.format, known.as_ref()).await?;
+        let reading = fetch::read(&self.source, self.options.format, known.as_ref()).await?;
         let discovery = match reading.is_aggregated() {
             true => {
                 self.lock().known = Some(reading.clone());
@@ -214,7 +221,7 @@ impl Inner {
             self.keep(generation, &discovery, ours, Some(left));
             return Some(discovery);
         }
-        let mut discovery = legacy::complete(&self.client, discovery, missing.clone()).await;
+        let mut discovery = legacy::complete(&self.source, discovery, missing.clone()).await;
         discovery.mark_empty();
         let discovery = Arc::new(discovery);
         self.keep(generation, &discovery, ours, Some(left));
@@ -226,7 +233,7 @@ impl Inner {
     async fn repair(&self, generation: u64, held: &Arc<Discovery>) -> Arc<Discovery> {
         let failures = held.failures.iter().filter(|it| it.reason.is_transient());
         let wanted: Vec<_> = failures.map(|it| (it.group.clone(), it.version.clone())).collect();
-        let mut discovery = legacy::complete(&self.client, Discovery::clone(held), wanted).await;
+        let mut discovery = legacy::complete(&self.source, Discovery::clone(held), wanted).await;
         discovery.mark_empty();
         let discovery = Arc::new(discovery);
         let state = &mut *self.lock();
@@ -258,7 +265,7 @@ impl Inner {
 impl fmt::Debug for CachedDiscovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CachedDiscovery")
-            .field("client", &self.shared.client)
+            .field("client", self.shared.source.client())
             .field("options", &self.shared.options)
             .field("fresh", &self.is_fresh())
             .finish_non_exhaustive()

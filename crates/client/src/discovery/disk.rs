@@ -9,10 +9,9 @@
 //! is not there; a file that cannot be written is a warning. Nothing here fails.
 
 use std::collections::HashSet;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -21,6 +20,7 @@ use serde::de::DeserializeOwned;
 use url::Url;
 
 use super::document::{GroupList, ResourceList};
+use super::files::replace;
 use super::model::Discovery;
 
 /// Where discovery is kept between runs, and for how long it counts.
@@ -30,12 +30,23 @@ pub struct DiskCache {
     pub directory: PathBuf,
     /// How long a file counts after it was written. kubectl takes six hours.
     pub ttl: Duration,
+    /// Where the server's answers are kept as they came, with their tags, so that one that did not change need not come
+    /// again when the files above are too old to count; nowhere unless set. One directory serves many servers.
+    pub http_directory: Option<PathBuf>,
 }
 
 impl DiskCache {
     /// Keeps discovery in a directory for some time.
     pub fn new(directory: impl Into<PathBuf>, ttl: Duration) -> Self {
-        Self { directory: directory.into(), ttl }
+        Self { directory: directory.into(), ttl, http_directory: None }
+    }
+
+    /// Keeps the answers themselves as well, in another directory. The format is that of kubectl's `~/.kube/cache/http`;
+    /// share that only with a kubectl that accepts the same content types, or each drives out the other's answers.
+    #[must_use]
+    pub fn http(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.http_directory = Some(directory.into());
+        self
     }
 }
 
@@ -228,57 +239,4 @@ impl Document for ResourceList {
 fn renewed(path: &Path, text: &[u8]) -> bool {
     fs::read(path).is_ok_and(|it| it == text)
         && File::options().write(true).open(path).and_then(|it| it.set_modified(SystemTime::now())).is_ok()
-}
-
-/// Writes a file in one step: whoever reads it sees the old one or the new one.
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    if let Some(directory) = path.parent() {
-        make_directory(directory)?;
-    }
-    let (mut file, beside) = file_beside(path)?;
-    let written =
-        file.write_all(text).and_then(|()| allow_group(&file)).and_then(|()| fs::rename(&beside, path));
-    if written.is_err() {
-        // What cannot be written can often not be removed either; the first error is the one to tell.
-        let _ = fs::remove_file(&beside);
-    }
-    written
-}
-
-/// A new file in the same directory, under a name nobody else has.
-fn file_beside(path: &Path) -> io::Result<(File, PathBuf)> {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}-{number}", std::process::id()));
-        let beside = path.with_file_name(name);
-        match OpenOptions::new().write(true).create_new(true).open(&beside) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            file => return file.map(|it| (it, beside)),
-        }
-    }
-}
-
-#[cfg(unix)]
-fn make_directory(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    fs::DirBuilder::new().recursive(true).mode(0o750).create(path)
-}
-
-#[cfg(not(unix))]
-fn make_directory(path: &Path) -> io::Result<()> {
-    fs::create_dir_all(path)
-}
-
-/// Files are for the user and the group, as kubectl's are.
-#[cfg(unix)]
-fn allow_group(file: &File) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(fs::Permissions::from_mode(0o660))
-}
-
-#[cfg(not(unix))]
-fn allow_group(_: &File) -> io::Result<()> {
-    Ok(())
 }

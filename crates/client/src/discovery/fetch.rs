@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use futures_util::future;
-use http::StatusCode;
-use http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use http::header::{CONTENT_TYPE, ETAG};
 
 use super::aggregated::{self, GroupDiscoveryList};
 use super::document::{ApiVersions, GroupList};
-use super::legacy::{self, TIMEOUT};
+use super::legacy;
 use super::model::{ApiGroup, ApiVersion, Discovery, GroupFailure};
+use super::source::{Answer, Source, is_not_modified};
 use crate::client::Client;
 use crate::error::Error;
-use crate::request::{JSON, Response};
+use crate::request::JSON;
 
 /// How often a server is asked document by document before what failed counts as failed. client-go's number.
 const ATTEMPTS: u32 = 2;
@@ -76,24 +76,24 @@ impl Discovery {
     /// # Errors
     /// When the groups cannot be read.
     pub async fn fetch_as(client: &Client, format: DiscoveryFormat) -> Result<Self, Error> {
-        let reading = read(client, format, None).await?;
+        let reading = read(&Source::of(client.clone()), format, None).await?;
         Ok(Arc::unwrap_or_clone(reading.discovery))
     }
 }
 
 /// Reads everything, or finds that what is known still holds; then the same `Arc` comes back.
 pub(crate) async fn read(
-    client: &Client,
+    source: &Source,
     format: DiscoveryFormat,
     known: Option<&Reading>,
 ) -> Result<Reading, Error> {
     let mut discovery = Discovery::default();
     // A group may go while its resources are asked for: one more look, and only at what is missing.
     for _ in 0..ATTEMPTS {
-        match pages(client, format, known).await? {
+        match pages(source, format, known).await? {
             Read::Whole(reading) => return Ok(reading),
             Read::Groups(groups, stale) => {
-                discovery = legacy::fill(client, groups, &discovery).await;
+                discovery = legacy::fill(source, groups, &discovery).await;
                 discovery.failures.extend(stale);
             }
         }
@@ -110,10 +110,10 @@ enum Read {
     Groups(Vec<ApiGroup>, Vec<GroupFailure>),
 }
 
-async fn pages(client: &Client, format: DiscoveryFormat, known: Option<&Reading>) -> Result<Read, Error> {
+async fn pages(source: &Source, format: DiscoveryFormat, known: Option<&Reading>) -> Result<Read, Error> {
     let tag = |at: usize| known.and_then(|it| it.tags.as_ref()?[at].as_deref());
-    let api = page(client, format, "/api", tag(0));
-    let apis = page(client, format, "/apis", tag(1));
+    let api = page(source, format, "/api", tag(0));
+    let apis = page(source, format, "/apis", tag(1));
     let (api, apis) = future::try_join(api, apis).await?;
     if let (Page::Unchanged, Page::Unchanged, Some(known)) = (&api, &apis, known) {
         return Ok(Read::Whole(known.clone()));
@@ -136,7 +136,7 @@ async fn pages(client: &Client, format: DiscoveryFormat, known: Option<&Reading>
 }
 
 async fn page(
-    client: &Client,
+    source: &Source,
     format: DiscoveryFormat,
     path: &'static str,
     tag: Option<&str>,
@@ -146,33 +146,22 @@ async fn page(
         DiscoveryFormat::AggregatedNoPeer => aggregated::ACCEPT_NO_PEER,
         DiscoveryFormat::Legacy => JSON,
     };
-    let mut request = client.get().path(&[path]).accept(accept).timeout(client.timeout().unwrap_or(TIMEOUT));
-    if let Some(tag) = tag {
-        request = request.header(IF_NONE_MATCH, tag);
-    }
-    match request.response().await {
-        Ok(response) => Page::of(&response, path),
+    match source.get(&[path], accept, tag, |it| Page::of(it, path)).await {
         Err(error) if tag.is_some() && is_not_modified(&error) => Ok(Page::Unchanged),
         Err(error) if path == "/api" && error.is_not_found() => Ok(Page::Missing),
-        Err(error) => Err(error),
+        answer => answer,
     }
-}
-
-/// An answer without a body that says that nothing changed; for any other request it would be a refusal.
-fn is_not_modified(error: &Error) -> bool {
-    error.status().is_some_and(|it| it.code == StatusCode::NOT_MODIFIED.as_u16())
 }
 
 impl Page {
-    fn of(response: &Response, path: &str) -> Result<Self, Error> {
-        let header = |name| response.headers.get(name).and_then(|it: &http::HeaderValue| it.to_str().ok());
-        if header(CONTENT_TYPE).is_some_and(aggregated::is_aggregated) {
-            let (groups, failures) = response.json::<GroupDiscoveryList>()?.into_groups();
-            return Ok(Self::Aggregated { groups, failures, tag: header(ETAG).map(str::to_owned) });
+    fn of(answer: Answer<'_>, path: &str) -> Result<Self, Error> {
+        if answer.header(CONTENT_TYPE).is_some_and(aggregated::is_aggregated) {
+            let (groups, failures) = answer.json::<GroupDiscoveryList>()?.into_groups();
+            return Ok(Self::Aggregated { groups, failures, tag: answer.header(ETAG).map(str::to_owned) });
         }
         Ok(Self::Groups(match path {
-            "/api" => response.json::<ApiVersions>()?.into_group().into_iter().collect(),
-            _ => response.json::<GroupList>()?.into_groups(),
+            "/api" => answer.json::<ApiVersions>()?.into_group().into_iter().collect(),
+            _ => answer.json::<GroupList>()?.into_groups(),
         }))
     }
 

@@ -1,24 +1,20 @@
 //! Unaggregated discovery: one request per version of each group (rule DI-2).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 
 use super::document::ResourceList;
 use super::model::{ApiGroup, ApiVersion, Discovery, FailureReason, GroupFailure};
-use crate::client::Client;
+use super::source::Source;
 use crate::error::Error;
 use crate::request::JSON;
-
-/// How long one request of discovery may take. client-go's number, chosen to be told apart from other limits.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(32);
 
 /// How many versions are asked for at a time.
 const AT_A_TIME: usize = 16;
 
 /// Asks for the resources of every version that is not known yet. What fails is put beside the rest.
-pub(crate) async fn fill(client: &Client, mut groups: Vec<ApiGroup>, known: &Discovery) -> Discovery {
+pub(crate) async fn fill(source: &Source, mut groups: Vec<ApiGroup>, known: &Discovery) -> Discovery {
     for group in &mut groups {
         for version in &mut group.versions {
             let earlier = known.group(&group.name).and_then(|it| it.version(&version.version));
@@ -32,19 +28,19 @@ pub(crate) async fn fill(client: &Client, mut groups: Vec<ApiGroup>, known: &Dis
         versions.map(|it| (group.name.clone(), it.version.clone())).collect::<Vec<_>>()
     };
     let wanted: Vec<_> = groups.iter().flat_map(unknown).collect();
-    complete(client, Discovery { groups, failures: Vec::new() }, wanted).await
+    complete(source, Discovery { groups, failures: Vec::new() }, wanted).await
 }
 
 /// Asks for some versions, and puts what comes in the place of what is there. Failures of these versions are replaced.
 pub(crate) async fn complete(
-    client: &Client,
+    source: &Source,
     mut discovery: Discovery,
     wanted: Vec<(String, String)>,
 ) -> Discovery {
     discovery.failures.retain(|it| !wanted.iter().any(|(group, version)| it.is_of(group, version)));
     let mut answers = stream::iter(wanted)
         .map(|(group, version)| async move {
-            let answer = resources_of(client, &group, &version).await;
+            let answer = resources_of(source, &group, &version).await;
             (group, version, answer)
         })
         .buffered(AT_A_TIME);
@@ -62,10 +58,9 @@ pub(crate) async fn complete(
 }
 
 /// The resources of one version. A server without a core group has no resources in it.
-async fn resources_of(client: &Client, group: &str, version: &str) -> Result<ApiVersion, Error> {
+async fn resources_of(source: &Source, group: &str, version: &str) -> Result<ApiVersion, Error> {
     let path = if group.is_empty() { vec!["api", version] } else { vec!["apis", group, version] };
-    let answer = client.get().path(&path).accept(JSON).timeout(TIMEOUT).send::<ResourceList>().await;
-    match answer {
+    match source.get(&path, JSON, None, |it| it.json::<ResourceList>()).await {
         Ok(list) => Ok(list.into_version(group, version)),
         Err(error) if group.is_empty() && version == "v1" && error.is_not_found() => {
             Ok(ApiVersion::unknown(version))

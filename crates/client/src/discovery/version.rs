@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::version::Info;
 
-use super::legacy::TIMEOUT;
+use super::source::TIMEOUT;
 use crate::client::Client;
 use crate::error::Error;
 

@@ -22,8 +22,8 @@ pub(crate) fn is_success(code: StatusCode) -> bool {
 
 /// Explains an answer: by the `Status` in its body, or by its code and what text there is.
 pub(crate) fn explain(asked: Asked<'_>, code: StatusCode, headers: &HeaderMap, body: &[u8]) -> Status {
-    match serde_json::from_slice::<Status>(body) {
-        Ok(mut status) if status.is_failure() => {
+    match as_status(body) {
+        Some(mut status) if status.is_failure() => {
             if status.code == 0 {
                 status.code = code.as_u16();
             }
@@ -166,9 +166,13 @@ mod tests {
     fn rq_12_a_status_in_the_body_is_taken_only_when_it_says_failure() {
         let body = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Gone","code":410,"message":"m"}"#;
         assert!(explained(Method::GET, 410, Some("application/json"), body).is_gone());
-        let body = r#"{"status":"Failure","message":"m"}"#;
+        // The version of a Status may be missing, as old servers leave it out; its kind may not.
+        let body = r#"{"kind":"Status","status":"Failure","message":"m"}"#;
         let status = explained(Method::GET, 404, Some("application/json"), body);
         assert!(status.is_not_found() && status.message == "m", "{status:?}");
+        let body = r#"{"status":"Failure","code":404,"message":"m"}"#;
+        let status = explained(Method::GET, 400, Some("application/json"), body);
+        assert!(status.is_bad_request() && status.is_unexpected_server_response(), "{status:?}");
         let body = r#"{"kind":"Status","status":"Success","reason":"Gone"}"#;
         let status = explained(Method::GET, 404, Some("application/json"), body);
         assert!(status.is_not_found() && status.is_unexpected_server_response());

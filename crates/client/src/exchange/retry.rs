@@ -58,11 +58,6 @@ impl Policy<'_> {
         if attempt >= self.max_retries { None } else { self.delay(outcome) }
     }
 
-    /// Whether such an outcome is worth another attempt at all, however many there were.
-    pub(crate) fn is_retryable(&self, outcome: Outcome) -> bool {
-        self.delay(outcome).is_some()
-    }
-
     fn delay(&self, outcome: Outcome) -> Option<Duration> {
         match outcome {
             Outcome::Answered { code, retry_after } => {
@@ -183,13 +178,31 @@ mod tests {
         }
     }
 
+    /// The upstream table IsNextRetry. An attempt ends in an answer or in a failure, so "neither" and "both" are left out.
+    #[test]
+    fn rq_6_is_next_retry() {
+        let lost = Outcome::Failed(TransportErrorKind::Lost);
+        let seconds = |it| Some(Duration::from_secs(it));
+        for (max_retries, outcome, expected) in [
+            (0, answered(429, Some(1)), vec![None]),
+            (3, lost, vec![seconds(1)]),
+            (3, answered(429, Some(2)), vec![seconds(2)]),
+            (3, answered(503, Some(3)), vec![seconds(3)]),
+            (1, answered(429, None), vec![None]),
+            (3, lost, vec![seconds(1), seconds(1), seconds(1), None]),
+        ] {
+            let policy = Policy { method: &Method::GET, mode: Mode::Whole, max_retries };
+            let decided: Vec<_> = (0..).zip(&expected).map(|(at, _)| policy.decide(at, outcome)).collect();
+            assert_eq!(decided, expected, "{max_retries} {outcome:?}");
+        }
+    }
+
     #[test]
     fn rq_6_two_retries_are_three_attempts() {
         let policy = Policy { method: &Method::GET, mode: Mode::Whole, max_retries: 2 };
         let outcome = answered(429, Some(7));
         let waits: Vec<_> = (0..4).map(|attempt| policy.decide(attempt, outcome)).collect();
         assert_eq!(waits, [Some(7 * SECOND), Some(7 * SECOND), None, None]);
-        assert!(policy.is_retryable(outcome));
         let never = Policy { max_retries: 0, ..policy };
         assert_eq!(never.decide(0, outcome), None);
     }

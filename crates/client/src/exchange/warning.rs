@@ -157,6 +157,44 @@ mod tests {
         assert_eq!(texts(&[r#"299 - "a""#, "junk", r#"299 - "b""#]).len(), 2);
     }
 
+    /// Hears the warnings of the log and counts them.
+    struct Log(Arc<Mutex<usize>>);
+
+    impl tracing::Subscriber for Log {
+        fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+            *metadata.level() == tracing::Level::WARN
+        }
+
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+
+        fn event(&self, _: &tracing::Event<'_>) {
+            *self.0.lock().expect("not poisoned") += 1;
+        }
+
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+        fn enter(&self, _: &tracing::span::Id) {}
+
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[test]
+    fn rq_14_the_log_hears_code_299_with_a_text_and_nothing_else() {
+        for (code, text, logged) in [(299, "old", 1), (299, "", 0), (199, "misc", 0)] {
+            let heard = Arc::new(Mutex::new(0));
+            let warning = Warning { code, agent: "-".to_owned(), text: text.to_owned() };
+            tracing::subscriber::with_default(Log(Arc::clone(&heard)), || {
+                LogWarnings.warn(&warning);
+                IgnoreWarnings.warn(&warning);
+            });
+            assert_eq!(*heard.lock().expect("not poisoned"), logged, "{warning:?}");
+        }
+    }
+
     #[test]
     fn rq_14_a_distinct_handler_passes_each_text_once() {
         let recorded = Recorded::default();

@@ -203,23 +203,26 @@ impl Follower {
 
     async fn reload_ca(&self) {
         let Some(path) = &self.ca_file else { return };
-        let result = match Text::read_again(path).await {
-            Ok(text) if text.is_blank() => Err(text.malformed("it is empty")),
-            Ok(text) if self.trust.load().is_from(&text) => return,
-            Ok(text) => Trust::only(&text),
-            Err(error) => Err(error),
+        let (reason, result) = match Text::read_again(path).await {
+            Ok(text) if text.is_blank() => ("empty", Err(text.malformed("it is empty"))),
+            Ok(text) if self.trust.load().is_from(&text) => ("unchanged", Ok(None)),
+            Ok(text) => match Trust::only(&text) {
+                Ok(trust) => ("updated", Ok(Some(trust))),
+                Err(error) => ("ca_parse_error", Err(error)),
+            },
+            Err(error) => ("read_error", Err(error)),
         };
+        let outcome = if result.is_ok() { "success" } else { "failure" };
+        counter!("rest_client_transport_ca_reload_total", "result" => outcome, "reason" => reason)
+            .increment(1);
         match result {
-            Ok(trust) => {
+            Ok(None) => {}
+            Ok(Some(trust)) => {
                 self.trust.store(Arc::new(trust));
                 self.note(true);
-                counter!("rest_client_transport_ca_reload_total", "result" => "success").increment(1);
                 tracing::info!(ca = %path.display(), "the certificate authority changed");
             }
-            Err(error) => {
-                counter!("rest_client_transport_ca_reload_total", "result" => "failure").increment(1);
-                tracing::warn!(%error, "keeping the certificate authority");
-            }
+            Err(error) => tracing::warn!(%error, "keeping the certificate authority"),
         }
     }
 
@@ -306,6 +309,52 @@ mod tests {
         tokio::time::advance(PACE.on_request).await;
         follower.before_request().await;
         assert_eq!(follower.version(), 1);
+    }
+
+    /// The upstream scenario EmptyCAFileRotationLifecycle: filled once, and never emptied again.
+    #[tokio::test(start_paused = true)]
+    async fn tr_5_an_empty_ca_file_may_be_filled_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ca.crt");
+        std::fs::write(&path, "").unwrap();
+        let follower = follow(&path);
+        for (content, version) in [("", 0), (ca("one").as_str(), 1), ("", 1)] {
+            std::fs::write(&path, content).unwrap();
+            tokio::time::advance(PACE.on_request).await;
+            follower.before_request().await;
+            assert_eq!(follower.version(), version);
+        }
+    }
+
+    /// The upstream scenario CARotationMetricsEmitted.
+    #[tokio::test(start_paused = true)]
+    async fn tr_5_every_look_at_a_ca_file_is_counted_by_its_result_and_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ca.crt");
+        let one = ca("one");
+        for (content, expected) in [
+            (Some(one.as_str()), ["success", "unchanged"]),
+            (Some(ca("two").as_str()), ["success", "updated"]),
+            (Some(""), ["failure", "empty"]),
+            (Some("garbage"), ["failure", "ca_parse_error"]),
+            (None, ["failure", "read_error"]),
+        ] {
+            std::fs::write(&path, &one).unwrap();
+            let follower = follow(&path);
+            match content {
+                Some(content) => std::fs::write(&path, content).unwrap(),
+                None => std::fs::remove_file(&path).unwrap(),
+            }
+            tokio::time::advance(PACE.on_request).await;
+            let recorder = metrics_util::debugging::DebuggingRecorder::new();
+            let guard = metrics::set_default_local_recorder(&recorder);
+            follower.before_request().await;
+            drop(guard);
+            let counted = recorder.snapshotter().snapshot().into_vec();
+            let [(key, ..)] = counted.as_slice() else { panic!("one look: {counted:?}") };
+            let labels: Vec<_> = key.key().labels().map(|it| it.value()).collect();
+            assert_eq!(labels, expected);
+        }
     }
 
     #[tokio::test(start_paused = true)]

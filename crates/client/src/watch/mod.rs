@@ -1,9 +1,11 @@
-//! Watches at two levels: one open body, and one that starts again where it ended.
+//! Watches at two levels, one open body and one that starts again where it ended; and waiting on either.
 
 mod stream;
 mod resume;
 mod retry;
+mod until;
 
 pub use retry::RetryWatcher;
 pub(crate) use stream::WatchSource;
 pub use stream::WatchStream;
+pub use until::{EventCondition, Judgement, UntilError, in_order, until};

@@ -54,9 +54,19 @@ pub(super) fn on_event(said: Said<'_>) -> Verdict {
     }
 }
 
-/// What to do when a watch could not be opened. A 410 may pass (another server, a cache that fills); no right will not.
-pub(super) fn on_refused_start(error: &Error) -> Verdict {
+/// What a 410 to an attempt to open the watch means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnGone {
+    /// It may pass: another server, a cache that fills.
+    TryAgain,
+    /// Whoever reads the watch knows how to begin anew.
+    End,
+}
+
+/// What to do when a watch could not be opened. Most refusals may pass; a missing right will not.
+pub(super) fn on_refused_start(error: &Error, on_gone: OnGone) -> Verdict {
     match error.status() {
+        Some(status) if on_gone == OnGone::End && error.is_expired() => Verdict::End(status.clone()),
         Some(status) if status.is_unauthorized() || status.is_forbidden() => Verdict::End(status.clone()),
         Some(status) => Verdict::Restart(status.suggested_delay().unwrap_or_default()),
         None => Verdict::Restart(Duration::ZERO),
@@ -117,13 +127,18 @@ mod tests {
             (Reason::InternalError, false),
             (Reason::NotFound, false),
         ] {
-            let verdict = on_refused_start(&failure(reason.clone(), 2).into());
+            let error = failure(reason.clone(), 2).into();
+            let verdict = on_refused_start(&error, OnGone::TryAgain);
             assert_eq!(matches!(verdict, Verdict::End(_)), ends, "{reason:?}");
+            let gone = matches!(reason, Reason::Gone | Reason::Expired);
+            let relisting = on_refused_start(&error, OnGone::End);
+            assert_eq!(matches!(relisting, Verdict::End(_)), ends || gone, "{reason:?}");
             if !ends {
                 assert_eq!(verdict, Verdict::Restart(Duration::from_secs(2)));
             }
         }
-        assert_eq!(on_refused_start(&Error::TimedOut(Duration::ZERO)), Verdict::Restart(Duration::ZERO));
+        let timed_out = on_refused_start(&Error::TimedOut(Duration::ZERO), OnGone::End);
+        assert_eq!(timed_out, Verdict::Restart(Duration::ZERO));
     }
 
     #[test]

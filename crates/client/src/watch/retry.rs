@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::resume::{Said, Verdict, on_event, on_refused_start};
+use super::resume::{OnGone, Said, Verdict, on_event, on_refused_start};
 use super::stream::{WatchSource, WatchStream};
 use crate::error::{Error, InvalidRequest};
 
@@ -36,11 +36,22 @@ struct Watcher<K> {
     /// When the last watch was opened, or tried to be.
     opened: Option<Instant>,
     delay: Duration,
+    on_gone: OnGone,
     ended: bool,
 }
 
 impl<K: DeserializeOwned + Object> RetryWatcher<K> {
+    /// Tries again when a watch cannot be opened because the history is forgotten: another server may still keep it.
     pub(crate) fn new(source: WatchSource, params: WatchParams) -> Result<Self, Error> {
+        Self::start(source, params, OnGone::TryAgain)
+    }
+
+    /// Ends when the history is forgotten, also at the start: for a caller that lists again.
+    pub(crate) fn ending_when_gone(source: WatchSource, params: WatchParams) -> Result<Self, Error> {
+        Self::start(source, params, OnGone::End)
+    }
+
+    fn start(source: WatchSource, params: WatchParams, on_gone: OnGone) -> Result<Self, Error> {
         if !params.version.is_exact() {
             return Err(InvalidRequest::Version(params.version.to_string()).into());
         }
@@ -48,8 +59,8 @@ impl<K: DeserializeOwned + Object> RetryWatcher<K> {
         params.send_initial_events = None;
         params.version_match = None;
         params.bookmarks = true;
-        let watcher =
-            Watcher { source, params, open: None, opened: None, delay: Duration::ZERO, ended: false };
+        let delay = Duration::ZERO;
+        let watcher = Watcher { source, params, open: None, opened: None, delay, on_gone, ended: false };
         let next = async |mut watcher: Watcher<K>| Some((watcher.next().await?, watcher));
         Ok(Self { events: futures_util::stream::unfold(watcher, next).boxed() })
     }
@@ -105,7 +116,7 @@ impl<K: DeserializeOwned + Object> Watcher<K> {
         self.delay = Duration::ZERO;
         match self.source.open(&self.params).await {
             Ok(open) => self.open = Some(open),
-            Err(error) => match on_refused_start(&error) {
+            Err(error) => match on_refused_start(&error, self.on_gone) {
                 Verdict::End(status) => {
                     self.ended = true;
                     return Some(WatchEvent::Error(status));

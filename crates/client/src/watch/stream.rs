@@ -7,13 +7,15 @@ use std::task::{Context, Poll, ready};
 use dogwatch_core::WatchParams;
 use dogwatch_wire::{BadItem, Fields, WatchDecoder, WatchError, WatchEvent};
 use futures_core::Stream;
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
 use http_body::Body;
 use serde::de::DeserializeOwned;
 
 use crate::body::ResponseBody;
 use crate::client::Client;
 use crate::error::Error;
-use crate::request::Request;
+use crate::request::{JSON, Request};
 use crate::transport::TransportErrorKind;
 
 /// Where watches come from: a request on a collection, without its parameters.
@@ -55,6 +57,10 @@ impl WatchSource {
         let request = format!("{} {}", prepared.method, prepared.template);
         match client.exchange(&prepared).await {
             Ok(answer) => {
+                if let Some(other) = other_than_json(&answer.headers) {
+                    let problem = format!("events are read as JSON, and this is {other:?}");
+                    return Err(Error::Malformed { request, problem });
+                }
                 let decoder = Box::new(WatchDecoder::json().fields(self.fields));
                 let open = Some(Open { client, request, body: answer.body, decoder });
                 Ok(WatchStream { ready: VecDeque::new(), open, broken: None })
@@ -73,6 +79,14 @@ impl WatchSource {
             Err(error) => Err(error),
         }
     }
+}
+
+/// The content type of an answer that says it is something else than JSON.
+fn other_than_json(headers: &HeaderMap) -> Option<String> {
+    let said = headers.get(CONTENT_TYPE)?;
+    let media = said.to_str().ok().and_then(|it| it.split(';').next()).unwrap_or_default().trim();
+    let json = media.eq_ignore_ascii_case(JSON) || media.to_ascii_lowercase().ends_with("+json");
+    (!json).then(|| String::from_utf8_lossy(said.as_bytes()).into_owned())
 }
 
 impl<K: DeserializeOwned> Stream for WatchStream<K> {

@@ -3,11 +3,13 @@
 mod infer;
 mod load;
 mod messages;
+mod migrate;
 mod properties;
 mod resolve;
 mod validate;
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use dogwatch_client::config::{Cluster, Config, ConfigError, Environment, Kubeconfig, Overrides, User};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -78,4 +80,52 @@ fn secret(text: &str) -> Option<SecretString> {
 
 fn text(text: &str) -> Option<String> {
     Some(text.to_owned())
+}
+
+/// The warnings that `act` logs, each with its fields on one line.
+fn warnings_of(act: impl FnOnce()) -> Vec<String> {
+    let log = Log::default();
+    tracing::subscriber::with_default(log.clone(), act);
+    log.take()
+}
+
+/// Hears warnings and nothing else.
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    /// What was heard since the last call.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Line(String);
+        impl tracing::field::Visit for Line {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                self.0 += &format!("{field}={value:?} ");
+            }
+        }
+        let mut line = Line(String::new());
+        event.record(&mut line);
+        self.0.lock().unwrap().push(line.0);
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
 }

@@ -109,6 +109,102 @@ async fn pg_1_a_stream_says_when_it_starts_again() {
     assert_eq!(seen, ["a", "again", "b"]);
 }
 
+/// A server with this many objects that answers in pages of ten, and forgets the list at the second page if told to.
+fn pages_of_ten(objects: usize, forgets: bool) -> Script {
+    let names: Vec<_> = (0..objects).map(|it| it.to_string()).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let all: Vec<_> = if names.is_empty() { vec![&[][..]] } else { names.chunks(10).collect() };
+    let script = Script::default();
+    for (at, names) in all.iter().enumerate() {
+        if forgets && at > 0 {
+            script.then([refusal(410, "Expired")]);
+            break;
+        }
+        let token = if at + 1 == all.len() { String::new() } else { format!("rv:20:{}", at + 1) };
+        script.then([page("20", &token, names)]);
+    }
+    script
+}
+
+/// The upstream table ListPager_List, but for its expiries: objects, parameters, requests.
+#[tokio::test]
+async fn pg_1_list_pager_list() {
+    let ten = || ListParams::default().limit(10);
+    let matching = || ten().at("10").matching(VersionMatch::NotOlderThan);
+    for (objects, params, requests) in [
+        (0, ten(), 1),
+        (9, ten(), 1),
+        (10, ten(), 1),
+        (11, ten(), 2),
+        (21, ten(), 3),
+        (11, ten().at("10"), 2),
+        (11, matching(), 2),
+    ] {
+        let script = pages_of_ten(objects, false);
+        let mut stream = maps(&script).list_pages(&params);
+        let mut listed = Vec::new();
+        while let Some(next) = stream.try_next().await.expect("listed") {
+            let Listed::Item(item) = next else { panic!("an item: {next:?}") };
+            listed.push(item.header().name.to_owned());
+        }
+        assert!(listed.iter().cloned().eq((0..objects).map(|it| it.to_string())), "{objects}: {listed:?}");
+        assert_eq!(stream.paginated(), requests > 1, "{objects}");
+        assert_eq!(stream.into_metadata().version.as_str(), "20");
+        let targets = script.targets();
+        assert_eq!(targets.len(), requests, "{objects}");
+        for later in &targets[1..] {
+            assert!(later.contains("limit=10&continue=") && !later.contains("resourceVersion"), "{later}");
+        }
+    }
+}
+
+/// The upstream scenario "expires on second page" of both tables. There is no switch to fail at once: a stream says that it
+/// starts again, and who cannot use that drops it; everything before was told.
+#[tokio::test]
+async fn pg_1_each_list_item_of_the_first_page_comes_before_the_expiry() {
+    let script = pages_of_ten(21, true);
+    script.then([refusal(410, "Expired")]);
+    let listed: Vec<_> = maps(&script).list_pages(&ListParams::default().limit(10)).collect().await;
+    let items = listed.iter().take_while(|it| matches!(it, Ok(Listed::Item(_)))).count();
+    assert_eq!((items, listed.len()), (10, 12));
+    assert!(matches!(listed[10], Ok(Listed::Restarted)));
+    assert!(matches!(&listed[11], Err(error) if error.is_expired()));
+}
+
+/// The upstream scenarios "error processing item" and "cancel context while processing": whoever reads the stream may stop
+/// anywhere, and nothing more is asked for.
+#[tokio::test]
+async fn pg_1_each_list_item_may_be_the_last_one_read() {
+    for stop_after in [3, 10, 11] {
+        let script = pages_of_ten(51, false);
+        let params = ListParams::default().limit(10);
+        let result: Result<(), usize> = maps(&script)
+            .list_pages(&params)
+            .map(|it| it.expect("listed"))
+            .enumerate()
+            .map(|(at, _)| if at + 1 == stop_after { Err(at + 1) } else { Ok(()) })
+            .try_collect()
+            .await;
+        assert_eq!(result, Err(stop_after));
+        assert_eq!(script.seen().len(), stop_after.div_ceil(10));
+        assert_eq!(script.open_bodies(), 0);
+    }
+}
+
+/// The upstream table ListPager_eachListPageBuffered. Pages are not asked for ahead of the reader: what is read decides, so
+/// that memory holds a chunk and not ten pages.
+#[tokio::test]
+async fn pg_1_each_list_page_is_asked_for_when_it_is_read() {
+    for (pages, read) in [(1, 1), (5, 1), (5, 2), (5, 5)] {
+        let script = pages_of_ten(pages * 10, false);
+        let mut stream = maps(&script).list_pages(&ListParams::default().limit(10));
+        for _ in 0..read * 10 {
+            stream.next().await.expect("an item").expect("listed");
+        }
+        assert_eq!(script.seen().len(), read);
+    }
+}
+
 #[tokio::test]
 async fn a_list_with_a_limit_is_one_page_with_its_token() {
     let script = Script::new([page("7", "t1", &["a", "b"])]);

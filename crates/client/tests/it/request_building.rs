@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use dogwatch_client::{Client, InvalidRequest, Request};
-use dogwatch_core::{Gvk, ListParams, ResourceType};
+use dogwatch_client::{Api, Client, InvalidRequest, Request};
+use dogwatch_core::{Gvk, ListParams, ResourceType, WatchParams};
 use http::header::{ACCEPT, CONTENT_TYPE};
+use k8s_openapi::api::core::v1::Pod;
 
-use crate::scripted::{Script, json};
+use crate::scripted::{Script, json, refusal, reply};
 
 fn client() -> Client {
     Script::default().client()
@@ -31,26 +32,45 @@ async fn rq_4_new_request_sets_accept() {
     );
 }
 
+/// Whatever is done with the answer, the same headers are sent.
 #[tokio::test]
 async fn rq_4_sets_headers() {
-    let script = Script::new([json(200, "{}")]);
+    let script =
+        Script::new([refusal(403, "Forbidden"), refusal(403, "Forbidden"), refusal(403, "Forbidden")]);
     let request =
-        script.client().get().resource(&pods()).accept("text/plain").header(http::header::ETAG, "x");
-    let _: serde_json::Value = request.send().await.expect("answered");
-    let headers = &script.seen()[0].headers;
-    assert_eq!(
-        (&headers[ACCEPT], &headers[http::header::ETAG]),
-        (&"text/plain".parse().unwrap(), &"x".parse().unwrap())
-    );
+        || script.client().get().resource(&pods()).accept("text/plain").header(http::header::ETAG, "x");
+    request().send::<serde_json::Value>().await.expect_err("refused");
+    request().bytes().await.expect_err("refused");
+    request().stream().await.map(drop).expect_err("refused");
+    for seen in script.seen() {
+        assert_eq!(seen.headers[ACCEPT], "text/plain");
+        assert_eq!(seen.headers[http::header::ETAG], "x");
+    }
+    let script = Script::new([reply(200)]);
+    let watch = Api::<Pod>::namespaced(script.client(), "a").watch(&WatchParams::default()).await;
+    watch.map(drop).expect("opened");
+    assert!(script.seen()[0].headers[ACCEPT].to_str().is_ok_and(|it| it.starts_with("application/json")));
 }
 
-#[test]
-fn rq_1_with_error_wont_change() {
-    let broken = client().get().resource(&pods()).name("..");
-    let error = broken.target().expect_err("an invalid name");
-    let changed =
-        broken.namespace("a").name("b").subresource("c").param("d", "e").timeout(Duration::from_secs(1));
-    assert_eq!(changed.target(), Err(error));
+#[tokio::test]
+async fn rq_1_with_error_wont_change() {
+    let broken = || client().get().resource(&pods()).name("..");
+    let error = broken().target().expect_err("an invalid name");
+    let changed = broken()
+        .namespace("a")
+        .name("b")
+        .subresource("c")
+        .suffix(&["s"])
+        .param("d", "e")
+        .header(ACCEPT, "x")
+        .path(&["/abs"])
+        .uri("/uri")
+        .resource(&pods())
+        .body("text/plain", "x")
+        .json(&1)
+        .timeout(Duration::from_secs(1));
+    assert_eq!(changed.target(), Err(error.clone()));
+    assert_eq!(changed.bytes().await.expect_err("never sent").to_string(), error.to_string());
 }
 
 #[tokio::test]
@@ -72,6 +92,59 @@ fn rq_1_abs_path_preserves_trailing_slash_of_a_single_part_only() {
     ] {
         assert_eq!(target(client().get().path(parts)), expected, "{parts:?}");
     }
+}
+
+/// The upstream table AbsPath: the path of the server, the path asked for, the path sent.
+#[tokio::test]
+async fn rq_1_abs_path() {
+    for (server, path, expected) in [
+        ("", "/", "/"),
+        ("", "/api", "/api"),
+        ("", "/api/", "/api/"),
+        ("", "/apis", "/apis"),
+        ("", "/bar/foo", "/bar/foo"),
+        ("/p1", "/", "/p1/"),
+        ("/p1", "/api", "/p1/api"),
+        ("/p1", "/apis", "/p1/apis"),
+        ("/p1/api/p2", "/", "/p1/api/p2/"),
+        ("/p1/api/p2", "/api", "/p1/api/p2/api"),
+        ("/p1/api/p2", "/api/", "/p1/api/p2/api/"),
+    ] {
+        let script = Script::new([json(200, "{}")]);
+        let url = format!("https://script.test{server}").parse().expect("a URL");
+        let client = Client::from_service(url, "default", script.clone());
+        client.post().path(&[path]).bytes().await.expect("answered");
+        assert_eq!(script.targets(), [expected], "{server} {path}");
+    }
+}
+
+/// The upstream scenarios RequestURI and RequestURIContext. What would leave the server's own path is refused here.
+#[tokio::test]
+async fn rq_1_a_uri_replaces_path_and_parameters() {
+    let asked = || client().get().param("foo", "a").param("bar", "b");
+    assert_eq!(target(asked().uri("/test?foo=b&a=b&c=1&c=2")), "/test?foo=b&a=b&c=1&c=2");
+    assert_eq!(target(asked().uri("/test").param("x", "y")), "/test?x=y");
+    assert_eq!(target(client().get().uri("/test/?q=a%20b%26")), "/test/?q=a+b%26");
+    let script = Script::new([json(200, "{}")]);
+    script.client().get().uri("/test?a=b").bytes().await.expect("answered");
+    assert_eq!(script.targets(), ["/base/test?a=b"]);
+    for elsewhere in ["../test", "/a/../../b", "https://elsewhere.test/", "//elsewhere.test/a", "/a#b"] {
+        let refused = asked().uri(elsewhere).target();
+        assert_eq!(refused, Err(InvalidRequest::Address(elsewhere.to_owned())));
+    }
+    assert!(client().get().path(&["x"]).uri("/y").target().is_err(), "the path is set once");
+}
+
+#[tokio::test]
+async fn rq_1_verbs() {
+    let script = Script::new((0..5).map(|_| json(200, "{}")));
+    let client = script.client();
+    let requests = [client.get(), client.post(), client.put(), client.delete(), client.patch("text/plain")];
+    for request in requests {
+        request.path(&["/x"]).bytes().await.expect("answered");
+    }
+    let verbs: Vec<_> = script.seen().iter().map(|it| it.method.to_string()).collect();
+    assert_eq!(verbs, ["GET", "POST", "PUT", "DELETE", "PATCH"]);
 }
 
 #[test]
@@ -100,23 +173,42 @@ fn rq_1_set_twice_error() {
 
 #[test]
 fn rq_2_invalid_segments() {
-    for invalid in [".", "..", "foo/bar", "foo%2fbar", ""] {
-        assert!(
-            client().get().resource(&pods()).namespace("a").name(invalid).target().is_err(),
-            "{invalid:?}"
-        );
+    let request = || client().get().resource(&pods());
+    for invalid in [".", "..", "foo/bar", "foo%2fbar"] {
+        let resource = ResourceType::namespaced(Gvk::new("", "v1", "Pod"), invalid);
+        for refused in [
+            request().namespace("a").name(invalid),
+            request().namespace(invalid),
+            client().get().resource(&resource),
+        ] {
+            assert!(refused.target().is_err(), "{invalid:?} {refused:?}");
+        }
     }
+    // These may have several parts, and each of them is looked at.
+    for invalid in [".", "..", "foo/..", "foo//bar", "foo%2fbar", ""] {
+        let object = || request().namespace("a").name("x");
+        assert!(object().subresource(invalid).target().is_err(), "{invalid:?}");
+        assert!(object().suffix(&[invalid]).target().is_err(), "{invalid:?}");
+    }
+    assert!(request().namespace("a").name("").target().is_err(), "a name is never empty");
     assert!(client().get().resource(&pods()).namespace("../../foo").target().is_err());
 }
 
 #[test]
 fn rq_2_preflight_check() {
-    let all = |request: Request| request.resource(&pods()).namespace("");
-    assert!(all(client().get()).target().is_ok(), "list over all namespaces");
-    assert!(all(client().post()).target().is_err(), "create without a namespace");
-    assert!(all(client().get()).name("a").target().is_err());
-    assert!(all(client().put()).name("a").target().is_err());
-    assert!(all(client().delete()).name("a").target().is_err());
+    let verbs = || [client().get(), client().put(), client().delete(), client().post()];
+    for request in verbs() {
+        let post = request.clone().resource(&pods()).name("x").namespace("a").target();
+        assert!(post.is_ok(), "namespace and name: {post:?}");
+    }
+    let [get, put, delete, post] = verbs().map(|it| it.resource(&pods()));
+    for request in [get, put, delete] {
+        assert!(request.clone().target().is_ok(), "no namespace set: {request:?}");
+        assert!(request.clone().namespace("").target().is_ok(), "all namespaces: {request:?}");
+        assert!(request.clone().namespace("").name("x").target().is_err(), "one object: {request:?}");
+    }
+    assert!(post.clone().target().is_ok(), "a namespace that was never mentioned");
+    assert!(post.namespace("").target().is_err(), "create without a namespace");
     assert_eq!(client().get().target(), Err(InvalidRequest::NoTarget));
 }
 
@@ -137,6 +229,30 @@ fn rq_3_params_are_added_and_encoded() {
     assert_eq!(target(request), "/api/v1/pods?labelSelector=a+in+%28b%2Cc%29&resourceVersion=0&limit=5");
 }
 
+/// The upstream scenarios VersionedParams, …FromListOptions and UnacceptableParamNames: options come on top of what is
+/// there, and no name is reserved.
+#[test]
+fn rq_3_versioned_params() {
+    let at = |version: &str| ListParams::default().at(version).query().expect("valid");
+    let request = client().get().resource(&pods()).param("foo", "a").params(at("1"));
+    assert_eq!(target(request.clone()), "/api/v1/pods?foo=a&resourceVersion=1");
+    let mut later = ListParams::default().at("2");
+    later.timeout = Some(Duration::from_secs(10));
+    let request = request.params(later.query().expect("valid"));
+    assert_eq!(target(request), "/api/v1/pods?foo=a&resourceVersion=1&resourceVersion=2&timeoutSeconds=10");
+    assert_eq!(target(client().get().resource(&pods()).param("timeout", "42")), "/api/v1/pods?timeout=42");
+}
+
+/// The upstream scenario VersionedParamsWithInvalidScheme, as far as options can be wrong here: they contradict each other.
+#[tokio::test]
+async fn rq_3_options_that_contradict_each_other_are_never_sent() {
+    let script = Script::new([json(200, "{}")]);
+    let maps = Api::<Pod>::namespaced(script.client(), "a");
+    let params = ListParams::default().continue_token("t").at("5");
+    assert!(matches!(maps.list(&params).await, Err(dogwatch_client::Error::InvalidRequest(_))));
+    assert!(script.seen().is_empty());
+}
+
 #[test]
 fn rq_3_a_timeout_is_told_to_the_server() {
     let request = || client().get().resource(&pods());
@@ -147,13 +263,20 @@ fn rq_3_a_timeout_is_told_to_the_server() {
 
 #[tokio::test]
 async fn rq_4_bodies_carry_their_content_type() {
-    let script = Script::new([json(200, "{}"), json(200, "{}")]);
+    let script = Script::new((0..4).map(|_| json(200, "{}")));
     let request = script.client().post().resource(&pods()).namespace("a").json(&serde_json::json!({"x": 1}));
     request.bytes().await.expect("answered");
     let patch =
         script.client().patch("application/merge-patch+json").resource(&pods()).namespace("a").name("b");
     patch.json(&serde_json::json!({})).bytes().await.expect("answered");
+    script.client().post().path(&["/x"]).body("text/plain", &b"data"[..]).bytes().await.expect("answered");
+    script.client().post().path(&["/x"]).bytes().await.expect("answered");
     let seen = script.seen();
+    assert_eq!(
+        (seen[2].body.as_str(), &seen[2].headers[CONTENT_TYPE]),
+        ("data", &"text/plain".parse().unwrap())
+    );
+    assert!(seen[3].body.is_empty() && !seen[3].headers.contains_key(CONTENT_TYPE));
     assert_eq!(
         (seen[0].body.as_str(), &seen[0].headers[CONTENT_TYPE]),
         (r#"{"x":1}"#, &"application/json".parse().unwrap())

@@ -20,27 +20,109 @@ async fn get(answer: Reply) -> Result<Value, Error> {
 async fn rq_12_transform_response() {
     assert_eq!(get(json(200, r#"{"a":1}"#)).await.expect("ok")["a"], 1);
     for (answer, reason) in [
+        (reply(199), Reason::Unknown),
         (reply(500), Reason::InternalError),
         (refusal(404, "NotFound"), Reason::NotFound),
         (refusal(410, "Expired"), Reason::Expired),
         (reply(422), Reason::Invalid),
+        (reply(409), Reason::Conflict),
+        (reply(404), Reason::NotFound),
+        (reply(401), Reason::Unauthorized),
+        (json(401, "aaaaa"), Reason::Unauthorized),
+        (reply(403), Reason::Forbidden),
         (json(400, "{not json"), Reason::BadRequest),
         (reply(503), Reason::ServiceUnavailable),
         (reply(301).header("location", "https://elsewhere.test/"), Reason::Unknown),
     ] {
         let error = get(answer).await.expect_err("refused");
         assert_eq!(error.status().map(|it| it.reason.clone()), Some(reason));
+        assert!(!error.to_string().contains("aaaaa"), "only text is shown: {error}");
+    }
+    let error = get(reply(401).header("content-type", "text/any").chunk("aaaaa")).await.expect_err("refused");
+    assert!(
+        error.is_unauthorized() && error.to_string().contains("asked for the client to provide"),
+        "{error}"
+    );
+    for (code, body) in [(200, "aaaaa"), (200, ""), (201, "")] {
+        let script = Script::new([reply(code).chunk(body)]);
+        let response = script.client().get().path(&["/x"]).response().await.expect("answered");
+        assert_eq!((&response.body[..], response.was_created()), (body.as_bytes(), code == 201));
+    }
+}
+
+/// Whatever an answer says it is, a refusal is told by its code.
+#[tokio::test]
+async fn rq_12_transform_response_negotiate() {
+    for (code, content_type) in [
+        (401, "application/json"),
+        (401, "application/protobuf"),
+        (500, "application/,others"),
+        (404, "application/unrecognized"),
+    ] {
+        let error = get(reply(code).header("content-type", content_type).chunk("aaaaa")).await;
+        let error = error.expect_err("refused");
+        assert_eq!(error.status().map(|it| it.code), Some(code), "{content_type}");
+        assert!(!error.to_string().contains("aaaaa"), "{error}");
+    }
+    for answer in [reply(200).header("content-type", "text/any"), reply(200)] {
+        let script = Script::new([answer.chunk("aaaaa")]);
+        assert_eq!(script.client().get().path(&["/x"]).bytes().await.expect("answered"), "aaaaa");
     }
 }
 
 #[tokio::test]
 async fn rq_12_transform_unstructured_error() {
-    let script = Script::new([reply(409), reply(409)]);
+    let script = Script::new([reply(409), reply(409), reply(404)]);
     let maps = Api::<ConfigMap>::namespaced(script.client(), "a");
-    let created = maps.create(&WriteParams::default(), &ConfigMap::default()).await;
-    assert!(created.expect_err("refused").is_already_exists());
-    let replaced = maps.replace("x", &WriteParams::default(), &ConfigMap::default()).await;
-    assert!(replaced.expect_err("refused").is_conflict());
+    let created = maps.create(&WriteParams::default(), &ConfigMap::default()).await.expect_err("refused");
+    assert!(created.is_already_exists() && created.to_string().contains("configmaps"), "{created}");
+    let replaced = maps.replace("bar", &WriteParams::default(), &ConfigMap::default()).await;
+    let replaced = replaced.expect_err("refused");
+    assert!(replaced.is_conflict() && replaced.to_string().contains("configmaps bar"), "{replaced}");
+    let missing = maps.get("bar").await.expect_err("refused");
+    assert!(missing.is_not_found() && missing.to_string().contains("configmaps bar"), "{missing}");
+    for error in [created, replaced, missing] {
+        assert!(error.status().is_some_and(|it| it.is_unexpected_server_response()));
+    }
+    // Who speaks, the code of the answer or the Status in its body.
+    for (body, code) in [
+        ("", 400),
+        (r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":404}"#, 404),
+        (r#"{"kind":"Status","apiVersion":"v1","status":"Success","code":404}"#, 400),
+        ("{}", 400),
+        (r#"{"kind":"Status","status":"Failure","code":404}"#, 404),
+        (r#"{"status":"Failure","code":404}"#, 400),
+    ] {
+        let error = get(reply(400).chunk(body)).await.expect_err("refused");
+        assert_eq!(error.status().map(|it| it.code), Some(code), "{body}");
+        assert_eq!(error.is_not_found(), code == 404, "{body}");
+    }
+}
+
+/// The upstream scenario BadRequest, and the Status of a refusal as it was sent.
+#[tokio::test]
+async fn rq_12_a_refusal_is_the_status_the_server_sent() {
+    let body = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"pods \"x\" not found","reason":"NotFound","code":404,"details":{"name":"x","kind":"pods"}}"#;
+    let whole = get(json(404, body)).await.expect_err("refused");
+    let raw = Script::new([json(404, body)]).client().get().path(&["/api"]).bytes().await;
+    for error in [whole, raw.expect_err("refused")] {
+        let status = error.status().expect("a status");
+        assert_eq!((status.code, status.message.as_str()), (404, "pods \"x\" not found"));
+        assert_eq!(status.details.as_ref().map(|it| it.name.as_str()), Some("x"));
+    }
+    assert!(get(refusal(400, "BadRequest")).await.expect_err("refused").status().unwrap().is_bad_request());
+}
+
+#[tokio::test]
+async fn rq_12_was_created() {
+    for (code, created) in [(200, false), (201, true), (202, false)] {
+        let script = Script::new([json(code, r#"{"metadata":{"name":"x"}}"#)]);
+        let request = script.client().put().path(&["/x"]).json(&1).timeout(Duration::from_secs(1));
+        let response = request.response().await.expect("answered");
+        assert_eq!(response.was_created(), created);
+        assert_eq!(response.json::<Value>().expect("an object")["metadata"]["name"], "x");
+        assert_eq!(script.targets(), ["/base/x?timeout=1s"]);
+    }
 }
 
 #[tokio::test]

@@ -5,11 +5,12 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use dogwatch_client::{BoxError, Client, RequestBody, ResponseBody};
+use dogwatch_client::{BoxError, Client, ClientBuilder, Config, RequestBody, ResponseBody};
 use futures_util::{StreamExt, future, stream};
 use http::{HeaderMap, Method, Request, Response};
 use http_body::Frame;
@@ -22,7 +23,7 @@ pub(crate) struct Reply {
     code: u16,
     headers: Vec<(&'static str, String)>,
     body: Vec<Step>,
-    fails: Option<io::ErrorKind>,
+    fails: Option<BoxError>,
 }
 
 #[derive(Clone, Debug)]
@@ -48,6 +49,23 @@ pub(crate) struct Seen {
 pub(crate) struct Script {
     replies: Arc<Mutex<VecDeque<Reply>>>,
     seen: Arc<Mutex<Vec<Seen>>>,
+    open: Arc<AtomicUsize>,
+}
+
+/// Counts a body until it is dropped or read to its end.
+struct OpenBody(Arc<AtomicUsize>);
+
+impl OpenBody {
+    fn new(open: &Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(open))
+    }
+}
+
+impl Drop for OpenBody {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 pub(crate) fn reply(code: u16) -> Reply {
@@ -69,7 +87,12 @@ pub(crate) fn refusal(code: u16, reason: &str) -> Reply {
 
 /// No answer: the connection fails.
 pub(crate) fn fails(kind: io::ErrorKind) -> Reply {
-    Reply { fails: Some(kind), ..reply(200) }
+    fails_with(io::Error::from(kind))
+}
+
+/// No answer, and this is why.
+pub(crate) fn fails_with(error: impl Into<BoxError>) -> Reply {
+    Reply { fails: Some(error.into()), ..reply(200) }
 }
 
 impl Reply {
@@ -95,14 +118,15 @@ impl Reply {
         self
     }
 
-    fn into_response(self) -> Response<ResponseBody> {
-        let steps = stream::iter(self.body).flat_map(|step| match step {
+    fn into_response(self, open: OpenBody) -> Response<ResponseBody> {
+        let steps = stream::iter(self.body).flat_map(move |step| match step {
             Step::Chunk(chunk) => stream::once(future::ready(Ok(Frame::data(chunk)))).boxed(),
             Step::Lost(kind) => {
                 stream::once(future::ready(Err(BoxError::from(io::Error::from(kind))))).boxed()
             }
             Step::Silence => stream::pending().boxed(),
         });
+        let steps = steps.inspect(move |_| _ = &open);
         let mut response = Response::builder().status(self.code);
         for (name, value) in self.headers {
             response = response.header(name, value);
@@ -128,9 +152,22 @@ impl Script {
         Client::from_service("https://script.test/base/".parse().expect("a URL"), "default", self.clone())
     }
 
+    /// The same through all our own layers, with settings of the test's.
+    pub(crate) fn builder(&self, adjust: impl FnOnce(&mut Config)) -> ClientBuilder {
+        let mut config = Config::new("http://127.0.0.1:1/".parse().expect("a URL"));
+        adjust(&mut config);
+        let script = self.clone();
+        Client::builder(config).layer(tower::layer::layer_fn(move |_| script.clone()))
+    }
+
     /// Everything that was asked so far.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().expect("not poisoned").clone()
+    }
+
+    /// How many answers have a body that is still held by somebody.
+    pub(crate) fn open_bodies(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
     }
 
     /// The targets of everything that was asked so far.
@@ -163,8 +200,8 @@ impl Service<Request<RequestBody>> for Script {
             });
             let reply = this.replies.lock().expect("not poisoned").pop_front().unwrap_or_else(|| reply(599));
             match reply.fails {
-                Some(kind) => Err(io::Error::from(kind).into()),
-                None => Ok(reply.into_response()),
+                Some(error) => Err(error),
+                None => Ok(reply.into_response(OpenBody::new(&this.open))),
             }
         })
     }

@@ -8,6 +8,7 @@ use dogwatch_client::{Api, Error};
 use dogwatch_core::{Object, WatchParams};
 use dogwatch_wire::WatchEvent;
 use futures_util::{Stream, StreamExt};
+use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::scripted::{Reply, Script, fails, refusal, reply};
@@ -129,6 +130,144 @@ async fn rq_8_a_watch_that_keeps_losing_its_connection_is_one_that_ended_at_once
     assert!(maps(&script).watch(&WatchParams::from("5")).await.is_err());
 }
 
+/// The upstream table RequestWatch: what the server does, how often it is asked, and what opening the watch gives.
+#[tokio::test(start_paused = true)]
+async fn rq_8_request_watch() {
+    let lost = |kind: ErrorKind| move || fails(kind);
+    let later = || reply(500).header("retry-after", "1");
+    type Case = (&'static str, u32, Vec<Reply>, usize, Option<fn(&Error) -> bool>);
+    let cases: Vec<Case> = vec![
+        ("not retryable", 0, vec![fails(ErrorKind::PermissionDenied)], 1, Some(|it| it.status().is_none())),
+        ("forbidden", 0, vec![refusal(403, "secrets is forbidden")], 1, Some(Error::is_forbidden)),
+        ("forbidden without content", 0, vec![reply(403)], 1, Some(Error::is_forbidden)),
+        ("unauthorized without content", 0, vec![reply(401)], 1, Some(Error::is_unauthorized)),
+        ("unauthorized", 0, vec![refusal(401, "Unauthorized")], 1, Some(Error::is_unauthorized)),
+        ("end of file", 0, vec![lost(ErrorKind::UnexpectedEof)()], 1, None),
+        ("broken connection", 0, vec![lost(ErrorKind::BrokenPipe)()], 1, None),
+        ("reset by peer", 0, vec![lost(ErrorKind::ConnectionReset)()], 1, None),
+        ("always the end of file", 2, (0..3).map(|_| lost(ErrorKind::UnexpectedEof)()).collect(), 3, None),
+        (
+            "always later",
+            2,
+            (0..3).map(|_| later()).collect(),
+            3,
+            Some(|it| it.status().is_some_and(|it| it.is_internal_error())),
+        ),
+    ];
+    for (name, retries, replies, attempts, refused) in cases {
+        let script = Script::new(replies);
+        let client = script.builder(|_| {}).max_retries(retries).build().expect("valid settings");
+        let opened = Api::<ConfigMap>::namespaced(client, "a").watch(&WatchParams::from("5")).await;
+        assert_eq!(script.seen().len(), attempts, "{name}");
+        match (opened, refused) {
+            (Ok(events), None) => assert!(told(events).await.is_empty(), "{name}"),
+            (Err(error), Some(expected)) => assert!(expected(&error), "{name}: {error}"),
+            (opened, _) => panic!("{name}: {opened:?}"),
+        }
+    }
+    // A request that is wrong is not sent.
+    let script = Script::default();
+    let opened = Api::<ConfigMap>::namespaced(script.client(), "..").watch(&WatchParams::default()).await;
+    assert!(opened.is_err() && script.seen().is_empty());
+}
+
+/// The upstream table RequestStream. Bodies are held whole, so the one that could not be sent again has no place here.
+#[tokio::test(start_paused = true)]
+async fn rq_6_request_stream() {
+    let later = || reply(500).header("retry-after", "1");
+    type Case = (&'static str, Vec<Reply>, usize, Option<fn(&Error) -> bool>);
+    let message = "a container name must be specified";
+    let cases: Vec<Case> = vec![
+        ("an error", vec![fails(ErrorKind::PermissionDenied)], 1, Some(|it| it.status().is_none())),
+        ("unauthorized", vec![refusal(401, "Unauthorized")], 1, Some(Error::is_unauthorized)),
+        (
+            "a bad request",
+            vec![refusal(400, message)],
+            1,
+            Some(|it| it.to_string().contains("a container name must be specified")),
+        ),
+        (
+            "always later",
+            vec![later(), later(), later()],
+            3,
+            Some(|it| it.status().is_some_and(|it| it.is_internal_error())),
+        ),
+        (
+            "lost at the second attempt",
+            vec![later(), fails(ErrorKind::UnexpectedEof)],
+            2,
+            Some(|it| it.transport() == Some(TransportErrorKind::Lost)),
+        ),
+        ("good at the last attempt", vec![later(), later(), reply(200)], 3, None),
+    ];
+    for (name, replies, attempts, refused) in cases {
+        let script = Script::new(replies);
+        let opened = script.client().get().path(&["/x"]).max_retries(2).stream().await;
+        assert_eq!(script.seen().len(), attempts, "{name}");
+        match (opened.map(drop), refused) {
+            (Ok(()), None) => {}
+            (Err(error), Some(expected)) => assert!(expected(&error), "{name}: {error}"),
+            (opened, _) => panic!("{name}: {opened:?}"),
+        }
+    }
+    let script = Script::default();
+    assert!(script.client().get().stream().await.is_err() && script.seen().is_empty());
+    let script = Script::new([reply(200).chunk("expected ").chunk("body")]);
+    let body = script.client().get().path(&["/x"]).stream().await.expect("answered");
+    assert_eq!(body.collect().await.expect("whole").to_bytes(), "expected body");
+}
+
+/// The upstream scenario Watch, without and with retries before it opens.
+#[tokio::test(start_paused = true)]
+async fn rq_15_a_watch_gives_its_events_after_any_number_of_retries() {
+    let events = [event("ADDED", "6"), event("MODIFIED", "7"), event("DELETED", "8")];
+    for retries in [0, 3] {
+        let later = (0..retries).map(|_| reply(429).header("retry-after", "1"));
+        let script = Script::new(later.chain([watching(&events)]));
+        let opened = maps(&script).watch(&WatchParams::from("5")).await.expect("opened");
+        assert_eq!(told(opened).await, ["added 6", "modified 7", "deleted 8"]);
+        assert_eq!(script.seen().len(), retries + 1);
+    }
+}
+
+/// The upstream scenarios WatchNonDefaultContentType and WatchUnknownContentType.
+#[tokio::test]
+async fn rq_15_a_watch_is_read_by_its_content_type_and_an_unknown_one_is_refused_at_once() {
+    let events = [event("ADDED", "6")];
+    let answered = |content_type: &'static str| {
+        let body = events.iter().fold(reply(200), |all, it| all.chunk(it.clone()));
+        Script::new([body.header("content-type", content_type)])
+    };
+    for known in ["application/json", "application/json; charset=utf-8", "application/JSON;stream=watch"] {
+        let opened = maps(&answered(known)).watch(&WatchParams::from("5")).await.expect("opened");
+        assert_eq!(told(opened).await, ["added 6"], "{known}");
+    }
+    for unknown in ["foobar", "application/vnd.kubernetes.protobuf;stream=watch", "text/html"] {
+        let refused = maps(&answered(unknown)).watch(&WatchParams::from("5")).await.expect_err("unknown");
+        assert!(
+            matches!(refused, Error::Malformed { .. }) && refused.to_string().contains(unknown),
+            "{refused}"
+        );
+    }
+}
+
+/// The upstream scenarios Decoder, Decoder_SourceClose and EncodeDecodeRoundTrip: every type of event, and the end of the body.
+#[tokio::test]
+async fn rq_15_every_type_of_event_is_told_and_an_unknown_one_ends_the_watch() {
+    for (kind, expected) in [
+        ("ADDED", "added 6"),
+        ("MODIFIED", "modified 6"),
+        ("DELETED", "deleted 6"),
+        ("BOOKMARK", "bookmark 6"),
+        ("ERROR", "error 0"),
+    ] {
+        assert_eq!(raw(watching(&[event(kind, "6")])).await, [expected]);
+    }
+    assert!(raw(reply(200)).await.is_empty());
+    let unknown = raw(watching(&[event("SURPRISE", "6"), event("ADDED", "7")])).await;
+    assert_eq!(unknown.len(), 2, "{unknown:?}");
+}
+
 #[tokio::test]
 async fn a_watch_asks_for_bookmarks_and_for_no_compression() {
     let script = Script::new([watching(&[])]);
@@ -163,6 +302,83 @@ async fn rw_1_restarts_from_the_last_version_and_swallows_bookmarks() {
     let from: Vec<_> =
         script.targets().iter().map(|it| it.split("resourceVersion=").nth(1).unwrap().to_owned()).collect();
     assert_eq!(from, ["5", "8", "9"]);
+}
+
+/// A server with a history: each watch gives what comes after the version asked for, at most `most` events of it.
+async fn resumed_over(history: &[&str], from: &str, most: usize, watches: usize) -> Vec<String> {
+    let number = |version: &str| version.parse::<u32>().expect("a number");
+    let script = Script::default();
+    let mut at = number(from);
+    for _ in 0..watches {
+        let after: Vec<_> = history.iter().filter(|it| number(it) > at).take(most).collect();
+        at = after.last().map_or(at, |it| number(it));
+        script.then([watching(&after.iter().map(|it| event("MODIFIED", it)).collect::<Vec<_>>())]);
+    }
+    script.then([watching(&[]).silence()]);
+    let watch = maps(&script).watch_from(WatchParams::from(from)).expect("a version");
+    let deadline = tokio::time::sleep(Duration::from_secs(600));
+    let events = told(watch.take_until(deadline)).await;
+    assert_eq!(script.seen().len(), watches + 1);
+    events
+}
+
+/// The upstream table RetryWatcher, its cases about watches that are closed: how many events each watch gives, where the first
+/// begins, and what comes out.
+#[tokio::test(start_paused = true)]
+async fn rw_1_retry_watcher_survives_closed_watches() {
+    type Case = (&'static [&'static str], &'static str, usize, usize, &'static [&'static str]);
+    let cases: [Case; 9] = [
+        (&["2"], "1", 9, 1, &["2"]),
+        (&["1", "2"], "1", 9, 1, &["2"]),
+        (&["2"], "3", 9, 1, &[]),
+        (&["6"], "5", 1, 1, &["6"]),
+        (&["5", "6"], "4", 1, 2, &["5", "6"]),
+        (&["5", "7"], "4", 1, 2, &["5", "7"]),
+        (&["5", "7"], "2", 1, 2, &["5", "7"]),
+        (&["1", "2", "5", "6", "7", "11"], "2", 1, 4, &["5", "6", "7", "11"]),
+        (&["1", "2", "5", "6", "7", "11"], "1", 2, 3, &["2", "5", "6", "7", "11"]),
+    ];
+    for (history, from, most, watches, expected) in cases {
+        let expected: Vec<_> = expected.iter().map(|it| format!("modified {it}")).collect();
+        assert_eq!(resumed_over(history, from, most, watches).await, expected, "{history:?} {from}");
+    }
+}
+
+/// The upstream table RetryWatcher, its cases about errors: what the first watch gives, how many watches there are, and what
+/// comes out.
+#[tokio::test(start_paused = true)]
+async fn rw_1_retry_watcher_recovers_from_what_may_pass_and_ends_with_the_rest() {
+    let six = || event("ADDED", "6");
+    let error = |code: u16, reason: &str| watching(&[six(), error_event(code, reason, 0)]);
+    let other = |object: &str| watching(&[six(), format!(r#"{{"type":"ERROR","object":{object}}}"#)]);
+    let cases: Vec<(&str, Reply, usize, &[&str])> = vec![
+        ("cannot be opened", fails(ErrorKind::PermissionDenied), 2, &["added 7"]),
+        ("gone at the start", refusal(410, "Expired"), 2, &["added 7"]),
+        ("nothing at all", reply(200), 2, &["added 7"]),
+        ("gone", error(410, "Gone"), 1, &["added 6", "error 410"]),
+        ("forbidden", refusal(403, "Forbidden"), 1, &["error 403"]),
+        ("unauthorized", refusal(401, "Unauthorized"), 1, &["error 401"]),
+        ("timeout", error(504, "Timeout"), 2, &["added 6", "added 7"]),
+        ("internal error", error(500, "InternalError"), 2, &["added 6", "added 7"]),
+        ("unexpected code", other(r#"{"kind":"Status","code":666}"#), 2, &["added 6", "added 7"]),
+        ("unexpected type", other(r#"{"kind":"Surprise","apiVersion":"v9"}"#), 2, &["added 6", "added 7"]),
+    ];
+    for (name, first, watches, expected) in cases {
+        let script = Script::new([first, watching(&[event("ADDED", "7")]).silence()]);
+        assert_eq!(resumed(&script).await, expected, "{name}");
+        assert_eq!(script.seen().len(), watches, "{name}");
+    }
+}
+
+/// The upstream scenario RetryWatcherToFinishWithUnreadEvents.
+#[tokio::test(start_paused = true)]
+async fn rw_1_dropping_a_watch_with_unread_events_closes_it() {
+    let script = Script::new([watching(&[event("ADDED", "6"), event("MODIFIED", "7")]).silence()]);
+    let mut watch = maps(&script).watch_from(WatchParams::from("5")).expect("a version");
+    assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Added(_)))));
+    assert_eq!(script.open_bodies(), 1);
+    drop(watch);
+    assert_eq!(script.open_bodies(), 0);
 }
 
 #[tokio::test(start_paused = true)]

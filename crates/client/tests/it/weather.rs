@@ -163,8 +163,7 @@ async fn a_page_of_a_proxy_is_told_as_what_it_is() {
     both(answer, async |weather| {
         let object = weather.maps().get("x").await.expect_err("no object");
         let list = weather.maps().list(&ListParams::default()).await.expect_err("no list");
-        let watch = weather.maps().watch(&WatchParams::from("5")).await.expect("opened").next().await;
-        let watch = watch.expect("told").expect_err("no watch");
+        let watch = weather.maps().watch(&WatchParams::from("5")).await.expect_err("no watch");
         for error in [object, list, watch] {
             assert!(matches!(error, Error::Malformed { .. }), "{} {error}", weather.http);
         }
@@ -331,6 +330,64 @@ async fn a_connection_whose_answer_timed_out_is_not_used_again_over_http_1() {
         );
     })
     .await;
+}
+
+/// The upstream scenario ReuseRequest.
+#[tokio::test]
+async fn rq_10_one_request_after_another_takes_the_same_connection() {
+    both(
+        |_| text(ITEM),
+        async |weather| {
+            weather.maps().get("x").await.expect("answered");
+            let before = weather.server.accepted();
+            for _ in 0..5 {
+                weather.maps().get("x").await.expect("answered");
+            }
+            assert_eq!(weather.server.accepted(), before, "{}", weather.http);
+        },
+    )
+    .await;
+}
+
+/// The upstream scenario TransportConcurrency: whatever travels at the same time, each gets its own answer.
+#[tokio::test]
+async fn rq_10_requests_at_the_same_time_get_their_own_answers() {
+    for http1 in [false, true] {
+        let authority = Authority::new("cluster");
+        let setup = ServerSetup::tls(authority.server(&["127.0.0.1"]));
+        let setup = if http1 { setup.http1_only() } else { setup };
+        let echo = |request: http::Request<hyper::body::Incoming>, _| {
+            std::future::ready(text(request.uri().query().unwrap_or_default().to_owned()))
+        };
+        let server = setup.start(echo).await;
+        let mut config = Config::new(server.url().parse().expect("a URL"));
+        config.tls.ca = Some(Pem::Data(authority.pem().into()));
+        let client = Client::new(config).expect("valid settings");
+        let asked = futures_util::stream::iter(0..40).map(|at| {
+            let request = client.get().path(&["/x"]).param("echo", format!("request-{at}"));
+            async move { (at, request.bytes().await.expect("answered")) }
+        });
+        let answers: Vec<_> = asked.buffer_unordered(4).collect().await;
+        assert_eq!(answers.len(), 40);
+        for (at, body) in answers {
+            assert_eq!(body, format!("echo=request-{at}"));
+        }
+    }
+}
+
+/// The upstream scenario RestClientTimeout: the limit of the settings holds for every request.
+#[tokio::test]
+async fn a_server_that_does_not_answer_in_time_is_told_by_the_limit_of_the_settings() {
+    let authority = Authority::new("cluster");
+    let setup = ServerSetup::tls(authority.server(&["127.0.0.1"]));
+    let never = |_, _| std::future::pending::<Response<Body>>();
+    let server = setup.start(never).await;
+    let mut config = Config::new(server.url().parse().expect("a URL"));
+    config.tls.ca = Some(Pem::Data(authority.pem().into()));
+    config.timeout = Some(Duration::from_millis(200));
+    let client = Client::new(config).expect("valid settings");
+    let error = client.get().path(&["/"]).bytes().await.expect_err("no answer");
+    assert!(matches!(error, Error::TimedOut(limit) if limit == Duration::from_millis(200)), "{error}");
 }
 
 /// An answer that has begun and never goes on.

@@ -1,16 +1,21 @@
 //! What a server serves, and what people's words for it mean.
 
-use dogwatch::discovery::{DiscoveryFormat, MapError};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use dogwatch::discovery::{DiscoveryFormat, DiskCache, MapError};
+use dogwatch::http::Response;
+use dogwatch::http::header::ETAG;
 use dogwatch::k8s_openapi::api::apps::v1::Deployment;
 use dogwatch::{
-    Api, CachedDiscovery, Discovery, DynamicObject, Gvk, Gvr, ListParams, PatchParams, RestMapper, Scope,
-    WriteParams,
+    Api, CachedDiscovery, Client, Discovery, DynamicObject, Gvk, Gvr, ListParams, PatchParams, ResponseBody,
+    RestMapper, Scope, WriteParams,
 };
 use serde_json::json;
 
 use crate::custom_resources::ships;
 use crate::fixtures::{deployment, names};
-use crate::support::{Space, client, until};
+use crate::support::{Space, client, config, until};
 
 /// What every server serves, in the words of one line: group, version, kind, plural, short name, scope.
 const SERVED: &[(&str, &str, &str, &str, &str, Scope)] = &[
@@ -159,4 +164,32 @@ async fn a_kind_that_came_later_is_found_once_the_old_reading_is_forgotten() {
 async fn the_server_says_which_version_it_is() {
     let version = client().server_version().await.expect("an answer");
     assert!(version.git_version.starts_with('v') && !version.major.is_empty(), "{version:?}");
+}
+
+/// Documents change while other tests make kinds, so this looks for one that did not: it must come from disk.
+#[tokio::test]
+async fn di_4_what_is_kept_on_disk_is_asked_about_and_not_sent_again() {
+    let folder = tempfile::tempdir().expect("a folder for the answers");
+    let answers = Arc::new(Mutex::new(Vec::new()));
+    let record = Arc::clone(&answers);
+    let layer = tower::util::MapResponseLayer::new(move |response: Response<ResponseBody>| {
+        let tagged = response.headers().contains_key(ETAG);
+        record.lock().expect("not poisoned").push((response.status().as_u16(), tagged));
+        response
+    });
+    let client = Client::builder(config()).layer(layer).build().expect("a client");
+    // Each a process of its own, as far as the disk can tell, and too late for everything but the answers.
+    let later = || {
+        let disk = DiskCache::new(folder.path().join("discovery"), Duration::ZERO);
+        CachedDiscovery::on_disk(client.clone(), disk.http(folder.path().join("http")))
+    };
+    assert_serves(&later().get().await.expect("an answer"));
+    let first = std::mem::take(&mut *answers.lock().expect("not poisoned"));
+    assert_eq!(first, [(200, true), (200, true)], "aggregated documents have tags");
+    until("a document is not sent again", async || {
+        assert_serves(&later().get().await.expect("an answer"));
+        let codes = std::mem::take(&mut *answers.lock().expect("not poisoned"));
+        (codes.contains(&(304, true)) || codes.contains(&(304, false))).then_some(())
+    })
+    .await;
 }

@@ -1,13 +1,11 @@
 //! Lists: selectors, pages, versions, and lists that arrive as streams.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dogwatch::k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use dogwatch::{
     Api, DeleteParams, FieldSelector, ListParams, Listed, ResourceVersion, VersionMatch, WriteParams,
 };
 use futures_util::TryStreamExt;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::fixtures::{config_map, labelled, names, pod};
 use crate::support::{Space, chain, client, client_without_retries, refused};
@@ -214,27 +212,6 @@ async fn a_continue_token_that_is_none_is_a_bad_request() {
     let (_space, api) = filled(&["a"]).await;
     let status = refused(api.list(&this().limit(1).continue_token("nonsense")).await);
     assert!(status.is_bad_request(), "{status:?}");
-}
-
-/// Where the token is the usual one, base64 of JSON with the version in `rv`, it is set back to the first version there
-/// was. A server may still have that; if it does not, it must say so in the one way that makes a client list again.
-#[tokio::test]
-async fn a_continue_token_of_long_ago_is_served_or_expired() {
-    let (_space, api) = filled(&["a", "b"]).await;
-    let page = api.list(&this().limit(1)).await.expect("a page");
-    let token = page.metadata.continue_token.expect("there is more");
-    let aged = aged(&token).unwrap_or(token);
-    match api.list(&this().limit(1).continue_token(aged)).await {
-        Ok(page) => assert!(page.items.len() <= 1),
-        Err(error) => assert!(error.is_expired(), "{}", chain(&error)),
-    }
-}
-
-fn aged(token: &str) -> Option<String> {
-    let mut value: Value =
-        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).ok()?).ok()?;
-    *value.get_mut("rv")? = json!(1);
-    Some(URL_SAFE_NO_PAD.encode(value.to_string()))
 }
 
 #[tokio::test]

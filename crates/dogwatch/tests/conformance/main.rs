@@ -1,6 +1,7 @@
 //! The whole-pipeline suite: what any Kubernetes API server promises, seen through the public face of this crate.
 //!
-//! The server comes from the environment (see `support`), never from the test: `cargo xtask conformance --kubeconfig FILE`.
+//! The server comes from the environment: `cargo xtask conformance --kubeconfig FILE`. Where that names none, it is our own.
+//! No test knows which one it is (see `support`).
 //! Every test makes a namespace of its own, waits for events and never for time, and asks for its removal at the end.
 
 mod fixtures;
@@ -10,6 +11,7 @@ mod login;
 mod impersonation;
 mod verbs;
 mod lists;
+mod expiry;
 mod watches;
 mod patches;
 mod subresources;

@@ -1,7 +1,6 @@
-//! What every test stands on: the server of the environment, a namespace of its own, and waiting with an end.
+//! What every test stands on: the server of the environment or else our own, a namespace of its own, and waiting with an end.
 
 use std::error::Error as _;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use dogwatch::config::{Environment, Kubeconfig, Overrides};
 use dogwatch::k8s_openapi::api::authentication::v1::{SelfSubjectReview, UserInfo};
 use dogwatch::k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use dogwatch::{Api, Client, Config, DeleteParams, Error, EventKind, WatchEvent, WriteParams};
+use dogwatch_apiserver::ApiServer;
 use futures_util::{Stream, StreamExt};
 use serde_json::json;
 
@@ -25,21 +25,37 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) fn kubeconfig() -> &'static Kubeconfig {
     static READ: OnceLock<Kubeconfig> = OnceLock::new();
     READ.get_or_init(|| {
-        let Some(file) = std::env::var_os(KUBECONFIG).map(PathBuf::from) else {
-            // Once for the whole suite, and past the capture of the test harness.
-            let sentence = format!(
-                "{KUBECONFIG} must name the kubeconfig of the server to test: run `cargo xtask conformance --kubeconfig FILE`\n"
-            );
-            let _ = std::io::stderr().write_all(sentence.as_bytes());
-            std::process::exit(1);
+        let mut kubeconfig = match std::env::var_os(KUBECONFIG) {
+            Some(file) => {
+                let mut read =
+                    Kubeconfig::read(PathBuf::from(file)).expect("the kubeconfig of the suite is readable");
+                read.resolve_paths();
+                read
+            }
+            None => {
+                Kubeconfig::from_yaml(&own_server()).expect("our server writes kubeconfigs that can be read")
+            }
         };
-        let mut kubeconfig = Kubeconfig::read(file).expect("the kubeconfig of the suite is readable");
-        kubeconfig.resolve_paths();
         if let Ok(context) = std::env::var(CONTEXT) {
             kubeconfig.current_context = Some(context);
         }
         kubeconfig
     })
+}
+
+/// Starts an API server of our own that lives as long as the suite, on a runtime that no test ends with. Gives its
+/// kubeconfig.
+fn own_server() -> String {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        runtime.expect("a runtime can be made").block_on(async {
+            let server = ApiServer::builder().tls(true).start().await.expect("there is a free port");
+            sender.send(server.kubeconfig()).expect("the suite waits for it");
+            std::future::pending::<()>().await;
+        });
+    });
+    receiver.recv().expect("the server starts")
 }
 
 /// The settings of the suite's own client.

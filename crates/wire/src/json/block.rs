@@ -1,10 +1,10 @@
 //! Sixty-four bytes at a time: where the quotes, backslashes and brackets are, as bits.
 //!
-//! Feeds the scanner, knows no JSON beyond these characters. The comparisons are sixteen bytes wide, through the `wide`
-//! crate: SSE2, NEON or plain code, whichever the target has, behind a safe face. (The processor's own
-//! intrinsics are safe to call only from functions that no safe function may call.)
+//! Feeds the scanner, knows no JSON beyond these characters. The comparisons are as wide as the processor at hand allows,
+//! through the `fearless_simd` crate: AVX-512, AVX2, SSE2, NEON or plain code behind one safe face. Everything here is
+//! inlined by force into whoever dispatched on the processor; a call would leave its instructions behind.
 
-use wide::u8x16;
+use fearless_simd::{Simd, SimdBase, SimdMask, u8x64};
 
 /// How many bytes are looked at together: one bit of a word for each.
 pub(super) const BLOCK: usize = 64;
@@ -20,45 +20,44 @@ pub(super) struct Classes {
     pub(super) open: u64,
     /// Every `}` and `]`, inside strings too.
     pub(super) close: u64,
-    /// Whether any byte is below 0x20; which ones is worked out by [`controls`] only then.
-    pub(super) has_control: bool,
+    /// Every byte below 0x20.
+    pub(super) control: u64,
 }
 
 /// Finds the characters that give JSON its structure.
-#[inline]
-pub(super) fn classify(bytes: &[u8; BLOCK]) -> Classes {
-    let (lanes, _) = bytes.as_chunks::<16>();
-    let lanes = [0, 1, 2, 3].map(|at| u8x16::new(lanes[at]));
+#[inline(always)]
+pub(super) fn classify<S: Simd>(simd: S, bytes: &[u8; BLOCK]) -> Classes {
+    let lane = u8x64::from_slice(simd, bytes);
     // `[` and `{` differ only in bit 0x20, and so do `]` and `}`: set it, and one comparison finds both.
-    let folded = lanes.map(|lane| lane | u8x16::splat(0x20));
-    let [a, b, c, d] = lanes;
-    let lowest = a.min(b).min(c.min(d));
+    let folded = lane | u8x64::splat(simd, 0x20);
     Classes {
-        quote: equal(lanes, b'"'),
-        backslash: equal(lanes, b'\\'),
-        open: equal(folded, b'{'),
-        close: equal(folded, b'}'),
-        has_control: lowest.min(u8x16::splat(0x1f)).simd_eq(lowest).to_bitmask() != 0,
+        quote: equal(simd, lane, b'"'),
+        backslash: equal(simd, lane, b'\\'),
+        open: equal(simd, folded, b'{'),
+        close: equal(simd, folded, b'}'),
+        control: lane.simd_le(u8x64::splat(simd, 0x1f)).to_bitmask(),
     }
 }
 
-#[inline]
-fn equal(lanes: [u8x16; 4], byte: u8) -> u64 {
-    let [a, b, c, d] = lanes.map(|lane| u64::from(lane.simd_eq(u8x16::splat(byte)).to_bitmask()));
-    a | b << 16 | c << 32 | d << 48
-}
-
-/// The bits of all bytes below 0x20.
-#[cold]
-pub(super) fn controls(bytes: &[u8; BLOCK]) -> u64 {
-    bytes.iter().enumerate().fold(0, |bits, (at, byte)| bits | (u64::from(*byte < 0x20) << at))
+#[inline(always)]
+fn equal<S: Simd>(simd: S, lane: u8x64<S>, byte: u8) -> u64 {
+    lane.simd_eq(u8x64::splat(simd, byte)).to_bitmask()
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use fearless_simd::{Level, dispatch};
+
     use super::*;
+
+    /// With the widest comparisons this processor has, and with the narrowest it must have.
+    fn assert_classified(bytes: &[u8; BLOCK]) {
+        for level in [Level::new(), Level::baseline()] {
+            assert_eq!(dispatch!(level, simd => classify(simd, bytes)), plain(bytes), "{level:?} {bytes:?}");
+        }
+    }
 
     fn plain(bytes: &[u8; BLOCK]) -> Classes {
         let bits = |wanted: &[u8]| {
@@ -69,7 +68,7 @@ mod tests {
             backslash: bits(b"\\"),
             open: bits(b"{["),
             close: bits(b"}]"),
-            has_control: controls(bytes) != 0,
+            control: bytes.iter().enumerate().fold(0, |bits, (at, it)| bits | (u64::from(*it < 0x20) << at)),
         }
     }
 
@@ -79,20 +78,20 @@ mod tests {
             for at in [0, 7, 8, 31, 63] {
                 let mut bytes = [b'x'; BLOCK];
                 bytes[at] = value;
-                assert_eq!(classify(&bytes), plain(&bytes), "{value:#x} at {at}");
+                assert_classified(&bytes);
             }
         }
     }
 
     proptest! {
         #[test]
-        fn sixteen_at_once_see_what_one_by_one_sees(bytes in proptest::array::uniform32(any::<u8>()), seed in any::<[u8; 32]>()) {
+        fn all_at_once_are_seen_as_one_by_one(bytes in proptest::array::uniform32(any::<u8>()), seed in any::<[u8; 32]>()) {
             let mut block = [0; BLOCK];
             block[..32].copy_from_slice(&bytes);
             for (slot, pick) in block[32..].iter_mut().zip(seed) {
                 *slot = b"\"\\{}[]a\n"[usize::from(pick % 8)];
             }
-            prop_assert_eq!(classify(&block), plain(&block));
+            assert_classified(&block);
         }
     }
 }

@@ -8,7 +8,9 @@
 //! finds the end of a string or of a whole object by looking at bits, not at bytes. It counts brackets and
 //! does not care which kind closes which, nor what stands between them: the reader checks what it reads.
 
-use super::block::{BLOCK, classify, controls};
+use fearless_simd::{Level, Simd, dispatch};
+
+use super::block::{BLOCK, classify};
 
 /// What is known of one block of a value.
 #[derive(Clone, Copy, Debug, Default)]
@@ -91,8 +93,12 @@ impl Scanner {
     /// Every call must repeat what the calls since [`Self::begin`] were given, and may add to it.
     pub(super) fn scan(&mut self, value: &[u8]) -> Found {
         match self.shape {
-            Shape::Container => self.scan_blocks(value, Mark::end_of_container),
-            Shape::String => self.scan_blocks(value, Mark::end_of_string),
+            Shape::Container => {
+                dispatch!(Level::new(), simd => self.scan_blocks(simd, value, Mark::end_of_container))
+            }
+            Shape::String => {
+                dispatch!(Level::new(), simd => self.scan_blocks(simd, value, Mark::end_of_string))
+            }
             Shape::Scalar => self.scan_scalar(value),
         }
     }
@@ -107,15 +113,21 @@ impl Scanner {
         self.control
     }
 
-    #[inline]
-    fn scan_blocks(&mut self, value: &[u8], end: impl Fn(&Mark, u64) -> Option<usize>) -> Found {
+    /// Inlined by force, like all it calls for every block, so that it is compiled for the processor dispatched on.
+    #[inline(always)]
+    fn scan_blocks<S: Simd>(
+        &mut self,
+        simd: S,
+        value: &[u8],
+        end: impl Fn(&Mark, u64) -> Option<usize>,
+    ) -> Found {
         let (blocks, rest) = value[self.scanned..].as_chunks::<BLOCK>();
         self.marks.reserve(blocks.len() + 1);
         // In a local, so that it lives in registers.
         let mut carry = self.carry;
         for block in blocks {
             let later = carry.later;
-            let (mark, controls) = carry.step(block);
+            let (mark, controls) = carry.step(simd, block);
             self.marks.push(mark);
             let end = end(&mark, later);
             if controls != 0 {
@@ -133,7 +145,7 @@ impl Scanner {
         // The value may end in a block that is not full. If it does not, the block is looked at again later.
         let mut padded = [b' '; BLOCK];
         padded[..rest.len()].copy_from_slice(rest);
-        let (mark, controls) = carry.step_apart(&padded);
+        let (mark, controls) = carry.step(simd, &padded);
         match end(&mark, self.carry.later) {
             Some(end) => {
                 self.marks.push(mark);
@@ -173,16 +185,13 @@ impl Default for Carry {
 
 impl Carry {
     /// Learns what one block holds; also says which of its strings hold control characters.
-    ///
-    /// Inlined by force: called, it would pass everything through memory, which costs half as much again.
     #[inline(always)]
-    fn step(&mut self, bytes: &[u8; BLOCK]) -> (Mark, u64) {
-        let classes = classify(bytes);
+    fn step<S: Simd>(&mut self, simd: S, bytes: &[u8; BLOCK]) -> (Mark, u64) {
+        let classes = classify(simd, bytes);
         let escaped = self.escaped(classes.backslash);
         let quote = classes.quote & !escaped;
         let strings = self.in_string ^ runs(quote);
         self.in_string = ((strings as i64) >> 63) as u64;
-        let controls = if classes.has_control { controls(bytes) & strings } else { 0 };
         let (open, close) = (classes.open & !strings, classes.close & !strings);
         // Half the brackets of a real object are `{}`. They change no depth, and without them the floor of most blocks
         // lies well above the depth a reader skips to. Only the one that begins the value must stay.
@@ -193,20 +202,14 @@ impl Carry {
         let mark = Mark { quote, backslash: classes.backslash, open, close, depth: self.depth, floor };
         self.depth = (self.depth + open.count_ones()).saturating_sub(closes);
         self.later = !0;
-        (mark, controls)
-    }
-
-    /// The same out of line, for the one block in many that is not full.
-    #[inline(never)]
-    fn step_apart(&mut self, bytes: &[u8; BLOCK]) -> (Mark, u64) {
-        self.step(bytes)
+        (mark, classes.control & strings)
     }
 
     /// Which characters a backslash escapes.
     ///
     /// The way of simdjson: a run of backslashes escapes what follows it if it is of odd length, and adding the
     /// starts of the runs to the runs themselves tells odd ends from even ones, all runs at once.
-    #[inline]
+    #[inline(always)]
     fn escaped(&mut self, backslash: u64) -> u64 {
         const EVEN: u64 = 0x5555_5555_5555_5555;
         let carried = std::mem::take(&mut self.escape);
@@ -224,7 +227,7 @@ impl Carry {
 
 impl Mark {
     /// The bit of the bracket that closes the whole value.
-    #[inline]
+    #[inline(always)]
     fn end_of_container(&self, _later: u64) -> Option<usize> {
         if self.floor > 0 {
             return None;
@@ -233,7 +236,7 @@ impl Mark {
     }
 
     /// The bit of the quote that ends the value, which is not the one that begins it.
-    #[inline]
+    #[inline(always)]
     fn end_of_string(&self, later: u64) -> Option<usize> {
         let quote = self.quote & later;
         (quote != 0).then(|| quote.trailing_zeros() as usize)
@@ -260,7 +263,7 @@ pub(super) fn last_bracket(open: u64, close: u64, mut depth: u32, target: u32) -
 }
 
 /// Sets every bit from each odd bit set (counted from the lowest) up to, but not including, the next.
-#[inline]
+#[inline(always)]
 fn runs(mut bits: u64) -> u64 {
     for shift in [1, 2, 4, 8, 16, 32] {
         bits ^= bits << shift;

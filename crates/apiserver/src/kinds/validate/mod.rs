@@ -12,6 +12,7 @@ mod selector;
 mod volume;
 mod container;
 mod pod;
+mod status;
 mod cron;
 mod workloads;
 mod core;
@@ -35,6 +36,13 @@ pub fn create(names: KindNames<'_>, namespaced: bool, object: &Value) -> Vec<Pro
         ("", kind) => core::create(&mut out, kind, object),
         (group, kind) => others::create(&mut out, group, kind, object),
     }
+    out
+}
+
+/// What is wrong with an object whose status has changed.
+pub fn update_status(names: KindNames<'_>, new: &Value, old: &Value) -> Vec<Problem> {
+    let mut out = metadata::update(names.group, names.plural, new, old);
+    status::update(&mut out, names.group, names.kind, new);
     out
 }
 

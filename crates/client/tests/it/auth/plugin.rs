@@ -4,7 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use dogwatch_client::auth::{AuthError, AuthLayer, AuthOptions, Credentials};
-use dogwatch_client::config::{ExecCluster, ExecConfig, ExecEnv, Identity, InteractiveMode, Pem};
+use dogwatch_client::config::{
+    ExecCluster, ExecConfig, ExecEnv, Identity, InteractiveMode, Pem, PluginPolicy,
+};
+use dogwatch_client::{Client, Config};
 use futures_util::future::join_all;
 use http::{Request, StatusCode};
 use http_body_util::Full;
@@ -18,6 +21,7 @@ use tower::ServiceExt;
 use tower_layer::Layer;
 
 use super::{Server, authorize, config};
+use crate::support::{Authority, ServerSetup, text};
 
 pub(super) const V1: &str = "client.authentication.k8s.io/v1";
 
@@ -266,6 +270,32 @@ async fn au_3_a_new_certificate_is_announced_and_a_new_token_is_not() {
     assert!(identity.borrow().is_none());
 }
 
+/// The upstream scenario TLSCredentials: good, then of a stranger, then good again, each after the one before it expired.
+#[tokio::test]
+async fn au_3_tls_credentials() {
+    let [cluster, users, strangers] = ["cluster", "users", "strangers"].map(Authority::new);
+    let setup = ServerSetup::tls(cluster.server(&["127.0.0.1"])).ask_for_certificates(&users, true);
+    let server = setup.start(|_, _| std::future::ready(text("ok"))).await;
+    let script = Script::new("cat \"$DIR/answer$RUN\"");
+    for (run, issuer) in [(1, &users), (2, &strangers), (3, &users)] {
+        let leaf = issuer.client("jane");
+        let status = json!({
+            "clientCertificateData": leaf.certificate, "clientKeyData": leaf.key,
+            "expirationTimestamp": in_seconds(-1),
+        });
+        fs::write(script.file(&format!("answer{run}")), document(V1, &status).to_string()).unwrap();
+    }
+    let mut config = Config::new(server.url().parse().unwrap());
+    config.tls.ca = Some(Pem::Data(cluster.pem().into()));
+    config.auth.exec = Some(script.exec.clone());
+    let client = Client::builder(config).max_retries(0).build().unwrap();
+    for good in [true, false, true] {
+        let answer = client.get().path(&["/"]).bytes().await;
+        assert_eq!(answer.is_ok(), good, "{answer:?}");
+    }
+    assert_eq!(script.runs(), 3);
+}
+
 #[tokio::test]
 async fn a_request_with_only_a_certificate_is_sent_again_with_the_next_certificate() {
     let script = Script::new("cat \"$DIR/answer$RUN\"");
@@ -306,6 +336,10 @@ fn au_3_runs_and_permissions_are_counted_under_the_names_of_client_go() {
             let mut missing = Script::new("");
             missing.exec.command = "/nonexistent/plugin".to_owned();
             authorize(&missing.credentials()).await.unwrap_err();
+            let mut denying = config();
+            denying.auth.exec = Some(Script::new("").exec);
+            denying.plugin_policy = PluginPolicy::DenyAll;
+            authorize(&Credentials::new(&denying, None).unwrap()).await.unwrap_err();
         });
     });
     let mut lines: Vec<String> = snapshotter
@@ -326,6 +360,7 @@ fn au_3_runs_and_permissions_are_counted_under_the_names_of_client_go() {
             "rest_client_exec_plugin_call_total code=1,call_status=plugin_not_found_error Counter(1)",
             "rest_client_exec_plugin_call_total code=3,call_status=plugin_execution_error Counter(1)",
             "rest_client_exec_plugin_policy_call_total status=allowed Counter(3)",
+            "rest_client_exec_plugin_policy_call_total status=denied Counter(1)",
             "rest_client_exec_plugin_ttl_seconds  Gauge(inf)",
         ]
     );

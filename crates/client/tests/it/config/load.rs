@@ -1,12 +1,10 @@
-//! Which files are read and how they become one (rules KC-1, KC-2 and KC-10).
+//! Which files are read and how they become one (rules KC-1 and KC-2).
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dogwatch_client::config::{ConfigError, Environment, Kubeconfig, Loaded};
 
-use super::Files;
+use super::{Files, warnings_of};
 
 /// The environment in which `KUBECONFIG` lists these.
 fn listing(paths: &[PathBuf]) -> Environment {
@@ -122,24 +120,8 @@ fn kc_1_only_when_every_listed_file_is_missing_is_there_a_warning() {
         (home, 0),
     ];
     for (environment, warnings) in cases {
-        assert_eq!(warnings_of(|| drop(load(&environment))), warnings, "{environment:?}");
+        assert_eq!(warnings_of(|| drop(load(&environment))).len(), warnings, "{environment:?}");
     }
-}
-
-#[test]
-fn kc_10_the_legacy_file_stands_in_for_a_missing_one() {
-    let files = Files::new();
-    let environment = Environment::empty().with_home(files.path(""));
-    assert_eq!(load(&environment).missing, [files.path(".kube/config")]);
-
-    let legacy = files.write(".kube/.kubeconfig", &choosing("legacy"));
-    let loaded = load(&environment);
-    assert_eq!(chosen(&loaded), Some("legacy"));
-    assert_eq!(loaded.files, [legacy]);
-    assert!(!files.path(".kube/config").exists(), "reading settings writes nothing");
-
-    files.write(".kube/config", &choosing("new"));
-    assert_eq!(chosen(&load(&environment)), Some("new"));
 }
 
 #[test]
@@ -212,36 +194,4 @@ fn a_single_file_is_read_with_its_paths_as_written() {
     assert_eq!(read.user("a").unwrap().token_file, Some("t".into()));
     assert_eq!(read.user("a").unwrap().origin, Some(path));
     assert!(matches!(Kubeconfig::read(files.path("gone")), Err(ConfigError::Files(_))));
-}
-
-/// How many warnings `act` logs.
-fn warnings_of(act: impl FnOnce()) -> usize {
-    let warnings = Arc::new(AtomicUsize::new(0));
-    tracing::subscriber::with_default(Counter(warnings.clone()), act);
-    warnings.load(Ordering::Relaxed)
-}
-
-/// Counts warnings and hears nothing else.
-struct Counter(Arc<AtomicUsize>);
-
-impl tracing::Subscriber for Counter {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        *metadata.level() == tracing::Level::WARN
-    }
-
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn event(&self, _: &tracing::Event<'_>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-    fn enter(&self, _: &tracing::span::Id) {}
-
-    fn exit(&self, _: &tracing::span::Id) {}
 }

@@ -194,6 +194,41 @@ async fn tr_2_a_request_on_a_dark_connection_is_lost_and_may_have_been_sent() {
     assert!(error.is_lost() && error.request_was_sent(), "{}", chain(&error));
 }
 
+/// client-go's ReconnectBrokenTCP_HTTP1: an idle connection that went dark costs the request that finds it its time, and no
+/// other one.
+#[tokio::test]
+async fn tr_2_a_dark_connection_of_http_1_is_given_up_with_the_request_on_it() {
+    let authority = Authority::new("cluster");
+    let setup = ServerSetup::tls(authority.server(&["127.0.0.1"])).http1_only();
+    let server = setup.start(watch_or_get).await;
+    let network = Forwarder::to(server.address()).await;
+    let url = format!("https://{}", network.address());
+    let transport = transport(&trusting(&url, &authority));
+    let first = fetch(&transport, &url).await;
+    assert_eq!(fetch(&transport, &url).await, first, "the connection is kept");
+    network.go_dark();
+    let unanswered = send(&transport, get(&url));
+    assert!(tokio::time::timeout(Duration::from_millis(200), unanswered).await.is_err());
+    assert_ne!(fetch(&transport, &url).await, first, "the next request has another");
+}
+
+/// client-go's ReconnectBrokenTCPInFlight_HTTP1: a request that hangs on a dark connection is in nobody's way.
+#[tokio::test]
+async fn tr_2_a_request_in_flight_on_a_dark_connection_of_http_1_holds_up_no_other() {
+    let authority = Authority::new("cluster");
+    let setup = ServerSetup::tls(authority.server(&["127.0.0.1"])).http1_only();
+    let server = setup.start(watch_or_get).await;
+    let network = Forwarder::to(server.address()).await;
+    let url = format!("https://{}", network.address());
+    let transport = transport(&trusting(&url, &authority));
+    let hanging = send(&transport, get(&format!("{url}/watch"))).await.unwrap();
+    let before = server.accepted();
+    network.go_dark();
+    soon(fetch(&transport, &url)).await;
+    assert_eq!(server.accepted(), before + 1);
+    drop(hanging);
+}
+
 #[tokio::test]
 async fn a_request_without_a_host_is_refused_at_once() {
     let transport = transport(&Config::new("http://127.0.0.1:1".parse().unwrap()));

@@ -1,0 +1,101 @@
+//! What is wrong with the status of a workload: numbers below nothing, and parts that are more than the whole.
+
+use serde_json::Value;
+
+use super::check::Problems;
+use crate::kinds::look::number;
+use crate::{Problem, ProblemKind};
+
+/// The numbers of a status, and which of them count part of all replicas.
+fn numbers(group: &str, kind: &str) -> Option<(&'static [&'static str], &'static [&'static str])> {
+    Some(match (group, kind) {
+        ("apps", "Deployment") => (
+            &[
+                "observedGeneration",
+                "replicas",
+                "updatedReplicas",
+                "readyReplicas",
+                "availableReplicas",
+                "unavailableReplicas",
+                "collisionCount",
+            ],
+            &["updatedReplicas", "readyReplicas", "availableReplicas"],
+        ),
+        ("apps", "ReplicaSet") | ("", "ReplicationController") => (
+            &["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"],
+            &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
+        ),
+        ("apps", "StatefulSet") => (
+            &[
+                "replicas",
+                "readyReplicas",
+                "currentReplicas",
+                "updatedReplicas",
+                "availableReplicas",
+                "observedGeneration",
+                "collisionCount",
+            ],
+            &["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"],
+        ),
+        ("apps", "DaemonSet") => (
+            &[
+                "currentNumberScheduled",
+                "numberMisscheduled",
+                "desiredNumberScheduled",
+                "numberReady",
+                "observedGeneration",
+                "updatedNumberScheduled",
+                "numberAvailable",
+                "numberUnavailable",
+                "collisionCount",
+            ],
+            &[],
+        ),
+        ("batch", "Job") => (&["active", "succeeded", "failed"], &[]),
+        _ => return None,
+    })
+}
+
+/// What is wrong with a changed status.
+pub(super) fn update(out: &mut Problems, group: &str, kind: &str, object: &Value) {
+    let Some((all, parts)) = numbers(group, kind) else { return };
+    let value = |name: &str| number(object, &format!("/status/{name}")).unwrap_or(0);
+    let mut refuse = |name: &str, why: &str| {
+        out.push(Problem::with_value(format!("status.{name}"), ProblemKind::Invalid, value(name), why));
+    };
+    for name in all.iter().filter(|name| value(name) < 0) {
+        refuse(name, "must be greater than or equal to 0");
+    }
+    for name in parts.iter().filter(|name| value(name) > value("replicas")) {
+        refuse(name, "cannot be greater than status.replicas");
+    }
+    if parts.contains(&"availableReplicas") && value("availableReplicas") > value("readyReplicas") {
+        refuse("availableReplicas", "cannot be greater than readyReplicas");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn no_number_is_below_nothing_and_no_part_more_than_the_whole() {
+        let found = |status: Value| {
+            let mut out = Problems::default();
+            update(&mut out, "apps", "Deployment", &json!({ "status": status }));
+            out.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert!(found(json!({ "replicas": 2, "readyReplicas": 2, "availableReplicas": 1 })).is_empty());
+        assert_eq!(
+            found(json!({ "replicas": -1, "readyReplicas": 1 })),
+            [
+                "status.replicas: Invalid value: -1: must be greater than or equal to 0",
+                "status.updatedReplicas: Invalid value: 0: cannot be greater than status.replicas",
+                "status.readyReplicas: Invalid value: 1: cannot be greater than status.replicas",
+                "status.availableReplicas: Invalid value: 0: cannot be greater than status.replicas",
+            ]
+        );
+    }
+}

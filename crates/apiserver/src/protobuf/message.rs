@@ -1,0 +1,204 @@
+//! From the bytes of a message to the value its JSON has.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use jiff::Timestamp;
+use serde_json::{Map, Number, Value};
+
+use super::table::{Field, Repeat, Shape, Table};
+use super::wire::{Malformed, Raw, Reader};
+use super::{MAGIC, ProtobufError};
+
+/// How deep messages may be in one another.
+const DEEPEST: usize = 100;
+
+/// The value of a message of the table.
+pub(super) fn decode(table: &Table, message: usize, bytes: &[u8]) -> Result<Value, ProtobufError> {
+    Decoder { table, depth: 0 }.message(message, bytes)
+}
+
+#[derive(Clone, Copy)]
+struct Decoder<'a> {
+    table: &'a Table,
+    depth: usize,
+}
+
+impl Decoder<'_> {
+    fn message(self, message: usize, bytes: &[u8]) -> Result<Value, ProtobufError> {
+        if self.depth > DEEPEST {
+            return Err(ProtobufError::Malformed("nested too deep"));
+        }
+        let inner = Self { depth: self.depth + 1, ..self };
+        let fields = inner.fields(message, bytes)?;
+        let name = self.table.messages[message].name;
+        special(name.rsplit('.').next().unwrap_or(name), fields)
+    }
+
+    /// The fields of a message by the names they have in JSON.
+    fn fields(self, message: usize, bytes: &[u8]) -> Result<Map<String, Value>, ProtobufError> {
+        let mut object = Map::new();
+        let mut reader = Reader::new(bytes);
+        while let Some((number, raw)) = reader.next()? {
+            let Some(field) = self.table.messages[message].fields.get(&number) else { continue };
+            match (field.name, field.repeat, field.shape) {
+                (".", _, Shape::Message(inline)) => {
+                    if let Value::Object(parts) = self.message(inline, raw.bytes()?)? {
+                        object.extend(parts);
+                    }
+                }
+                (name, Repeat::One, _) => {
+                    object.insert(name.to_owned(), self.value(*field, raw)?);
+                }
+                (name, Repeat::Many, _) => {
+                    let items = object.entry(name).or_insert_with(|| Value::Array(Vec::new()));
+                    if let Value::Array(items) = items {
+                        self.push(*field, raw, items)?;
+                    }
+                }
+                (name, Repeat::Map, _) => {
+                    let (key, value) = self.entry(*field, raw.bytes()?)?;
+                    let entries = object.entry(name).or_insert_with(|| Value::Object(Map::new()));
+                    if let Value::Object(entries) = entries {
+                        entries.insert(key, value);
+                    }
+                }
+            }
+        }
+        Ok(object)
+    }
+
+    fn value(self, field: Field, raw: Raw<'_>) -> Result<Value, ProtobufError> {
+        Ok(match field.shape {
+            Shape::Text => raw.text()?.into(),
+            Shape::Flag => (raw.whole()? != 0).into(),
+            Shape::Whole => raw.whole()?.into(),
+            Shape::Number => Number::from_f64(raw.number()?).map_or(Value::Null, Value::Number),
+            Shape::Bytes => BASE64_STANDARD.encode(raw.bytes()?).into(),
+            Shape::Message(message) => self.message(message, raw.bytes()?)?,
+        })
+    }
+
+    /// Adds an item, or all items where numbers are written one behind the other.
+    fn push(self, field: Field, raw: Raw<'_>, items: &mut Vec<Value>) -> Result<(), ProtobufError> {
+        if let (Raw::Bytes(packed), Shape::Whole | Shape::Flag) = (raw, field.shape) {
+            let mut reader = Reader::new(packed);
+            while !reader.is_empty() {
+                items.push(self.value(field, Raw::Varint(reader.varint()?))?);
+            }
+            return Ok(());
+        }
+        items.push(self.value(field, raw)?);
+        Ok(())
+    }
+
+    fn entry(self, field: Field, bytes: &[u8]) -> Result<(String, Value), ProtobufError> {
+        let (mut key, mut value) = (String::new(), None);
+        let mut reader = Reader::new(bytes);
+        while let Some((number, raw)) = reader.next()? {
+            match number {
+                1 => key = raw.text()?,
+                2 => value = Some(self.value(field, raw)?),
+                _ => {}
+            }
+        }
+        let empty = || self.value(field, Raw::Bytes(&[]));
+        Ok((key, value.map_or_else(empty, Ok)?))
+    }
+}
+
+/// The messages whose form in JSON is not that of their fields, by the last part of their name.
+fn special(name: &str, fields: Map<String, Value>) -> Result<Value, ProtobufError> {
+    let whole = |key: &str| fields.get(key).and_then(Value::as_i64).unwrap_or(0);
+    let take = |key: &str| fields.get(key).cloned();
+    Ok(match name {
+        "Time" => time(whole("seconds"), 0, "%Y-%m-%dT%H:%M:%SZ"),
+        "MicroTime" => time(whole("seconds"), whole("nanos"), "%Y-%m-%dT%H:%M:%S%.6fZ"),
+        "Duration" => duration(whole("duration")).into(),
+        "Quantity" => match take("string") {
+            Some(Value::String(text)) if !text.is_empty() => text.into(),
+            _ => "0".into(),
+        },
+        "IntOrString" if whole("type") == 0 => whole("intVal").into(),
+        "IntOrString" => take("strVal").unwrap_or_else(|| "".into()),
+        "FieldsV1" => json(take("Raw"))?,
+        "RawExtension" | "JSON" => json(take("raw"))?,
+        "Verbs" | "ExtraValue" => take("items").unwrap_or_else(|| Value::Array(Vec::new())),
+        "JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrStringArray" => {
+            let chosen = take("schema").or_else(|| take("jSONSchemas")).or_else(|| take("property"));
+            chosen.or_else(|| take("allows")).unwrap_or(Value::Null)
+        }
+        _ => Value::Object(fields),
+    })
+}
+
+/// A point in time; the first of all is none.
+fn time(seconds: i64, nanos: i64, format: &str) -> Value {
+    if (seconds, nanos) == (0, 0) {
+        return Value::Null;
+    }
+    let nanos = i32::try_from(nanos).unwrap_or(0);
+    Timestamp::new(seconds, nanos).map_or(Value::Null, |it| it.strftime(format).to_string().into())
+}
+
+/// A duration as the original writes it: `1h0m0s`, `1.5s`, `300ms`.
+fn duration(nanos: i64) -> String {
+    let (sign, nanos) = (if nanos < 0 { "-" } else { "" }, nanos.unsigned_abs());
+    let decimal = |value: u64, unit: u64| {
+        let fraction = format!("{:0width$}", value % unit, width = unit.ilog10() as usize);
+        let fraction = fraction.trim_end_matches('0');
+        if unit == 1 || fraction.is_empty() {
+            (value / unit).to_string()
+        } else {
+            format!("{}.{fraction}", value / unit)
+        }
+    };
+    let text = match nanos {
+        0 => "0s".to_owned(),
+        1..1_000 => format!("{nanos}ns"),
+        1_000..1_000_000 => format!("{}µs", decimal(nanos, 1_000)),
+        1_000_000..1_000_000_000 => format!("{}ms", decimal(nanos, 1_000_000)),
+        _ => {
+            let (minutes, rest) = (nanos / 60_000_000_000, nanos % 60_000_000_000);
+            let seconds = decimal(rest, 1_000_000_000);
+            match (minutes / 60, minutes % 60) {
+                (0, 0) => format!("{seconds}s"),
+                (0, minutes) => format!("{minutes}m{seconds}s"),
+                (hours, minutes) => format!("{hours}h{minutes}m{seconds}s"),
+            }
+        }
+    };
+    format!("{sign}{text}")
+}
+
+/// What raw bytes hold: JSON, or an object of their own in protobuf.
+fn json(raw: Option<Value>) -> Result<Value, ProtobufError> {
+    let Some(Value::String(encoded)) = raw else { return Ok(Value::Null) };
+    let bytes = BASE64_STANDARD.decode(encoded).unwrap_or_default();
+    if bytes.is_empty() {
+        return Ok(Value::Null);
+    }
+    if bytes.starts_with(MAGIC) {
+        return super::decode(&bytes).map(|it| it.value);
+    }
+    serde_json::from_slice(&bytes).map_err(|_| Malformed("raw bytes are not JSON").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_written_as_the_original_writes_them() {
+        for (nanos, expected) in [
+            (0, "0s"),
+            (300_000_000, "300ms"),
+            (1_500_000_000, "1.5s"),
+            (3_600_000_000_000, "1h0m0s"),
+            (-90_000_000_000, "-1m30s"),
+            (1_500, "1.5µs"),
+            (7, "7ns"),
+        ] {
+            assert_eq!(duration(nanos), expected);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Why a label selector cannot be read, in the words of the original.
+//!
+//! Only asked after a selector was refused, so it needs to be right, not quick: it reads the text again, token by token, as
+//! the original does, until it comes to what is wrong.
+
+use crate::names;
+
+const OPERATORS: &str = "in, notin, =, ==, !=, gt, lt";
+
+/// A piece of a selector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Token<'a> {
+    Word(&'a str),
+    Symbol(&'a str),
+    End,
+}
+
+/// Reads a selector from left to right.
+struct Reader<'a> {
+    rest: &'a str,
+}
+
+/// The first mistake in a selector; empty where the original finds none.
+pub(super) fn mistake(text: &str) -> String {
+    Reader { rest: text }.selector().err().unwrap_or_default()
+}
+
+impl<'a> Reader<'a> {
+    fn selector(&mut self) -> Result<(), String> {
+        loop {
+            match self.peek() {
+                Token::End => return Ok(()),
+                Token::Word(_) | Token::Symbol("!") => {
+                    self.requirement().map_err(|why| format!("unable to parse requirement: {why}"))?;
+                }
+                other => {
+                    return Err(format!(
+                        "found '{}', expected: !, identifier, or 'end of string'",
+                        other.text()
+                    ));
+                }
+            }
+            match self.next() {
+                Token::End => return Ok(()),
+                Token::Symbol(",") => match self.peek() {
+                    Token::Word(_) | Token::Symbol("!") => {}
+                    other => return Err(format!("found '{}', expected: identifier after ','", other.text())),
+                },
+                other => return Err(format!("found '{}', expected: ',' or 'end of string'", other.text())),
+            }
+        }
+    }
+
+    fn requirement(&mut self) -> Result<(), String> {
+        let absent = self.peek() == Token::Symbol("!");
+        if absent {
+            self.next();
+        }
+        let key = match self.next() {
+            Token::Word(key) => key,
+            other => return Err(format!("found '{}', expected: identifier", other.text())),
+        };
+        let problems = names::qualified(key);
+        if !problems.is_empty() {
+            return Err(format!("<nil>: Invalid value: {key:?}: {}", problems.join("; ")));
+        }
+        if absent || matches!(self.peek(), Token::End | Token::Symbol(",")) {
+            return Ok(());
+        }
+        match self.next() {
+            Token::Word("in" | "notin") => {
+                for (at, value) in self.values()?.into_iter().enumerate() {
+                    check_value(at, key, value)?;
+                }
+                Ok(())
+            }
+            Token::Symbol("=" | "==" | "!=") => check_value(0, key, self.value()?),
+            Token::Symbol(">" | "<") => match self.value()? {
+                value if value.parse::<i64>().is_err() => Err(format!(
+                    "values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
+                )),
+                _ => Ok(()),
+            },
+            other => Err(format!("found '{}', expected: {OPERATORS}", other.text())),
+        }
+    }
+
+    fn value(&mut self) -> Result<&'a str, String> {
+        if matches!(self.peek(), Token::End | Token::Symbol(",")) {
+            return Ok("");
+        }
+        match self.next() {
+            Token::Word(value) => Ok(value),
+            other => Err(format!("found '{}', expected: identifier", other.text())),
+        }
+    }
+
+    fn values(&mut self) -> Result<Vec<&'a str>, String> {
+        match self.next() {
+            Token::Symbol("(") => {}
+            other => return Err(format!("found '{}' expected: '('", other.text())),
+        }
+        let mut values = Vec::new();
+        loop {
+            match self.next() {
+                Token::Symbol(")") => return Ok(values),
+                Token::Symbol(",") => {}
+                Token::Word(value) => {
+                    values.push(value);
+                    match self.peek() {
+                        Token::Symbol("," | ")") => {}
+                        other => return Err(format!("found '{}', expected: ',' or ')'", other.text())),
+                    }
+                }
+                other => return Err(format!("found '{}', expected: ',', ')' or identifier", other.text())),
+            }
+        }
+    }
+
+    fn peek(&self) -> Token<'a> {
+        Reader { rest: self.rest }.next()
+    }
+
+    fn next(&mut self) -> Token<'a> {
+        self.rest = self.rest.trim_start();
+        let is_symbol = |it: char| "=!(),><".contains(it);
+        let end = match self.rest.chars().next() {
+            None => return Token::End,
+            Some('=' | '!') if self.rest[1..].starts_with('=') => 2,
+            Some(first) if is_symbol(first) => 1,
+            Some(_) => {
+                self.rest.find(|it: char| is_symbol(it) || it.is_whitespace()).unwrap_or(self.rest.len())
+            }
+        };
+        let (text, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        if text.starts_with(is_symbol) { Token::Symbol(text) } else { Token::Word(text) }
+    }
+}
+
+impl<'a> Token<'a> {
+    fn text(self) -> &'a str {
+        match self {
+            Self::Word(text) | Self::Symbol(text) => text,
+            Self::End => "",
+        }
+    }
+}
+
+fn check_value(at: usize, key: &str, value: &str) -> Result<(), String> {
+    let problems = names::label_value(value);
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(format!("values[{at}][{key}]: Invalid value: {value:?}: {}", problems.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_are_told_in_the_words_of_the_original() {
+        let requirement = |why: &str| format!("unable to parse requirement: {why}");
+        for (text, expected) in [
+            ("a in (x", requirement("found '', expected: ',' or ')'")),
+            (
+                "a>x",
+                requirement(
+                    "values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer",
+                ),
+            ),
+            (",a", "found ',', expected: !, identifier, or 'end of string'".to_owned()),
+            ("a,", "found '', expected: identifier after ','".to_owned()),
+            ("a in x", requirement("found 'x' expected: '('")),
+            ("!", requirement("found '', expected: identifier")),
+            ("!a=b", "found '=', expected: ',' or 'end of string'".to_owned()),
+            ("a=b c", "found 'c', expected: ',' or 'end of string'".to_owned()),
+            ("a!b", requirement("found '!', expected: in, notin, =, ==, !=, gt, lt")),
+            ("a b", requirement("found 'b', expected: in, notin, =, ==, !=, gt, lt")),
+            ("env===x", requirement("found '=', expected: identifier")),
+            ("a=(b)", requirement("found '(', expected: identifier")),
+            ("a in (b) c", "found 'c', expected: ',' or 'end of string'".to_owned()),
+        ] {
+            assert_eq!(mistake(text), expected, "{text}");
+        }
+        assert!(
+            mistake("a=b$c").starts_with(
+                "unable to parse requirement: values[0][a]: Invalid value: \"b$c\": a valid label"
+            )
+        );
+        assert!(
+            mistake("a$=b")
+                .starts_with("unable to parse requirement: <nil>: Invalid value: \"a$\": name part must")
+        );
+        for right in ["", "a in ()", "a in (x,,y)", "in", "!a", "a=b,c!=d,e>5"] {
+            assert_eq!(mistake(right), "", "{right}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Conditions of objects, as lists in their status.
+
+use serde_json::{Value, json};
+
+use crate::kinds::look::{items, text};
+
+/// The condition of a type.
+pub(super) fn find<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    items(object, "/status/conditions").iter().find(|it| text(it, "/type") == kind)
+}
+
+/// Whether a condition is true.
+pub(super) fn is_true(object: &Value, kind: &str) -> bool {
+    find(object, kind).is_some_and(|it| text(it, "/status") == "True")
+}
+
+/// Sets a condition in a list; its time changes only with its status. Reason and message may be empty.
+pub(super) fn set(list: &mut Vec<Value>, kind: &str, status: &str, reason: &str, message: &str, now: &str) {
+    let known = list.iter().position(|it| text(it, "/type") == kind);
+    let since = known.map(|at| &list[at]).filter(|it| text(it, "/status") == status);
+    let since = since.map_or(now, |it| text(it, "/lastTransitionTime")).to_owned();
+    let mut new = json!({ "type": kind, "status": status, "lastTransitionTime": since });
+    for (field, words) in [("reason", reason), ("message", message)] {
+        if !words.is_empty() {
+            new[field] = words.into();
+        }
+    }
+    match known {
+        Some(at) => list[at] = new,
+        None => list.push(new),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_condition_changes_with_its_status_only() {
+        let mut list = Vec::new();
+        set(&mut list, "Ready", "False", "Why", "because", "t1");
+        set(&mut list, "Ready", "False", "Other", "", "t2");
+        assert_eq!(
+            list,
+            [json!({ "type": "Ready", "status": "False", "lastTransitionTime": "t1", "reason": "Other" })]
+        );
+        set(&mut list, "Ready", "True", "", "", "t3");
+        let object = json!({ "status": { "conditions": list } });
+        assert!(is_true(&object, "Ready") && !is_true(&object, "Other"));
+        assert_eq!(find(&object, "Ready").unwrap()["lastTransitionTime"], "t3");
+    }
+}

@@ -1,0 +1,151 @@
+//! Revisions: which ReplicaSet is of the template of now, what it is called, and which number it has.
+
+use serde_json::{Value, json};
+
+use super::model::{DESIRED, HASH, HISTORY, MAXIMUM, REVISION, Set, Wanted, annotation};
+use crate::kinds::look::{entries, number, text};
+use crate::simulators::owner::reference;
+
+/// How much text a history of revisions may be, as in the original.
+const LONGEST_HISTORY: usize = 2000;
+/// The characters of hashes: none that make words.
+const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// Whether a ReplicaSet is of the template a Deployment has now.
+pub(super) fn is_current(deployment: &Value, set: &Value) -> bool {
+    let bare = |object: &Value| {
+        let mut template = object["spec"]["template"].clone();
+        if let Some(labels) = template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
+            labels.remove(HASH);
+        }
+        template
+    };
+    bare(deployment) == bare(set)
+}
+
+/// A text that tells the templates of a Deployment apart.
+pub(super) fn hash(deployment: &Value) -> String {
+    let collisions = number(deployment, "/status/collisionCount").unwrap_or(0);
+    let text = format!("{}{collisions}", deployment["spec"]["template"]);
+    // FNV-1a, 32 bits wide.
+    let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(16_777_619);
+    let digits = text.bytes().fold(2_166_136_261, step).to_string();
+    digits.bytes().map(|it| char::from(LETTERS[usize::from(it) % LETTERS.len()])).collect()
+}
+
+/// The ReplicaSet for the template of now, of a size and a revision.
+pub(super) fn new_set(deployment: &Value, replicas: i64, revision: i64) -> Value {
+    let hash = hash(deployment);
+    let name = text(deployment, "/metadata/name");
+    let kept = name.char_indices().nth(252 - hash.len()).map_or(name, |(at, _)| &name[..at]);
+    let mut template = deployment["spec"]["template"].clone();
+    template["metadata"]["labels"][HASH] = hash.as_str().into();
+    let mut selector = deployment["spec"]["selector"].clone();
+    selector["matchLabels"][HASH] = hash.as_str().into();
+    let mut set = json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": { "name": format!("{kept}-{hash}"), "namespace": deployment["metadata"]["namespace"],
+            "labels": template["metadata"]["labels"], "ownerReferences": [reference(deployment)] },
+        "spec": { "replicas": replicas, "selector": selector, "template": template } });
+    if let Some(seconds) = number(deployment, "/spec/minReadySeconds").filter(|it| *it > 0) {
+        set["spec"]["minReadySeconds"] = seconds.into();
+    }
+    annotate(deployment, &mut set, revision);
+    set
+}
+
+/// Brings the annotations of the current ReplicaSet in line with its Deployment. Says whether that changed anything.
+pub(super) fn annotate(deployment: &Value, set: &mut Value, revision: i64) -> bool {
+    let before = set["metadata"].get("annotations").cloned();
+    let fresh = before.is_none();
+    let was = annotation(set, REVISION).to_owned();
+    let ours = [REVISION, HISTORY, DESIRED, MAXIMUM, "kubectl.kubernetes.io/last-applied-configuration"];
+    for (name, value) in entries(deployment, "/metadata/annotations").filter(|(it, _)| !ours.contains(it)) {
+        set["metadata"]["annotations"][name] = value.clone();
+    }
+    if was.parse().unwrap_or(0) < revision {
+        set["metadata"]["annotations"][REVISION] = revision.to_string().into();
+        if !was.is_empty() {
+            let history = longer_history(annotation(set, HISTORY), &was);
+            set["metadata"]["annotations"][HISTORY] = history.into();
+        }
+    }
+    let wanted = Wanted::read(deployment);
+    if fresh || annotation(set, DESIRED).is_empty() {
+        set_size(set, number(set, "/spec/replicas").unwrap_or(0), &wanted);
+    }
+    set["metadata"].get("annotations").cloned() != before
+}
+
+/// Gives a ReplicaSet a size, and says what is wanted. Says whether that changed anything.
+pub(super) fn set_size(set: &mut Value, size: i64, wanted: &Wanted) -> bool {
+    let before = (set["spec"]["replicas"].clone(), set["metadata"]["annotations"].clone());
+    set["spec"]["replicas"] = size.into();
+    set["metadata"]["annotations"][DESIRED] = wanted.replicas.to_string().into();
+    set["metadata"]["annotations"][MAXIMUM] = wanted.maximum().to_string().into();
+    before != (set["spec"]["replicas"].clone(), set["metadata"]["annotations"].clone())
+}
+
+/// The revision for the template of now: one more than all others have.
+pub(super) fn next_revision(olds: &[Set]) -> i64 {
+    olds.iter().map(|it| it.revision).max().unwrap_or(0) + 1
+}
+
+fn longer_history(history: &str, revision: &str) -> String {
+    let mut all: Vec<&str> = history.split(',').filter(|it| !it.is_empty()).chain([revision]).collect();
+    while all.iter().map(|it| it.len() + 1).sum::<usize>() > LONGEST_HISTORY + 1 {
+        all.remove(0);
+    }
+    all.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deployment() -> Value {
+        json!({ "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": { "name": "web", "namespace": "n", "uid": "u", "annotations": { "team": "a", REVISION: "1",
+                "kubectl.kubernetes.io/last-applied-configuration": "{}" } },
+            "spec": { "replicas": 3, "minReadySeconds": 5, "selector": { "matchLabels": { "app": "web" } },
+                "strategy": { "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 } },
+                "template": { "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [{ "image": "i:1" }] } } } })
+    }
+
+    #[test]
+    fn a_new_set_is_named_and_labeled_by_its_template() {
+        let set = new_set(&deployment(), 3, 1);
+        let hash = hash(&deployment());
+        assert_eq!(set["metadata"]["name"], format!("web-{hash}"));
+        for pointer in ["/metadata/labels", "/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
+            assert_eq!(set.pointer(pointer), Some(&json!({ "app": "web", HASH: hash })), "{pointer}");
+        }
+        assert_eq!(
+            set["metadata"]["annotations"],
+            json!({ "team": "a", REVISION: "1", DESIRED: "3", MAXIMUM: "4" })
+        );
+        assert_eq!(set["spec"]["minReadySeconds"], 5);
+        assert!(is_current(&deployment(), &set));
+    }
+
+    #[test]
+    fn another_template_has_another_hash_and_so_has_a_collision() {
+        let (mut other, mut collided) = (deployment(), deployment());
+        other["spec"]["template"]["spec"]["containers"][0]["image"] = "i:2".into();
+        collided["status"]["collisionCount"] = 1.into();
+        let hashes = [deployment(), other.clone(), collided].map(|it| hash(&it));
+        assert!(hashes[0] != hashes[1] && hashes[0] != hashes[2]);
+        assert!(hashes.iter().flat_map(|it| it.bytes()).all(|it| LETTERS.contains(&it)));
+        assert!(!is_current(&other, &new_set(&deployment(), 3, 1)));
+    }
+
+    #[test]
+    fn going_back_to_an_old_template_gives_it_a_new_revision_and_remembers_the_old_one() {
+        let mut set = new_set(&deployment(), 3, 1);
+        assert!(!annotate(&deployment(), &mut set, 1), "nothing has changed");
+        assert!(annotate(&deployment(), &mut set, 3));
+        assert!(annotate(&deployment(), &mut set, 5));
+        assert_eq!((annotation(&set, REVISION), annotation(&set, HISTORY)), ("5", "1,3"));
+        assert!(!annotate(&deployment(), &mut set, 4), "it never goes down");
+        assert!(longer_history(&"9,".repeat(1500), "10").len() <= LONGEST_HISTORY);
+    }
+}

@@ -1,0 +1,156 @@
+//! A Deployment and its ReplicaSets in the numbers that decisions are made of.
+
+use serde_json::Value;
+
+use crate::kinds::look::{at, flag, number, text};
+use crate::simulators::owner::is_deleting;
+
+/// Which revision a ReplicaSet, or a Deployment, is at.
+pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
+/// Which revisions a ReplicaSet was before.
+pub(super) const HISTORY: &str = "deployment.kubernetes.io/revision-history";
+/// How many replicas the Deployment wanted when its ReplicaSet was sized.
+pub(super) const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
+/// How many it might have had at most.
+pub(super) const MAXIMUM: &str = "deployment.kubernetes.io/max-replicas";
+/// Tells the ReplicaSets of a Deployment apart.
+pub(super) const HASH: &str = "pod-template-hash";
+
+/// What a Deployment wants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) replicas: i64,
+    /// How many more there may be while it rolls.
+    pub(super) surge: i64,
+    /// How many fewer may be available while it rolls.
+    pub(super) unavailable: i64,
+    /// The old ones go before new ones come.
+    pub(super) recreate: bool,
+    pub(super) paused: bool,
+    /// How many replicas there are, as its status says.
+    pub(super) status_replicas: i64,
+}
+
+/// A ReplicaSet of a Deployment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Set {
+    pub(super) name: String,
+    /// How many pods it should have.
+    pub(super) replicas: i64,
+    /// How many it has, by its status.
+    pub(super) actual: i64,
+    pub(super) ready: i64,
+    pub(super) available: i64,
+    pub(super) terminating: i64,
+    pub(super) created: String,
+    pub(super) revision: i64,
+    pub(super) desired: Option<i64>,
+    pub(super) maximum: Option<i64>,
+    /// Its status is about what it should be now.
+    pub(super) observed: bool,
+    pub(super) deleting: bool,
+}
+
+impl Wanted {
+    pub(super) fn read(deployment: &Value) -> Self {
+        let replicas = number(deployment, "/spec/replicas").unwrap_or(1);
+        let recreate = text(deployment, "/spec/strategy/type") == "Recreate";
+        let share = |field: &str, up: bool| {
+            scaled(at(deployment, &format!("/spec/strategy/rollingUpdate/{field}")), replicas, up)
+        };
+        let (surge, mut unavailable) = (share("maxSurge", true), share("maxUnavailable", false));
+        if surge == 0 && unavailable == 0 {
+            // Rounding may leave nothing to move.
+            unavailable = 1;
+        }
+        let (surge, unavailable) = if recreate { (0, 0) } else { (surge, unavailable.min(replicas)) };
+        let status_replicas = number(deployment, "/status/replicas").unwrap_or(0);
+        Self {
+            replicas,
+            surge,
+            unavailable,
+            recreate,
+            paused: flag(deployment, "/spec/paused"),
+            status_replicas,
+        }
+    }
+
+    /// How many replicas there may be at most.
+    pub(super) fn maximum(&self) -> i64 {
+        self.replicas + self.surge
+    }
+}
+
+impl Set {
+    pub(super) fn read(set: &Value) -> Self {
+        let count = |pointer: &str| number(set, pointer).unwrap_or(0);
+        let annotated = |name: &str| annotation(set, name).parse().ok();
+        Self {
+            name: text(set, "/metadata/name").to_owned(),
+            replicas: number(set, "/spec/replicas").unwrap_or(1),
+            actual: count("/status/replicas"),
+            ready: count("/status/readyReplicas"),
+            available: count("/status/availableReplicas"),
+            terminating: count("/status/terminatingReplicas"),
+            created: text(set, "/metadata/creationTimestamp").to_owned(),
+            revision: annotated(REVISION).unwrap_or(0),
+            desired: annotated(DESIRED),
+            maximum: annotated(MAXIMUM),
+            observed: count("/status/observedGeneration") >= count("/metadata/generation"),
+            deleting: is_deleting(set),
+        }
+    }
+
+    /// What puts older ones first.
+    pub(super) fn age(&self) -> (&str, &str) {
+        (&self.created, &self.name)
+    }
+}
+
+/// An annotation of an object; empty where there is none.
+pub(super) fn annotation<'a>(object: &'a Value, name: &str) -> &'a str {
+    object["metadata"]["annotations"].get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A number, or a share of another.
+fn scaled(value: Option<&Value>, of: i64, up: bool) -> i64 {
+    let Some(text) = value.and_then(Value::as_str) else { return value.and_then(Value::as_i64).unwrap_or(0) };
+    let percent: i64 = text.trim_end_matches('%').parse().unwrap_or(0);
+    let product = percent * of;
+    if up { (product + 99) / 100 } else { product / 100 }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn shares_are_rounded_so_that_a_rollout_can_always_move() {
+        for (replicas, surge, unavailable, expected) in [
+            (10, json!("25%"), json!("25%"), (3, 2)),
+            (1, json!("25%"), json!("25%"), (1, 0)),
+            (3, json!(1), json!(0), (1, 0)),
+            (4, json!(0), json!("10%"), (0, 1)),
+            (0, json!("25%"), json!("25%"), (0, 0)),
+            (2, json!(0), json!(5), (0, 2)),
+        ] {
+            let deployment = json!({ "spec": { "replicas": replicas,
+                "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": surge, "maxUnavailable": unavailable } } } });
+            let wanted = Wanted::read(&deployment);
+            assert_eq!((wanted.surge, wanted.unavailable), expected, "{deployment}");
+        }
+        let wanted = Wanted::read(&json!({ "spec": { "replicas": 3, "strategy": { "type": "Recreate" } } }));
+        assert_eq!((wanted.recreate, wanted.maximum()), (true, 3));
+    }
+
+    #[test]
+    fn a_set_is_read_with_its_annotations() {
+        let set = json!({ "metadata": { "name": "a", "generation": 2, "annotations": { REVISION: "7", DESIRED: "3" } },
+            "spec": { "replicas": 2 }, "status": { "replicas": 1, "observedGeneration": 1 } });
+        let set = Set::read(&set);
+        assert_eq!((set.revision, set.desired, set.maximum), (7, Some(3), None));
+        assert_eq!((set.replicas, set.actual, set.observed), (2, 1, false));
+    }
+}

@@ -1,0 +1,266 @@
+//! The status of a Deployment: counts, and the conditions `Available` and `Progressing`.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::model::{Set, Wanted};
+use crate::kinds::look::{flag, items, number, text};
+
+/// What the status is made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Observed<'a> {
+    pub(super) deployment: &'a Value,
+    pub(super) wanted: &'a Wanted,
+    /// The ReplicaSet of the template of now.
+    pub(super) new: Option<&'a Set>,
+    pub(super) olds: &'a [Set],
+    /// A ReplicaSet was just made.
+    pub(super) created: bool,
+    pub(super) now: Timestamp,
+}
+
+/// The status, and in how many seconds it has to be looked at again although nothing happens.
+pub(super) fn status(observed: Observed<'_>) -> (Value, Option<i64>) {
+    let deployment = observed.deployment;
+    let mut status = counts(observed);
+    let mut conditions = items(deployment, "/status/conditions").to_vec();
+    let now = observed.now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let count = |field: &str| number(&status, field).unwrap_or(0);
+    if count("/availableReplicas") >= observed.wanted.replicas - observed.wanted.unavailable {
+        let message = "Deployment has minimum availability.";
+        set(&mut conditions, "Available", "True", "MinimumReplicasAvailable", message, &now);
+    } else {
+        let message = "Deployment does not have minimum availability.";
+        set(&mut conditions, "Available", "False", "MinimumReplicasUnavailable", message, &now);
+    }
+    let again = match deadline(deployment) {
+        None => {
+            conditions.retain(|it| text(it, "/type") != "Progressing");
+            None
+        }
+        Some(deadline) => progress(observed, &status, &mut conditions, deadline, &now),
+    };
+    status["conditions"] = conditions.into();
+    (status, again)
+}
+
+/// Whether a Deployment is what it should be, by a status.
+pub(super) fn is_complete(deployment: &Value, wanted: &Wanted, status: &Value) -> bool {
+    let count = |field: &str| number(status, field).unwrap_or(0);
+    ["/updatedReplicas", "/replicas", "/availableReplicas"].iter().all(|it| count(it) == wanted.replicas)
+        && count("/observedGeneration") >= number(deployment, "/metadata/generation").unwrap_or(0)
+}
+
+/// How many seconds a Deployment may go without progress.
+fn deadline(deployment: &Value) -> Option<i64> {
+    number(deployment, "/spec/progressDeadlineSeconds").filter(|it| *it != i64::from(i32::MAX))
+}
+
+fn counts(observed: Observed<'_>) -> Value {
+    let all = || observed.olds.iter().chain(observed.new);
+    let sum = |of: fn(&Set) -> i64| all().map(of).sum::<i64>();
+    let available = sum(|it| it.available);
+    let mut status = json!({ "terminatingReplicas": sum(|it| it.terminating) });
+    for (field, count) in [
+        ("observedGeneration", number(observed.deployment, "/metadata/generation").unwrap_or(0)),
+        ("replicas", sum(|it| it.actual)),
+        ("updatedReplicas", observed.new.map_or(0, |it| it.actual)),
+        ("readyReplicas", sum(|it| it.ready)),
+        ("availableReplicas", available),
+        ("unavailableReplicas", (sum(|it| it.replicas) - available).max(0)),
+    ] {
+        if count != 0 {
+            status[field] = count.into();
+        }
+    }
+    if let Some(collisions) = number(observed.deployment, "/status/collisionCount") {
+        status["collisionCount"] = collisions.into();
+    }
+    status
+}
+
+/// Sets the condition `Progressing`; gives the seconds until its time may be up.
+fn progress(
+    observed: Observed<'_>,
+    status: &Value,
+    conditions: &mut Vec<Value>,
+    deadline: i64,
+    now: &str,
+) -> Option<i64> {
+    let deployment = observed.deployment;
+    let known = conditions.iter().find(|it| text(it, "/type") == "Progressing").cloned().unwrap_or_default();
+    let reason = text(&known, "/reason");
+    let about = match observed.new {
+        Some(new) => format!("ReplicaSet {:?}", new.name),
+        None => format!("Deployment {:?}", text(deployment, "/metadata/name")),
+    };
+    if flag(deployment, "/spec/paused") {
+        if reason != "ProgressDeadlineExceeded" {
+            set(conditions, "Progressing", "Unknown", "DeploymentPaused", "Deployment is paused", now);
+        }
+        return None;
+    }
+    if reason == "DeploymentPaused" {
+        set(conditions, "Progressing", "Unknown", "DeploymentResumed", "Deployment is resumed", now);
+    } else if observed.created {
+        let message =
+            observed.new.map_or_else(String::new, |it| format!("Created new replica set {:?}", it.name));
+        set(conditions, "Progressing", "True", "NewReplicaSetCreated", &message, now);
+    } else if let Some(new) = observed.new.filter(|_| known.is_null()) {
+        let message = format!("Found new replica set {:?}", new.name);
+        set(conditions, "Progressing", "True", "FoundNewReplicaSet", &message, now);
+    }
+    let count = |of: &Value, field: &str| number(of, field).unwrap_or(0);
+    let settled = count(status, "/replicas") == count(status, "/updatedReplicas");
+    if settled && reason == "NewReplicaSetAvailable" && !observed.created {
+        return None;
+    }
+    if is_complete(deployment, observed.wanted, status) {
+        let message = format!("{about} has successfully progressed.");
+        set(conditions, "Progressing", "True", "NewReplicaSetAvailable", &message, now);
+        return None;
+    }
+    if is_moving(&deployment["status"], status) {
+        let message = format!("{about} is progressing.");
+        conditions.iter_mut().filter(|it| text(it, "/type") == "Progressing").for_each(|it| {
+            // Progress counts as news even when nothing else in the condition changes.
+            it["reason"] = "".into();
+        });
+        set(conditions, "Progressing", "True", "ReplicaSetUpdated", &message, now);
+        return Some(deadline + 1);
+    }
+    let current = conditions.iter().find(|it| text(it, "/type") == "Progressing")?;
+    if matches!(text(current, "/reason"), "NewReplicaSetAvailable" | "ProgressDeadlineExceeded") {
+        return None;
+    }
+    let since: Timestamp = text(current, "/lastUpdateTime").parse().ok()?;
+    let rest = since.as_second() + deadline - observed.now.as_second();
+    if rest >= 0 {
+        return Some(rest + 1);
+    }
+    let message = format!("{about} has timed out progressing.");
+    set(conditions, "Progressing", "False", "ProgressDeadlineExceeded", &message, now);
+    None
+}
+
+/// Whether a status shows progress over another.
+fn is_moving(before: &Value, after: &Value) -> bool {
+    let count = |of: &Value, field: &str| number(of, field).unwrap_or(0);
+    let grew = |field: &str| count(after, field) > count(before, field);
+    let old = |of: &Value| count(of, "/replicas") - count(of, "/updatedReplicas");
+    grew("/updatedReplicas")
+        || old(after) < old(before)
+        || grew("/readyReplicas")
+        || grew("/availableReplicas")
+}
+
+/// Sets a condition: nothing where status and reason are the same; its time of transition changes with its status only.
+fn set(list: &mut Vec<Value>, kind: &str, status: &str, reason: &str, message: &str, now: &str) {
+    let known = list.iter().position(|it| text(it, "/type") == kind);
+    let mut new = json!({ "type": kind, "status": status, "reason": reason, "message": message,
+        "lastUpdateTime": now, "lastTransitionTime": now });
+    if let Some(at) = known {
+        if text(&list[at], "/status") == status && text(&list[at], "/reason") == reason {
+            return;
+        }
+        if text(&list[at], "/status") == status {
+            new["lastTransitionTime"] = list[at]["lastTransitionTime"].clone();
+        }
+        list.remove(at);
+    }
+    list.push(new);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEW: &str = "web-1";
+
+    fn deployment(status: Value) -> Value {
+        json!({ "metadata": { "name": "web", "generation": 2 },
+            "spec": { "replicas": 2, "progressDeadlineSeconds": 600, "strategy": { "rollingUpdate": { "maxSurge": 1 } } },
+            "status": status })
+    }
+
+    fn set_of(replicas: i64, actual: i64, available: i64) -> Set {
+        Set { name: NEW.to_owned(), replicas, actual, ready: available, available, ..Set::default() }
+    }
+
+    fn at(time: &str) -> Timestamp {
+        format!("2026-01-01T{time}Z").parse().unwrap()
+    }
+
+    fn told(deployment: &Value, new: &Set, created: bool, now: &str) -> (Value, Option<i64>) {
+        let wanted = Wanted::read(deployment);
+        status(Observed { deployment, wanted: &wanted, new: Some(new), olds: &[], created, now: at(now) })
+    }
+
+    fn reason<'a>(status: &'a Value, kind: &str) -> &'a str {
+        let found = items(status, "/conditions").iter().find(|it| text(it, "/type") == kind);
+        found.map_or("-", |it| text(it, "/reason"))
+    }
+
+    #[test]
+    fn a_deployment_progresses_from_made_to_available() {
+        let mut it = deployment(json!({}));
+        let mut reasons = Vec::new();
+        for (new, created, now) in [
+            (set_of(2, 0, 0), true, "00:00:00"),
+            (set_of(2, 2, 0), false, "00:00:01"),
+            (set_of(2, 2, 1), false, "00:00:02"),
+            (set_of(2, 2, 2), false, "00:00:03"),
+            (set_of(2, 2, 2), false, "00:00:04"),
+        ] {
+            let (status, again) = told(&it, &new, created, now);
+            it["status"] = status.clone();
+            let progress = reason(&status, "Progressing").to_owned();
+            reasons.push((progress, reason(&status, "Available").to_owned(), again.is_some()));
+        }
+        let is = |progress: &str, available: &str, again| (progress.to_owned(), available.to_owned(), again);
+        assert_eq!(
+            reasons,
+            [
+                is("NewReplicaSetCreated", "MinimumReplicasUnavailable", true),
+                is("ReplicaSetUpdated", "MinimumReplicasUnavailable", true),
+                is("ReplicaSetUpdated", "MinimumReplicasUnavailable", true),
+                is("NewReplicaSetAvailable", "MinimumReplicasAvailable", false),
+                is("NewReplicaSetAvailable", "MinimumReplicasAvailable", false),
+            ]
+        );
+        let counts = json!({ "observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2,
+            "availableReplicas": 2, "terminatingReplicas": 0, "conditions": it["status"]["conditions"] });
+        assert_eq!(it["status"], counts, "what is zero is left out");
+        assert!(is_complete(&it, &Wanted::read(&it), &it["status"]));
+    }
+
+    #[test]
+    fn without_progress_its_time_is_up_once() {
+        let mut it = deployment(json!({}));
+        it["status"] = told(&it, &set_of(2, 2, 0), true, "00:00:00").0;
+        let (status, again) = told(&it, &set_of(2, 2, 0), false, "00:05:00");
+        assert_eq!((reason(&status, "Progressing"), again), ("ReplicaSetUpdated", Some(301)));
+        let (status, again) = told(&it, &set_of(2, 2, 0), false, "00:10:01");
+        assert_eq!((reason(&status, "Progressing"), again), ("ProgressDeadlineExceeded", None));
+    }
+
+    #[test]
+    fn pausing_stops_the_clock() {
+        let mut it = deployment(json!({}));
+        it["status"] = told(&it, &set_of(2, 2, 0), true, "00:00:00").0;
+        it["spec"]["paused"] = true.into();
+        it["status"] = told(&it, &set_of(2, 2, 0), false, "00:01:00").0;
+        assert_eq!(reason(&it["status"], "Progressing"), "DeploymentPaused");
+        it["spec"]["paused"] = false.into();
+        let (status, again) = told(&it, &set_of(2, 2, 0), false, "00:30:00");
+        assert_eq!((reason(&status, "Progressing"), again), ("DeploymentResumed", Some(601)));
+    }
+
+    #[test]
+    fn without_a_deadline_nobody_looks_at_progress() {
+        let mut it = deployment(json!({ "conditions": [{ "type": "Progressing", "status": "True" }] }));
+        it["spec"]["progressDeadlineSeconds"] = json!(2_147_483_647);
+        let (status, again) = told(&it, &set_of(2, 2, 0), false, "00:00:00");
+        assert_eq!((reason(&status, "Progressing"), again), ("-", None));
+    }
+}

@@ -1,0 +1,197 @@
+//! The pods behind a service: at which ports they answer, and how each is told in the two forms there are.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::kinds::look::{at, flag, items, number, text};
+use crate::simulators::condition;
+use crate::simulators::owner::is_deleting;
+
+/// Pods that answer at the same ports.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Group {
+    /// The ports, as a slice tells them.
+    pub(super) ports: Vec<Value>,
+    pub(super) pods: Vec<Arc<Value>>,
+}
+
+/// The pods that can be reached, by the ports at which they answer. `pods` are those the service selects.
+pub(super) fn groups(service: &Value, pods: &[Arc<Value>]) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for pod in pods.iter().filter(|it| is_reachable(it)) {
+        let ports = ports(service, pod);
+        if ports.is_empty() && !items(service, "/spec/ports").is_empty() {
+            continue;
+        }
+        match groups.iter_mut().find(|it| it.ports == ports) {
+            Some(group) => group.pods.push(Arc::clone(pod)),
+            None => groups.push(Group { ports, pods: vec![Arc::clone(pod)] }),
+        }
+    }
+    groups
+}
+
+fn is_reachable(pod: &Value) -> bool {
+    !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed") && !text(pod, "/status/podIP").is_empty()
+}
+
+/// The ports of a service as a pod has them: by number, or by the name of one of its containers' ports.
+fn ports(service: &Value, pod: &Value) -> Vec<Value> {
+    let resolve = |port: &Value| {
+        let number = match at(port, "/targetPort") {
+            Some(Value::String(name)) => named_port(pod, name, text(port, "/protocol"))?,
+            Some(target) => target.as_i64()?,
+            None => number(port, "/port")?,
+        };
+        let mut resolved =
+            json!({ "name": text(port, "/name"), "port": number, "protocol": text(port, "/protocol") });
+        if let Some(protocol) = at(port, "/appProtocol") {
+            resolved["appProtocol"] = protocol.clone();
+        }
+        Some(resolved)
+    };
+    items(service, "/spec/ports").iter().filter_map(resolve).collect()
+}
+
+fn named_port(pod: &Value, name: &str, protocol: &str) -> Option<i64> {
+    let stays = items(pod, "/spec/initContainers").iter().filter(|it| text(it, "/restartPolicy") == "Always");
+    let containers = items(pod, "/spec/containers").iter().chain(stays);
+    let mut ports = containers.flat_map(|it| items(it, "/ports"));
+    let found = ports.find(|it| text(it, "/name") == name && text(it, "/protocol") == protocol)?;
+    number(found, "/containerPort")
+}
+
+/// A pod as a slice tells it. `zone` is that of its node.
+pub(super) fn endpoint(service: &Value, pod: &Value, zone: Option<&str>) -> Value {
+    let (serving, terminating) = (condition::is_true(pod, "Ready"), is_deleting(pod));
+    let ready = flag(service, "/spec/publishNotReadyAddresses") || (serving && !terminating);
+    let mut endpoint = json!({
+        "addresses": [pod["status"]["podIP"]],
+        "conditions": { "ready": ready, "serving": serving, "terminating": terminating },
+        "targetRef": target(pod),
+    });
+    if !text(pod, "/spec/nodeName").is_empty() {
+        endpoint["nodeName"] = pod["spec"]["nodeName"].clone();
+    }
+    if let Some(zone) = zone {
+        endpoint["zone"] = zone.into();
+    }
+    if let Some(hostname) = hostname(service, pod) {
+        endpoint["hostname"] = hostname.into();
+    }
+    endpoint
+}
+
+/// The pods of a group as a subset of the older form tells them; `None` where that tells of none.
+pub(super) fn subset(service: &Value, group: &Group) -> Option<Value> {
+    let all = flag(service, "/spec/publishNotReadyAddresses");
+    let address = |pod: &&Arc<Value>| {
+        let mut address = json!({ "ip": pod["status"]["podIP"], "targetRef": target(pod) });
+        if !text(pod, "/spec/nodeName").is_empty() {
+            address["nodeName"] = pod["spec"]["nodeName"].clone();
+        }
+        if let Some(hostname) = hostname(service, pod) {
+            address["hostname"] = hostname.into();
+        }
+        address
+    };
+    let told: Vec<&Arc<Value>> = group.pods.iter().filter(|it| all || !is_deleting(it)).collect();
+    let (ready, waiting): (Vec<_>, Vec<_>) =
+        told.into_iter().partition(|it| all || condition::is_true(it, "Ready"));
+    if ready.is_empty() && waiting.is_empty() {
+        return None;
+    }
+    let mut subset = json!({});
+    for (field, pods) in [("addresses", ready), ("notReadyAddresses", waiting)] {
+        if !pods.is_empty() {
+            let mut list: Vec<Value> = pods.iter().map(address).collect();
+            list.sort_by(|left, right| text(left, "/ip").cmp(text(right, "/ip")));
+            subset[field] = list.into();
+        }
+    }
+    let mut ports = group.ports.clone();
+    for port in ports.iter_mut().filter(|it| text(it, "/name").is_empty()).filter_map(Value::as_object_mut) {
+        port.remove("name");
+    }
+    if !ports.is_empty() {
+        subset["ports"] = ports.into();
+    }
+    Some(subset)
+}
+
+fn target(pod: &Value) -> Value {
+    let metadata = &pod["metadata"];
+    json!({ "kind": "Pod", "namespace": metadata["namespace"], "name": metadata["name"], "uid": metadata["uid"] })
+}
+
+/// The name of a pod within its service, where it has one.
+fn hostname<'a>(service: &Value, pod: &'a Value) -> Option<&'a str> {
+    let named = !text(pod, "/spec/hostname").is_empty()
+        && text(pod, "/spec/subdomain") == text(service, "/metadata/name");
+    named.then(|| text(pod, "/spec/hostname"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(ports: Value) -> Value {
+        json!({ "metadata": { "name": "web", "namespace": "n" }, "spec": { "ports": ports } })
+    }
+
+    fn pod(name: &str, port: i64, ready: bool) -> Arc<Value> {
+        Arc::new(json!({
+            "metadata": { "name": name, "namespace": "n", "uid": name },
+            "spec": { "nodeName": "node-1", "containers": [
+                { "ports": [{ "name": "http", "containerPort": port, "protocol": "TCP" }] }] },
+            "status": { "phase": "Running", "podIP": format!("10.0.0.{}", name.len()), "conditions": [
+                { "type": "Ready", "status": if ready { "True" } else { "False" } }] },
+        }))
+    }
+
+    #[test]
+    fn ports_are_found_by_number_by_name_and_per_pod() {
+        let pods = [pod("a", 8080, true), pod("bb", 9090, true), pod("ccc", 8080, true)];
+        let numbered = service(json!([{ "port": 80, "targetPort": 81, "protocol": "TCP" }]));
+        let all = groups(&numbered, &pods);
+        assert_eq!((all.len(), &all[0].ports[0]), (1, &json!({ "name": "", "port": 81, "protocol": "TCP" })));
+        let named = service(json!([{ "name": "web", "port": 80, "targetPort": "http", "protocol": "TCP" }]));
+        let all = groups(&named, &pods);
+        assert_eq!(
+            all.iter().map(|it| (it.ports[0]["port"].as_i64(), it.pods.len())).collect::<Vec<_>>(),
+            [(Some(8080), 2), (Some(9090), 1)]
+        );
+        let unknown = service(json!([{ "port": 80, "targetPort": "grpc", "protocol": "TCP" }]));
+        assert!(groups(&unknown, &pods).is_empty());
+        assert_eq!(groups(&service(json!([])), &pods).len(), 1, "a headless service needs no ports");
+    }
+
+    #[test]
+    fn a_pod_that_leaves_serves_but_is_not_ready() {
+        let mut leaving = (*pod("a", 80, true)).clone();
+        leaving["metadata"]["deletionTimestamp"] = "t".into();
+        let told = endpoint(&service(json!([])), &leaving, Some("zone-a"));
+        assert_eq!(told["conditions"], json!({ "ready": false, "serving": true, "terminating": true }));
+        assert_eq!((&told["zone"], &told["nodeName"]), (&json!("zone-a"), &json!("node-1")));
+        let mut all = service(json!([]));
+        all["spec"]["publishNotReadyAddresses"] = true.into();
+        assert_eq!(endpoint(&all, &leaving, None)["conditions"]["ready"], true);
+        let group = Group { ports: vec![], pods: vec![Arc::new(leaving)] };
+        assert_eq!(subset(&service(json!([])), &group), None);
+        assert!(subset(&all, &group).is_some());
+    }
+
+    #[test]
+    fn the_older_form_tells_those_apart_that_are_not_ready() {
+        let pods = vec![pod("bb", 80, true), pod("a", 80, true), pod("ccc", 80, false)];
+        let ports = vec![json!({ "name": "", "port": 80, "protocol": "TCP" })];
+        let told = subset(&service(json!([])), &Group { ports, pods }).unwrap();
+        let ips = |field: &str| items(&told, field).iter().map(|it| text(it, "/ip")).collect::<Vec<_>>();
+        assert_eq!(
+            (ips("/addresses"), ips("/notReadyAddresses")),
+            (vec!["10.0.0.1", "10.0.0.2"], vec!["10.0.0.3"])
+        );
+        assert_eq!(told["ports"], json!([{ "port": 80, "protocol": "TCP" }]));
+    }
+}

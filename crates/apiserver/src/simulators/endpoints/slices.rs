@@ -1,0 +1,221 @@
+//! From the slices a service has to those it should have, with as few writes as need be.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::kinds::look::{entries, items, text};
+use crate::simulators::owner::reference;
+
+/// How many endpoints one slice tells of, as in the original.
+const FULL: usize = 100;
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+const HEADLESS: &str = "service.kubernetes.io/headless";
+const MANAGER: &str = "endpointslice-controller.k8s.io";
+
+/// What is to be written.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Writes {
+    pub(super) create: Vec<Value>,
+    /// Slices with other endpoints or labels than they had.
+    pub(super) update: Vec<Value>,
+    /// By name.
+    pub(super) delete: Vec<String>,
+}
+
+/// The service of a slice, if these slices are ours.
+pub(super) fn service_of(slice: &Value) -> Option<&str> {
+    let label = |name: &str| slice["metadata"]["labels"].get(name).and_then(Value::as_str);
+    label(SERVICE_NAME).filter(|_| label(MANAGED_BY) == Some(MANAGER))
+}
+
+/// What is to be written so that the slices of a service tell of these endpoints, given by the ports they answer at.
+pub(super) fn writes(service: &Value, wanted: Vec<(Vec<Value>, Vec<Value>)>, slices: Vec<Value>) -> Writes {
+    let mut writes = Writes::default();
+    let mut kept: Vec<Slice> = Vec::new();
+    // Where there is nothing to tell, one slice says so.
+    let wanted = if wanted.is_empty() { vec![(Vec::new(), Vec::new())] } else { wanted };
+    for slice in slices {
+        let ports = items(&slice, "/ports");
+        let used = wanted.iter().any(|(it, _)| it.as_slice() == ports);
+        if used && text(&slice, "/addressType") == "IPv4" {
+            kept.push(Slice { changed: false, slice });
+        } else {
+            writes.delete.push(text(&slice, "/metadata/name").to_owned());
+        }
+    }
+    for (ports, endpoints) in wanted {
+        let same = |it: &&mut Slice| items(&it.slice, "/ports") == ports;
+        let mine: Vec<&mut Slice> = kept.iter_mut().filter(same).collect();
+        let empty = endpoints.is_empty() && mine.is_empty();
+        let rest = fill(mine, endpoints);
+        let fresh = rest.chunks(FULL).map(<[Value]>::to_vec).chain(empty.then(Vec::new));
+        writes.create.extend(fresh.map(|it| slice(service, &ports, it)));
+    }
+    let told = |it: &Slice| !items(&it.slice, "/endpoints").is_empty();
+    let nothing = writes.create.is_empty() && !kept.iter().any(told);
+    let labels = labels(service);
+    for (index, Slice { mut slice, changed }) in kept.into_iter().enumerate() {
+        if items(&slice, "/endpoints").is_empty() && !(nothing && index == 0) {
+            writes.delete.push(text(&slice, "/metadata/name").to_owned());
+            continue;
+        }
+        let relabeled = slice["metadata"]["labels"] != labels;
+        slice["metadata"]["labels"] = labels.clone();
+        if changed || relabeled {
+            writes.update.push(slice);
+        }
+    }
+    writes
+}
+
+struct Slice {
+    slice: Value,
+    changed: bool,
+}
+
+/// Brings the endpoints of slices up to date and puts new ones where there is room. Gives those there is no room for.
+fn fill(mut slices: Vec<&mut Slice>, endpoints: Vec<Value>) -> Vec<Value> {
+    let order: Vec<String> = endpoints.iter().map(|it| identity(it).to_owned()).collect();
+    let mut missing: BTreeMap<String, Value> =
+        endpoints.into_iter().map(|it| (identity(&it).to_owned(), it)).collect();
+    for it in &mut slices {
+        let before = items(&it.slice, "/endpoints").to_vec();
+        let after: Vec<Value> = before.iter().filter_map(|it| missing.remove(identity(it))).collect();
+        it.changed = after != before;
+        it.slice["endpoints"] = after.into();
+    }
+    let mut rest: Vec<Value> = order.iter().filter_map(|it| missing.remove(it)).collect();
+    // Slices that are written anyway come first, then the fullest that has room for all.
+    slices.sort_by_key(|it| (!it.changed, std::cmp::Reverse(items(&it.slice, "/endpoints").len())));
+    for it in slices {
+        let mut list = items(&it.slice, "/endpoints").to_vec();
+        let room = FULL.saturating_sub(list.len());
+        if rest.is_empty() || (!it.changed && room < rest.len()) {
+            continue;
+        }
+        let later = rest.split_off(room.min(rest.len()));
+        list.append(&mut rest);
+        rest = later;
+        it.slice["endpoints"] = list.into();
+        it.changed = true;
+    }
+    rest
+}
+
+fn identity(endpoint: &Value) -> &str {
+    text(endpoint, "/targetRef/uid")
+}
+
+fn slice(service: &Value, ports: &[Value], endpoints: Vec<Value>) -> Value {
+    let name = text(service, "/metadata/name");
+    json!({ "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": { "generateName": format!("{name}-"), "namespace": service["metadata"]["namespace"],
+            "labels": labels(service), "ownerReferences": [reference(service)] },
+        "addressType": "IPv4", "endpoints": endpoints, "ports": ports })
+}
+
+/// The labels of the slices of a service: its own, and those that name it.
+fn labels(service: &Value) -> Value {
+    let ours = [SERVICE_NAME, MANAGED_BY, HEADLESS];
+    let own = entries(service, "/metadata/labels").filter(|(name, _)| !ours.contains(name));
+    let mut labels: serde_json::Map<_, _> =
+        own.map(|(name, value)| (name.to_owned(), value.clone())).collect();
+    if matches!(text(service, "/spec/clusterIP"), "" | "None") {
+        labels.insert(HEADLESS.to_owned(), "".into());
+    }
+    labels.insert(SERVICE_NAME.to_owned(), service["metadata"]["name"].clone());
+    labels.insert(MANAGED_BY.to_owned(), MANAGER.into());
+    labels.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service() -> Value {
+        json!({ "apiVersion": "v1", "kind": "Service", "spec": { "clusterIP": "10.96.0.9" },
+            "metadata": { "name": "web", "namespace": "n", "uid": "s", "labels": { "team": "a" } } })
+    }
+
+    fn endpoint(index: usize, ready: bool) -> Value {
+        json!({ "addresses": [format!("10.0.0.{index}")], "conditions": { "ready": ready },
+            "targetRef": { "uid": format!("u{index:04}") } })
+    }
+
+    fn ports() -> Vec<Value> {
+        vec![json!({ "name": "", "port": 80, "protocol": "TCP" })]
+    }
+
+    /// Does what is to be written; gives how many slices were created, updated and deleted.
+    fn apply(slices: &mut Vec<Value>, wanted: Vec<(Vec<Value>, Vec<Value>)>) -> (usize, usize, usize) {
+        let writes = writes(&service(), wanted, slices.clone());
+        let counts = (writes.create.len(), writes.update.len(), writes.delete.len());
+        slices.retain(|it| !writes.delete.contains(&text(it, "/metadata/name").to_owned()));
+        for update in writes.update {
+            let same = |it: &&mut Value| it["metadata"]["name"] == update["metadata"]["name"];
+            let known = slices.iter_mut().find(same).unwrap();
+            known.clone_from(&update);
+        }
+        for mut created in writes.create {
+            created["metadata"]["name"] = format!("web-{}", slices.len()).into();
+            slices.push(created);
+        }
+        counts
+    }
+
+    fn sizes(slices: &[Value]) -> Vec<usize> {
+        slices.iter().map(|it| items(it, "/endpoints").len()).collect()
+    }
+
+    #[test]
+    fn a_slice_names_its_service_and_belongs_to_it() {
+        let mut slices = Vec::new();
+        assert_eq!(apply(&mut slices, vec![(ports(), vec![endpoint(1, true)])]), (1, 0, 0));
+        assert_eq!(service_of(&slices[0]), Some("web"));
+        assert_eq!(slices[0]["metadata"]["labels"]["team"], "a");
+        assert_eq!(slices[0]["metadata"]["ownerReferences"][0]["uid"], "s");
+        assert_eq!(
+            apply(&mut slices, vec![(ports(), vec![endpoint(1, true)])]),
+            (0, 0, 0),
+            "nothing has changed"
+        );
+        assert_eq!(apply(&mut slices, vec![(ports(), vec![endpoint(1, false)])]), (0, 1, 0));
+        assert_eq!(slices[0]["endpoints"][0]["conditions"]["ready"], false);
+    }
+
+    #[test]
+    fn a_slice_tells_of_a_hundred_and_what_is_written_anyway_is_filled_first() {
+        let all =
+            |range: std::ops::Range<usize>| vec![(ports(), range.map(|it| endpoint(it, true)).collect())];
+        let mut slices = Vec::new();
+        assert_eq!(apply(&mut slices, all(0..250)), (3, 0, 0));
+        assert_eq!(sizes(&slices), [100, 100, 50]);
+        assert_eq!(apply(&mut slices, all(0..260)), (0, 1, 0));
+        assert_eq!(sizes(&slices), [100, 100, 60]);
+        assert_eq!(apply(&mut slices, all(10..265)), (0, 1, 0), "the one that loses some takes the new ones");
+        assert_eq!(sizes(&slices), [95, 100, 60]);
+        assert_eq!(apply(&mut slices, all(100..200)), (0, 0, 2));
+        assert_eq!(sizes(&slices), [100]);
+    }
+
+    #[test]
+    fn one_empty_slice_says_that_there_is_nothing() {
+        let mut slices = Vec::new();
+        assert_eq!(apply(&mut slices, vec![]), (1, 0, 0));
+        assert_eq!(apply(&mut slices, vec![]), (0, 0, 0));
+        assert_eq!(apply(&mut slices, vec![(ports(), vec![endpoint(1, true)])]), (1, 0, 1));
+        assert_eq!(apply(&mut slices, vec![]), (1, 0, 1));
+        assert_eq!((sizes(&slices), items(&slices[0], "/ports").len()), (vec![0], 0));
+    }
+
+    #[test]
+    fn other_ports_are_told_in_another_slice() {
+        let other = vec![json!({ "name": "", "port": 81, "protocol": "TCP" })];
+        let mut slices = Vec::new();
+        let both = vec![(ports(), vec![endpoint(1, true)]), (other.clone(), vec![endpoint(2, true)])];
+        assert_eq!(apply(&mut slices, both), (2, 0, 0));
+        assert_eq!(apply(&mut slices, vec![(other, vec![endpoint(1, true), endpoint(2, true)])]), (0, 1, 1));
+    }
+}

@@ -1,0 +1,266 @@
+//! The kubelets of all nodes: pods start, are ready, complete where they are for a job, and end when they are deleted.
+
+mod status;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use dogwatch_core::ObjectKey;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::Simulators;
+use super::owner::{controller_key, is_deleting};
+use crate::cluster::{Cluster, DeleteOptions, Place, Writer};
+use crate::controllers::reconcile::{Next, Reconciler};
+use crate::controllers::recorder::{Note, record};
+use crate::controllers::{builtin, writer};
+use crate::kinds::look::{at, flag, items, number, text};
+use crate::refusal::Refusal;
+use crate::registry::Kind;
+use crate::store::{CollectionName, Encoded};
+use status::Facts;
+
+/// Reports pods as if they ran.
+#[derive(Debug)]
+pub(super) struct Kubelet {
+    settings: Simulators,
+    /// What each pod is about to do, since when, and how long that takes.
+    stages: HashMap<ObjectKey, Begun>,
+    /// The addresses that pods have.
+    addresses: HashMap<String, ObjectKey>,
+}
+
+#[derive(Debug)]
+struct Begun {
+    uid: String,
+    stage: Stage,
+    since: Instant,
+    takes: Duration,
+}
+
+/// What a pod does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It is taken on.
+    Accept,
+    /// It becomes ready.
+    Start,
+    /// It ends by itself.
+    Complete,
+    /// It follows what others say.
+    Refresh,
+    /// It ends because it is deleted.
+    Stop,
+}
+
+impl Kubelet {
+    pub(super) fn new(settings: &Simulators) -> Self {
+        Self { settings: settings.clone(), stages: HashMap::new(), addresses: HashMap::new() }
+    }
+
+    /// How long until a pod does what it does next.
+    fn rest(&mut self, cluster: &Cluster, key: &ObjectKey, pod: &Value, stage: Stage) -> Duration {
+        let uid = text(pod, "/metadata/uid");
+        if !self.stages.get(key).is_some_and(|it| it.uid == uid && it.stage == stage) {
+            let takes = match stage {
+                Stage::Accept | Stage::Refresh => Duration::ZERO,
+                Stage::Start => {
+                    self.settings.ready_after + self.settings.jitter.mul_f64(cluster.source().fraction())
+                }
+                Stage::Complete => self.settings.complete_after,
+                Stage::Stop => {
+                    let grace = number(pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0);
+                    self.settings.stop_after.min(Duration::from_secs(grace.unsigned_abs()))
+                }
+            };
+            let begun = Begun { uid: uid.to_owned(), stage, since: Instant::now(), takes };
+            self.stages.insert(key.clone(), begun);
+        }
+        self.stages.get(key).map_or(Duration::ZERO, |it| it.takes.saturating_sub(it.since.elapsed()))
+    }
+
+    /// An address for a pod, in the network of its node while that has any.
+    fn take_address(&mut self, key: &ObjectKey, node: &Value) -> String {
+        let network = text(node, "/spec/podCIDR").rsplit_once('.').map_or("", |(it, _)| it);
+        let own = (2..255).filter(|_| !network.is_empty()).map(|host| format!("{network}.{host}"));
+        let others =
+            (0..u32::MAX).map(|it| format!("10.{}.{}.{}", 245 + it / 62500, it / 250 % 250, it % 250 + 2));
+        let free = own.chain(others).find(|it| !self.addresses.contains_key(it)).unwrap_or_default();
+        self.addresses.insert(free.clone(), key.clone());
+        free
+    }
+}
+
+impl Reconciler for Kubelet {
+    fn name(&self) -> &'static str {
+        "kubelet"
+    }
+
+    fn follows(&self, cluster: &Cluster) -> Vec<CollectionName> {
+        vec![builtin(cluster, "", "v1", "pods").collection.clone()]
+    }
+
+    fn touched(
+        &mut self,
+        _: &Cluster,
+        _: &CollectionName,
+        before: Option<&Encoded>,
+        after: Option<&Encoded>,
+    ) -> Vec<ObjectKey> {
+        let address = |it: &Encoded| it.field("status.podIP").filter(|it| !it.is_empty()).map(str::to_owned);
+        if let Some(after) = after {
+            self.addresses.extend(address(after).map(|it| (it, after.key().clone())));
+            let assigned = after.field("spec.nodeName").is_some_and(|it| !it.is_empty());
+            return if assigned { vec![after.key().clone()] } else { Vec::new() };
+        }
+        if let Some(before) = before {
+            self.stages.remove(before.key());
+            // The next pod of that name may have been given the address already.
+            if let Some(held) = address(before).filter(|it| self.addresses.get(it) == Some(before.key())) {
+                self.addresses.remove(&held);
+            }
+        }
+        Vec::new()
+    }
+
+    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
+        let kind = builtin(cluster, "", "v1", "pods");
+        let Some(pod) = cluster.get(&kind, key).map(|it| it.to_value()) else { return Ok(Next::touch()) };
+        let Some(node) = node_of(cluster, &pod) else { return Ok(Next::touch()) };
+        let Some(stage) = stage(&pod) else { return Ok(Next::touch()) };
+        let rest = self.rest(cluster, key, &pod, stage);
+        if !rest.is_zero() {
+            return Ok(Next::after(rest));
+        }
+        let writer = writer("kubelet", "kubelet");
+        if stage == Stage::Stop {
+            return stop(cluster, &kind, key, &pod, &writer).await;
+        }
+        let host = items(&node, "/status/addresses").iter().find(|it| text(it, "/type") == "InternalIP");
+        let host = host.map_or("", |it| text(it, "/address"));
+        let address = match (stage, text(&pod, "/status/podIP")) {
+            (Stage::Start, "") if flag(&pod, "/spec/hostNetwork") => host.to_owned(),
+            (Stage::Start, "") => self.take_address(key, &node),
+            (_, known) => known.to_owned(),
+        };
+        let (now, uid) = (cluster.source().stamp(), text(&pod, "/metadata/uid"));
+        let facts = Facts { now: &now, host, address: &address, uid };
+        let report = |it: &mut Value| {
+            let status = if text(it, "/metadata/uid") == uid { report(stage, it, facts) } else { None };
+            status.map(|status| it["status"] = status).is_some()
+        };
+        cluster.change(&Place::of(&kind, key).part("status"), &writer, report).await?;
+        if stage == Stage::Start {
+            tell(cluster, &pod, &writer, |it| Note::normal("Started", format!("Started container {it}")))
+                .await;
+        }
+        Ok(Next::touch())
+    }
+}
+
+/// What a pod on a node does next, if anything.
+fn stage(pod: &Value) -> Option<Stage> {
+    if is_deleting(pod) {
+        // With no time left, it is only finalizers that hold it.
+        let held = number(pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0;
+        return (!held).then_some(Stage::Stop);
+    }
+    match text(pod, "/status/phase") {
+        "Succeeded" | "Failed" => None,
+        "Running" if controller_key(pod, "Job").is_some() => Some(Stage::Complete),
+        "Running" => Some(Stage::Refresh),
+        _ if at(pod, "/status/startTime").is_none() => Some(Stage::Accept),
+        _ => Some(Stage::Start),
+    }
+}
+
+/// The status of a pod once it has done that; `None` when somebody else was faster.
+fn report(asked: Stage, pod: &Value, facts: Facts<'_>) -> Option<Value> {
+    if stage(pod) != Some(asked) {
+        return None;
+    }
+    match asked {
+        Stage::Accept => Some(status::starting(pod, facts)),
+        Stage::Start => Some(status::running(pod, facts)),
+        Stage::Complete => Some(status::completed(pod, facts)),
+        Stage::Refresh => status::refreshed(pod, facts.now),
+        Stage::Stop => None,
+    }
+}
+
+async fn stop(
+    cluster: &Cluster,
+    kind: &Kind,
+    key: &ObjectKey,
+    pod: &Value,
+    writer: &Writer,
+) -> Result<Next, Refusal> {
+    tell(cluster, pod, writer, |it| Note::normal("Killing", format!("Stopping container {it}"))).await;
+    let uid = Some(text(pod, "/metadata/uid").to_owned());
+    let options = DeleteOptions { grace: Some(0), uid, ..DeleteOptions::default() };
+    match cluster.delete(&Place::of(kind, key), &options, writer).await {
+        Err(refusal) if !matches!(refusal.0.code, 404 | 409) => Err(refusal),
+        _ => Ok(Next::touch()),
+    }
+}
+
+/// Tells something of each container.
+async fn tell(cluster: &Cluster, pod: &Value, writer: &Writer, note: impl Fn(&str) -> Note) {
+    for container in items(pod, "/spec/containers") {
+        record(cluster, writer, pod, &note(text(container, "/name"))).await;
+    }
+}
+
+fn node_of(cluster: &Cluster, pod: &Value) -> Option<Value> {
+    let key = ObjectKey::from_parts(None, text(pod, "/spec/nodeName")).ok()?;
+    cluster.get(&builtin(cluster, "", "v1", "nodes"), &key).map(|it| it.to_value())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_pod_does_next_follows_from_what_it_is() {
+        let job = json!([{ "kind": "Job", "name": "j", "uid": "u", "controller": true }]);
+        for (metadata, status, expected) in [
+            (json!({}), json!({ "phase": "Pending" }), Some(Stage::Accept)),
+            (json!({}), json!({ "phase": "Pending", "startTime": "t" }), Some(Stage::Start)),
+            (json!({}), json!({ "phase": "Running" }), Some(Stage::Refresh)),
+            (
+                json!({ "namespace": "n", "ownerReferences": job }),
+                json!({ "phase": "Running" }),
+                Some(Stage::Complete),
+            ),
+            (json!({}), json!({ "phase": "Succeeded" }), None),
+            (
+                json!({ "deletionTimestamp": "t", "deletionGracePeriodSeconds": 30 }),
+                json!({ "phase": "Running" }),
+                Some(Stage::Stop),
+            ),
+            (
+                json!({ "deletionTimestamp": "t", "deletionGracePeriodSeconds": 0 }),
+                json!({ "phase": "Running" }),
+                None,
+            ),
+        ] {
+            let pod = json!({ "metadata": metadata, "status": status });
+            assert_eq!(stage(&pod), expected, "{pod}");
+        }
+    }
+
+    #[test]
+    fn pods_have_addresses_of_their_own_and_more_than_a_node_has() {
+        let mut kubelet = Kubelet::new(&Simulators::default());
+        let node = json!({ "spec": { "podCIDR": "10.244.1.0/24" } });
+        let all: Vec<_> =
+            (0..300).map(|it| kubelet.take_address(&ObjectKey::cluster(&it.to_string()), &node)).collect();
+        assert_eq!((all[0].as_str(), all[252].as_str()), ("10.244.1.2", "10.244.1.254"));
+        assert_eq!(all[253], "10.245.0.2");
+        let unique: std::collections::HashSet<_> = all.iter().collect();
+        assert_eq!(unique.len(), all.len());
+    }
+}

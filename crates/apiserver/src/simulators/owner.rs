@@ -1,0 +1,80 @@
+//! The one owner that manages an object: its controller.
+
+use dogwatch_core::ObjectKey;
+use serde_json::{Value, json};
+
+use crate::kinds::look::{flag, items, text};
+
+/// The reference to the controller of an object, if it has one.
+pub(super) fn controller(object: &Value) -> Option<&Value> {
+    items(object, "/metadata/ownerReferences").iter().find(|it| flag(it, "/controller"))
+}
+
+/// The key of an object's controller, if that is of this kind.
+pub(super) fn controller_key(object: &Value, kind: &str) -> Option<ObjectKey> {
+    let owner = controller(object).filter(|it| text(it, "/kind") == kind)?;
+    ObjectKey::from_parts(Some(text(object, "/metadata/namespace")), text(owner, "/name")).ok()
+}
+
+/// Whether this object is the controller of another.
+pub(super) fn controls(owner: &Value, object: &Value) -> bool {
+    controller(object).is_some_and(|it| text(it, "/uid") == text(owner, "/metadata/uid"))
+}
+
+/// A reference that makes an object the controller of another.
+pub(super) fn reference(owner: &Value) -> Value {
+    json!({
+        "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
+    })
+}
+
+/// Makes an object the controller of another, which must have none. Says whether that changed anything.
+pub(super) fn adopt(owner: &Value, object: &mut Value) -> bool {
+    if controller(object).is_some() || is_deleting(object) {
+        return false;
+    }
+    let mut owners = items(object, "/metadata/ownerReferences").to_vec();
+    owners.push(reference(owner));
+    object["metadata"]["ownerReferences"] = owners.into();
+    true
+}
+
+/// Takes an object from its controller. Says whether that changed anything.
+pub(super) fn release(owner: &Value, object: &mut Value) -> bool {
+    if !controls(owner, object) {
+        return false;
+    }
+    let uid = text(owner, "/metadata/uid");
+    let mut owners = items(object, "/metadata/ownerReferences").to_vec();
+    owners.retain(|it| text(it, "/uid") != uid);
+    object["metadata"]["ownerReferences"] = owners.into();
+    true
+}
+
+/// Whether an object is being deleted.
+pub(super) fn is_deleting(object: &Value) -> bool {
+    crate::kinds::look::at(object, "/metadata/deletionTimestamp").is_some()
+}
+
+/// The key of an object.
+pub(super) fn key_of(object: &Value) -> Option<ObjectKey> {
+    ObjectKey::from_parts(Some(text(object, "/metadata/namespace")), text(object, "/metadata/name")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_has_one_controller_at_most() {
+        let owner = |uid: &str| json!({ "kind": "ReplicaSet", "metadata": { "name": uid, "uid": uid } });
+        let mut pod = json!({ "kind": "Pod", "metadata": { "name": "p", "namespace": "n" } });
+        assert!(adopt(&owner("a"), &mut pod) && !adopt(&owner("b"), &mut pod));
+        assert!(controls(&owner("a"), &pod) && !controls(&owner("b"), &pod));
+        assert_eq!(controller_key(&pod, "ReplicaSet"), Some(ObjectKey::namespaced("n", "a")));
+        assert_eq!(controller_key(&pod, "Job"), None);
+        assert!(!release(&owner("b"), &mut pod) && release(&owner("a"), &mut pod));
+        assert!(controller(&pod).is_none());
+    }
+}

@@ -1,0 +1,189 @@
+//! The scheduler: each pod gets a node, one after the other.
+//!
+//! It looks at what keeps a pod off a node for good, which is `nodeSelector`, taints and nodes that take no pods; it does
+//! not count resources, and knows no affinity.
+
+use dogwatch_core::ObjectKey;
+use serde_json::{Value, json};
+
+use super::condition;
+use super::owner::is_deleting;
+use super::selector::{of_labels, selects};
+use crate::cluster::{Cluster, Place};
+use crate::controllers::reconcile::{Next, Reconciler};
+use crate::controllers::recorder::{Note, record};
+use crate::controllers::{builtin, writer};
+use crate::kinds::look::{flag, items, text};
+use crate::refusal::Refusal;
+use crate::store::{CollectionName, Encoded};
+
+/// Assigns pods to nodes.
+#[derive(Debug, Default)]
+pub(super) struct Scheduler {
+    /// How many pods were assigned: where the round goes on.
+    round: usize,
+}
+
+impl Reconciler for Scheduler {
+    fn name(&self) -> &'static str {
+        "scheduler"
+    }
+
+    fn follows(&self, cluster: &Cluster) -> Vec<CollectionName> {
+        ["pods", "nodes"].map(|it| builtin(cluster, "", "v1", it).collection.clone()).to_vec()
+    }
+
+    /// A pod without a node; all of them when a node has changed.
+    fn touched(
+        &mut self,
+        cluster: &Cluster,
+        collection: &CollectionName,
+        _: Option<&Encoded>,
+        after: Option<&Encoded>,
+    ) -> Vec<ObjectKey> {
+        let waits = |pod: &&Encoded| pod.field("spec.nodeName").is_none_or(str::is_empty);
+        if &**collection == "/pods" {
+            return after.filter(waits).map(|it| it.key().clone()).into_iter().collect();
+        }
+        let pods = cluster.list(&builtin(cluster, "", "v1", "pods"), None);
+        pods.iter().map(|it| &**it).filter(waits).map(|it| it.key().clone()).collect()
+    }
+
+    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
+        let pods = builtin(cluster, "", "v1", "pods");
+        let Some(pod) = cluster.get(&pods, key).map(|it| it.to_value()) else { return Ok(Next::touch()) };
+        if !is_waiting(&pod) {
+            return Ok(Next::touch());
+        }
+        let nodes = cluster.list(&builtin(cluster, "", "v1", "nodes"), None);
+        let nodes: Vec<Value> = nodes.iter().map(|it| it.to_value()).collect();
+        let writer = writer("kube-scheduler", "kube-scheduler");
+        let place = Place::of(&pods, key);
+        let Some(node) = choose(&pod, &nodes, self.round) else {
+            let now = cluster.source().stamp();
+            let message = format!("0/{} nodes are available", nodes.len());
+            let tell = |it: &mut Value| is_waiting(it) && unschedulable(it, &message, &now);
+            cluster.change(&place.part("status"), &writer, tell).await?;
+            return Ok(Next::touch());
+        };
+        let name = text(node, "/metadata/name");
+        let binding = json!({ "apiVersion": "v1", "kind": "Binding", "metadata": { "name": key.name() },
+            "target": { "apiVersion": "v1", "kind": "Node", "name": name } });
+        match cluster.create(&place.part("binding"), binding, &writer).await {
+            Ok(_) => {
+                self.round += 1;
+                let note = Note::normal("Scheduled", format!("Successfully assigned {key} to {name}"));
+                record(cluster, &writer, &pod, &note).await;
+                Ok(Next::touch())
+            }
+            // It has a node by now, or is gone.
+            Err(refusal) if matches!(refusal.0.code, 404 | 409) => Ok(Next::touch()),
+            Err(refusal) => Err(refusal),
+        }
+    }
+}
+
+/// Whether a pod waits for this scheduler.
+fn is_waiting(pod: &Value) -> bool {
+    text(pod, "/spec/nodeName").is_empty()
+        && !is_deleting(pod)
+        && matches!(text(pod, "/spec/schedulerName"), "" | "default-scheduler")
+        && items(pod, "/spec/schedulingGates").is_empty()
+        && !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
+}
+
+/// The node for a pod: the next one of the round that takes it.
+fn choose<'a>(pod: &Value, nodes: &'a [Value], round: usize) -> Option<&'a Value> {
+    let wanted = of_labels(pod, "/spec/nodeSelector")?;
+    let fits = |node: &&Value| {
+        condition::is_true(node, "Ready")
+            && !flag(node, "/spec/unschedulable")
+            && !is_deleting(node)
+            && selects(&wanted, node)
+            && items(node, "/spec/taints").iter().all(|it| tolerates(pod, it))
+    };
+    let fitting: Vec<_> = nodes.iter().filter(fits).collect();
+    fitting.get(round.checked_rem(fitting.len())?).copied()
+}
+
+/// Whether a taint does not keep a pod off a node.
+fn tolerates(pod: &Value, taint: &Value) -> bool {
+    if text(taint, "/effect") == "PreferNoSchedule" {
+        return true;
+    }
+    items(pod, "/spec/tolerations").iter().any(|it| {
+        let effect = matches!(text(it, "/effect"), "") || text(it, "/effect") == text(taint, "/effect");
+        let key = text(it, "/key").is_empty() || text(it, "/key") == text(taint, "/key");
+        let exists = text(it, "/operator") == "Exists";
+        let value = exists || (!text(it, "/key").is_empty() && text(it, "/value") == text(taint, "/value"));
+        effect && key && value
+    })
+}
+
+/// Says in a pod that there is no node for it. Says whether that changed anything.
+fn unschedulable(pod: &mut Value, message: &str, now: &str) -> bool {
+    let mut conditions = items(pod, "/status/conditions").to_vec();
+    condition::set(&mut conditions, "PodScheduled", "False", "Unschedulable", message, now);
+    let changed = conditions != items(pod, "/status/conditions");
+    pod["status"]["conditions"] = conditions.into();
+    changed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str, more: Value) -> Value {
+        let mut node = json!({ "metadata": { "name": name, "labels": { "disk": name } },
+            "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
+        node["spec"] = more;
+        node
+    }
+
+    #[test]
+    fn pods_go_round_the_nodes_that_take_them() {
+        let taint = json!({ "key": "only", "value": "gpu", "effect": "NoSchedule" });
+        let nodes = [
+            node("a", json!({})),
+            node("b", json!({ "unschedulable": true })),
+            node("c", json!({ "taints": [taint] })),
+            node("d", json!({})),
+        ];
+        let chosen = |spec: Value| -> Vec<String> {
+            let pod = json!({ "spec": spec });
+            let name = |it: &Value| text(it, "/metadata/name").to_owned();
+            (0..4).map(|round| choose(&pod, &nodes, round).map_or("-".to_owned(), name)).collect()
+        };
+        assert_eq!(chosen(json!({})), ["a", "d", "a", "d"]);
+        assert_eq!(chosen(json!({ "nodeSelector": { "disk": "d" } })), ["d", "d", "d", "d"]);
+        assert_eq!(chosen(json!({ "nodeSelector": { "disk": "x" } })), ["-", "-", "-", "-"]);
+        let tolerating = |it: Value| json!({ "tolerations": [it], "nodeSelector": { "disk": "c" } });
+        for (toleration, expected) in [
+            (json!({ "key": "only", "operator": "Equal", "value": "gpu", "effect": "NoSchedule" }), "c"),
+            (json!({ "key": "only", "operator": "Exists" }), "c"),
+            (json!({ "operator": "Exists" }), "c"),
+            (json!({ "key": "only", "value": "cpu" }), "-"),
+            (json!({ "key": "only", "operator": "Exists", "effect": "NoExecute" }), "-"),
+        ] {
+            assert_eq!(chosen(tolerating(toleration.clone()))[0], expected, "{toleration}");
+        }
+    }
+
+    #[test]
+    fn only_pods_that_wait_for_it_are_assigned() {
+        for (pod, expected) in [
+            (json!({ "spec": {} }), true),
+            (json!({ "spec": { "nodeName": "a" } }), false),
+            (json!({ "spec": { "schedulerName": "other" } }), false),
+            (json!({ "spec": { "schedulerName": "default-scheduler" } }), true),
+            (json!({ "spec": { "schedulingGates": [{ "name": "g" }] } }), false),
+            (json!({ "metadata": { "deletionTimestamp": "t" }, "spec": {} }), false),
+            (json!({ "spec": {}, "status": { "phase": "Failed" } }), false),
+        ] {
+            assert_eq!(is_waiting(&pod), expected, "{pod}");
+        }
+        let mut pod = json!({ "spec": {} });
+        assert!(unschedulable(&mut pod, "0/3 nodes are available", "t1"));
+        assert!(!unschedulable(&mut pod, "0/3 nodes are available", "t2"), "told already");
+    }
+}

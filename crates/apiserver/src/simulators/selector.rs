@@ -1,0 +1,75 @@
+//! Label selectors as objects hold them.
+
+use std::collections::BTreeMap;
+
+use dogwatch_core::{LabelSelector, Labels, Operator};
+use serde_json::Value;
+
+use crate::kinds::look::{entries, items, text};
+
+/// The selector of a workload. `None` for one that is not valid; an empty one selects nothing, as their controllers see it.
+pub(super) fn of_workload(object: &Value) -> Option<LabelSelector> {
+    let selector = object.pointer("/spec/selector")?;
+    let mut parsed = of_labels(selector, "/matchLabels")?;
+    for term in items(selector, "/matchExpressions") {
+        let operator = match text(term, "/operator") {
+            "In" => Operator::In,
+            "NotIn" => Operator::NotIn,
+            "Exists" => Operator::Exists,
+            "DoesNotExist" => Operator::DoesNotExist,
+            _ => return None,
+        };
+        let values = items(term, "/values").iter().filter_map(Value::as_str);
+        parsed = parsed.and(text(term, "/key"), operator, values).ok()?;
+    }
+    (!parsed.is_everything()).then_some(parsed)
+}
+
+/// The labels at a pointer, as what they select.
+pub(super) fn of_labels(object: &Value, pointer: &str) -> Option<LabelSelector> {
+    entries(object, pointer).try_fold(LabelSelector::everything(), |selector, (key, value)| {
+        selector.equals(key, value.as_str().unwrap_or_default()).ok()
+    })
+}
+
+/// Whether a selector selects an object.
+pub(super) fn selects(selector: &LabelSelector, object: &Value) -> bool {
+    let labels: BTreeMap<String, String> = entries(object, "/metadata/labels")
+        .map(|(key, value)| (key.to_owned(), value.as_str().unwrap_or_default().to_owned()))
+        .collect();
+    selector.matches(Labels::from(&labels))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn all_terms_of_a_selector_count_and_none_at_all_selects_nothing() {
+        let workload = |selector: Value| json!({ "spec": { "selector": selector } });
+        let pod = json!({ "metadata": { "labels": { "app": "web", "tier": "front" } } });
+        for (selector, expected) in [
+            (json!({ "matchLabels": { "app": "web" } }), true),
+            (json!({ "matchLabels": { "app": "db" } }), false),
+            (
+                json!({ "matchLabels": { "app": "web" }, "matchExpressions": [{ "key": "tier", "operator": "In", "values": ["front", "back"] }] }),
+                true,
+            ),
+            (
+                json!({ "matchExpressions": [{ "key": "tier", "operator": "NotIn", "values": ["front"] }] }),
+                false,
+            ),
+            (
+                json!({ "matchExpressions": [{ "key": "tier", "operator": "Exists" }, { "key": "x", "operator": "DoesNotExist" }] }),
+                true,
+            ),
+            (json!({}), false),
+            (json!({ "matchExpressions": [{ "key": "tier", "operator": "Like" }] }), false),
+        ] {
+            let found = of_workload(&workload(selector.clone())).is_some_and(|it| selects(&it, &pod));
+            assert_eq!(found, expected, "{selector}");
+        }
+    }
+}

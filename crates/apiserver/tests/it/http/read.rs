@@ -1,0 +1,182 @@
+//! Objects and lists, in every form.
+
+use std::io::Read;
+
+use serde_json::{Value, json};
+
+use super::{METADATA, Server, TABLE};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn names(list: &Value) -> Vec<&str> {
+    list["items"].as_array().unwrap().iter().map(|it| it["metadata"]["name"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn an_object_is_its_stored_bytes_with_a_line_end() {
+    let server = Server::start().await;
+    let version = server.config_map("a", json!({ "x": "1" })).await;
+    let answer = server.get(&format!("{MAPS}/a")).await;
+    assert_eq!((answer.code.as_u16(), answer.header("content-type")), (200, "application/json"));
+    assert!(
+        answer.text().starts_with(r#"{"kind":"ConfigMap","apiVersion":"v1","#)
+            && answer.text().ends_with("}\n")
+    );
+    assert_eq!((answer.version(), &answer.json()["data"]), (version, &json!({ "k": "v" })));
+    assert_eq!(answer.header("cache-control"), "no-cache, private");
+    assert_eq!(answer.header("audit-id").len(), 36);
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_a_status_in_the_form_that_was_asked_for() {
+    let server = Server::start().await;
+    let path = format!("{MAPS}/nope");
+    assert_eq!(server.get(&path).await.refusal(), (404, "configmaps \"nope\" not found".to_owned()));
+    let yaml = server.get_as(&path, "application/yaml").await;
+    let expected = "apiVersion: v1\ncode: 404\ndetails:\n  kind: configmaps\n  name: nope\nkind: Status\nmessage: configmaps \
+                    \"nope\" not found\nmetadata: {}\nreason: NotFound\nstatus: Failure\n";
+    assert_eq!((yaml.header("content-type"), yaml.text()), ("application/yaml", expected));
+}
+
+#[tokio::test]
+async fn items_of_a_built_in_list_leave_their_kind_to_the_list() {
+    let server = Server::start().await;
+    let empty = server.get(MAPS).await.json();
+    assert_eq!((&empty["kind"], &empty["items"]), (&json!("ConfigMapList"), &json!([])));
+    for name in ["b", "a"] {
+        server.config_map(name, json!({})).await;
+    }
+    let list = server.get(MAPS).await;
+    assert_eq!(names(&list.json()), ["a", "b"]);
+    assert!(
+        list.json()["items"][0].get("kind").is_none() && list.json()["items"][0].get("apiVersion").is_none()
+    );
+    assert_eq!(list.version(), server.service.cluster().store().revision());
+    assert_eq!(list.json()["metadata"].as_object().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn pages_follow_each_other_and_an_old_one_says_where_to_go_on() {
+    let server = Server::start().await;
+    for name in ["a", "b", "c"] {
+        server.config_map(name, json!({})).await;
+    }
+    let first = server.get(&format!("{MAPS}?limit=2")).await.json();
+    assert_eq!((names(&first), &first["metadata"]["remainingItemCount"]), (vec!["a", "b"], &json!(1)));
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let second = server.get(&format!("{MAPS}?limit=2&continue={token}")).await.json();
+    assert_eq!((names(&second), second["metadata"].get("continue")), (vec!["c"], None));
+
+    server.config_map("d", json!({})).await;
+    server.service.cluster().store().compact(u64::MAX);
+    let gone = server.get(&format!("{MAPS}?limit=2&continue={token}")).await;
+    assert_eq!((gone.code.as_u16(), &gone.json()["reason"]), (410, &json!("Expired")));
+    let token = gone.json()["metadata"]["continue"].as_str().unwrap().to_owned();
+    let rest = server.get(&format!("{MAPS}?limit=2&continue={token}")).await.json();
+    assert_eq!(names(&rest), ["c", "d"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_of_the_future_is_waited_for_but_not_for_ever() {
+    let server = Server::start().await;
+    let now = server.config_map("a", json!({})).await;
+    for path in
+        [format!("{MAPS}?resourceVersion={}", now + 9), format!("{MAPS}/a?resourceVersion={}", now + 9)]
+    {
+        let begun = tokio::time::Instant::now();
+        let answer = server.get(&path).await;
+        let message = format!("Timeout: Too large resource version: {}, current: {now}", now + 9);
+        assert_eq!(answer.refusal(), (504, message));
+        assert_eq!((answer.header("retry-after"), begun.elapsed().as_secs()), ("1", 3));
+    }
+    let path = format!("{MAPS}?resourceVersion={}", now + 1);
+    let (listed, _) = tokio::join!(server.get(&path), server.config_map("b", json!({})));
+    assert_eq!(names(&listed.json()), ["a", "b"], "it came about in time");
+}
+
+#[tokio::test]
+async fn versions_that_are_none_are_refused_in_three_ways() {
+    let server = Server::start().await;
+    let why = r#"resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax"#;
+    let list = server.get(&format!("{MAPS}?resourceVersion=abc")).await;
+    assert_eq!(list.refusal(), (400, format!("invalid resource version: {why}")));
+    for path in [format!("{MAPS}/a?resourceVersion=abc"), format!("{MAPS}?watch=1&resourceVersion=abc")] {
+        let answer = server.get(&path).await;
+        assert_eq!(answer.refusal(), (500, why.to_owned()));
+        assert!(answer.json().get("reason").is_none());
+    }
+}
+
+#[tokio::test]
+async fn tables_have_columns_and_as_much_of_the_object_as_is_wanted() {
+    let server = Server::start().await;
+    server.config_map("a", json!({})).await;
+    let table = server.get_as(MAPS, TABLE).await.json();
+    assert_eq!((&table["kind"], &table["apiVersion"]), (&json!("Table"), &json!("meta.k8s.io/v1")));
+    assert_eq!(table["columnDefinitions"][1]["name"], "Data");
+    assert_eq!(table["rows"][0]["cells"], json!(["a", 1, "0s"]));
+    assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
+    let object = server.get_as(&format!("{MAPS}/a?includeObject=Object"), TABLE).await.json();
+    assert_eq!(object["rows"][0]["object"]["data"], json!({ "k": "v" }));
+    let refused = server.get_as(&format!("{MAPS}?includeObject=Foo"), TABLE).await;
+    assert_eq!(refused.code, 400);
+    let pods = server.get_as("/api/v1/pods", TABLE).await.json();
+    assert_eq!((&pods["rows"], pods["columnDefinitions"].as_array().unwrap().len()), (&json!([]), 9));
+}
+
+#[tokio::test]
+async fn metadata_alone_comes_as_one_or_as_a_list_but_not_crosswise() {
+    let server = Server::start().await;
+    server.config_map("a", json!({ "x": "y" })).await;
+    let list_form = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+    let one = server.get_as(&format!("{MAPS}/a"), METADATA).await.json();
+    assert_eq!((&one["kind"], one.get("data")), (&json!("PartialObjectMetadata"), None));
+    let list = server.get_as(MAPS, list_form).await.json();
+    assert_eq!(list["items"][0]["metadata"]["labels"], json!({ "x": "y" }));
+    let message =
+        "you requested PartialObjectMetadata, but the requested object is a list (*core.ConfigMapList)";
+    assert_eq!(server.get_as(MAPS, METADATA).await.refusal(), (406, message.to_owned()));
+    let message =
+        "you requested PartialObjectMetadataList, but the requested object is not a list (*core.ConfigMap)";
+    assert_eq!(server.get_as(&format!("{MAPS}/a"), list_form).await.refusal(), (406, message.to_owned()));
+}
+
+#[tokio::test]
+async fn large_answers_are_compressed_for_those_who_ask_and_small_ones_never() {
+    let server = Server::start().await;
+    let big = json!({ "metadata": { "name": "big" }, "data": { "k": "x".repeat(200_000) } });
+    server.post(MAPS, big).await;
+    let gzip = [("accept-encoding", "gzip")];
+    let packed = server.send("GET", &format!("{MAPS}/big"), &gzip, "").await;
+    assert_eq!((packed.header("content-encoding"), packed.header("vary")), ("gzip", "Accept-Encoding"));
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(&packed.bytes[..]).read_to_string(&mut text).expect("gzip");
+    assert_eq!(text, server.get(&format!("{MAPS}/big")).await.text());
+    assert_eq!(server.send("GET", &format!("{MAPS}/no"), &gzip, "").await.header("content-encoding"), "");
+}
+
+#[tokio::test]
+async fn people_get_lines_and_yaml_is_yaml() {
+    let server = Server::start().await;
+    server.config_map("a", json!({})).await;
+    let pretty = server.send("GET", &format!("{MAPS}/a"), &[("user-agent", "curl/8")], "").await;
+    assert!(
+        pretty.text().starts_with("{\n  \"kind\": \"ConfigMap\",\n  \"apiVersion\": \"v1\",\n"),
+        "{}",
+        pretty.text()
+    );
+    let yaml = server.get_as(&format!("{MAPS}/a"), "application/yaml").await;
+    assert!(yaml.text().starts_with("apiVersion: v1\ndata:\n  k: v\nkind: ConfigMap\n"), "{}", yaml.text());
+}
+
+#[tokio::test]
+async fn events_of_both_groups_are_the_same_objects_in_two_shapes() {
+    let server = Server::start().await;
+    let event = json!({ "metadata": { "name": "e" }, "involvedObject": { "kind": "Pod", "name": "p", "namespace": "default" },
+        "reason": "Because", "message": "of it", "type": "Normal" });
+    let created = server.post("/api/v1/namespaces/default/events", event).await;
+    assert_eq!(created.code, 201, "{created:?}");
+    let other = server.get("/apis/events.k8s.io/v1/namespaces/default/events").await.json();
+    assert_eq!((&other["kind"], &other["items"][0]["regarding"]["name"]), (&json!("EventList"), &json!("p")));
+    assert_eq!((&other["items"][0]["note"], other["items"][0].get("kind")), (&json!("of it"), None));
+}

@@ -1,0 +1,160 @@
+//! Everything that is no object: discovery, OpenAPI, health, version, paths nobody knows.
+
+use serde_json::{Value, json};
+
+use super::Server;
+
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+#[tokio::test]
+async fn paths_nobody_knows_are_text_and_resources_nobody_knows_are_a_status() {
+    let server = Server::start().await;
+    for path in [
+        "/nope",
+        "/apis/nope.example.com",
+        "/apis/nope.example.com/v1",
+        "/apis/nope.example.com/v1/things",
+        "/logs",
+    ] {
+        let answer = server.get(path).await;
+        assert_eq!((answer.code.as_u16(), answer.text()), (404, "404 page not found\n"), "{path}");
+        assert_eq!(answer.header("content-type"), "text/plain; charset=utf-8");
+        assert_eq!(answer.header("x-content-type-options"), "nosniff");
+        assert_eq!(answer.header("cache-control"), "no-cache, private");
+    }
+    let message = "the server could not find the requested resource".to_owned();
+    for path in
+        ["/apis/apps/v9/deployments", "/api/v1/nothings", "/api/v2", "/apis/apps/v9", "/api/v1/configmaps/x"]
+    {
+        let answer = server.get(path).await;
+        assert_eq!(answer.refusal(), (404, message.clone()), "{path}");
+        assert_eq!(answer.json()["details"], json!({}));
+    }
+}
+
+#[tokio::test]
+async fn methods_nobody_serves_are_405() {
+    let server = Server::start().await;
+    for (method, path) in [
+        ("PUT", "/api/v1"),
+        ("POST", "/version"),
+        ("HEAD", "/api"),
+        ("POST", "/api/v1/configmaps"),
+        ("OPTIONS", "/api/v1/pods"),
+    ] {
+        assert_eq!(server.send(method, path, &[], "").await.code, 405, "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_keeps_its_audit_id() {
+    let server = Server::start().await;
+    let answer = server.send("GET", "/version", &[("audit-id", "my-own")], "").await;
+    assert_eq!(answer.header("audit-id"), "my-own");
+}
+
+#[tokio::test]
+async fn aggregated_discovery_has_a_tag_and_is_not_sent_twice() {
+    let server = Server::start().await;
+    for path in ["/api", "/apis"] {
+        let answer = server.get_as(path, AGGREGATED).await;
+        assert_eq!(answer.header("content-type"), AGGREGATED);
+        assert_eq!(
+            (answer.header("vary"), &answer.json()["kind"]),
+            ("Accept", &json!("APIGroupDiscoveryList"))
+        );
+        let known = [("accept", AGGREGATED), ("if-none-match", answer.header("etag"))];
+        let again = server.send("GET", path, &known, "").await;
+        assert_eq!(
+            (again.code.as_u16(), again.bytes.len(), again.header("etag")),
+            (304, 0, answer.header("etag"))
+        );
+    }
+    let either = format!("{AGGREGATED},application/json");
+    assert_eq!(server.get_as("/apis/apps/v1", &either).await.json()["kind"], "APIResourceList");
+    assert_eq!(server.get_as("/apis/apps/v1", AGGREGATED).await.code, 406);
+}
+
+#[tokio::test]
+async fn the_old_discovery_is_still_there() {
+    let server = Server::start().await;
+    for (path, kind) in [
+        ("/api", "APIVersions"),
+        ("/apis", "APIGroupList"),
+        ("/apis/", "APIGroupList"),
+        ("/apis/apps", "APIGroup"),
+        ("/api/v1", "APIResourceList"),
+        ("/apis/apps/v1", "APIResourceList"),
+    ] {
+        assert_eq!(server.get(path).await.json()["kind"], kind, "{path}");
+    }
+    let host = server.send("GET", "/api", &[("host", "here:1234")], "").await.json();
+    assert_eq!(host["serverAddressByClientCIDRs"][0]["serverAddress"], "here:1234");
+}
+
+#[tokio::test]
+async fn openapi_documents_are_found_by_their_fingerprint() {
+    let server = Server::start().await;
+    let index = server.get("/openapi/v3").await;
+    assert_eq!(index.header("content-type"), "text/plain; charset=utf-8");
+    let address = index.json()["paths"]["apis/coordination.k8s.io/v1"]["serverRelativeURL"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let document = server.get(&address).await;
+    assert_eq!((document.header("cache-control"), document.header("vary")), ("public, immutable", "Accept"));
+    assert_eq!(
+        (document.header("expires"), &document.json()["openapi"]),
+        ("Sat, 02 Jan 2027 03:04:05 UTC", &json!("3.0.0"))
+    );
+    let wrong = server.get("/openapi/v3/apis/coordination.k8s.io/v1?hash=AAAA").await;
+    assert_eq!((wrong.code.as_u16(), wrong.header("location")), (301, address.as_str()));
+    let again = server.send("GET", &address, &[("if-none-match", document.header("etag"))], "").await;
+    assert_eq!((again.code.as_u16(), again.bytes.len()), (304, 0));
+    assert_eq!(server.get("/openapi/v3/apis/nope/v1").await.code, 404);
+    assert_eq!(server.get("/openapi/v2").await.code, 406);
+}
+
+#[tokio::test]
+async fn health_is_text_with_its_checks_for_those_who_ask() {
+    let server = Server::start().await;
+    for path in ["/healthz", "/livez", "/readyz", "/livez/ping", "/readyz/etcd", "/readyz?exclude=ping"] {
+        assert_eq!(server.get(path).await.text(), "ok", "{path}");
+    }
+    let verbose = server.get("/livez?verbose&exclude=etcd&exclude=nope").await;
+    let expected = "[+]ping ok\n[+]log ok\n[+]etcd excluded: ok\nwarn: some health checks cannot be excluded: no matches for \
+                    \"nope\"\nlivez check passed\n";
+    assert_eq!(verbose.text(), expected);
+    assert_eq!(server.get("/readyz/nope").await.code, 404);
+}
+
+#[tokio::test]
+async fn the_version_is_that_of_the_original() {
+    let server = Server::start().await;
+    let version = server.get("/version").await.json();
+    let expected = json!(["1", "36", "v1.36.4", "1", "35"]);
+    let fields = ["major", "minor", "gitVersion", "minCompatibilityMajor", "minCompatibilityMinor"];
+    assert_eq!(fields.map(|it| version[it].clone()).into_iter().collect::<Value>(), expected);
+    let refused = server.get_as("/version", "application/yaml").await;
+    assert!(refused.code == 406 && refused.text().contains("Available representations: application/json"));
+}
+
+#[tokio::test]
+async fn the_root_lists_paths_and_numbers_are_counted() {
+    let server = Server::start().await;
+    let paths = server.get("/").await.json();
+    for path in ["/api/v1", "/apis/apps/v1", "/readyz/ping", "/version"] {
+        assert!(paths["paths"].as_array().unwrap().contains(&json!(path)), "{path}");
+    }
+    server.get("/api/v1/pods").await;
+    let watch = server.watch("/api/v1/pods?watch=1").await;
+    let text = server.get("/metrics").await.text().to_owned();
+    for line in [
+        r#"apiserver_request_total{code="200",group="",resource="pods",verb="LIST"} 1"#,
+        r#"apiserver_longrunning_requests{group="",resource="pods",verb="WATCH"} 1"#,
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    drop(watch);
+    assert!(server.get("/metrics").await.text().contains(r#"resource="pods",verb="WATCH"} 0"#));
+}

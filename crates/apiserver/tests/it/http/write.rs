@@ -1,0 +1,197 @@
+//! Writes: what they take, what they refuse, and what they answer.
+
+use serde_json::{Value, json};
+
+use super::{JSON, METADATA, Server, TABLE};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+#[tokio::test]
+async fn a_creation_is_201_and_tells_what_it_dropped() {
+    let server = Server::start().await;
+    let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" }, "foo": 1 });
+    let warned = server.post(MAPS, object.clone()).await;
+    assert_eq!((warned.code.as_u16(), warned.header("warning")), (201, r#"299 - "unknown field \"foo\"""#));
+    let strict = server.post(&format!("{MAPS}?fieldValidation=Strict"), object.clone()).await;
+    let why = r#"ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: unknown field "foo""#;
+    assert_eq!(strict.refusal(), (400, why.to_owned()));
+    let again = server.post(&format!("{MAPS}?fieldValidation=Ignore"), object).await;
+    assert_eq!((again.refusal().0, again.header("warning")), (409, ""));
+}
+
+#[tokio::test]
+async fn the_manager_is_named_by_the_query_or_by_the_agent() {
+    let server = Server::start().await;
+    let body = json!({ "metadata": { "name": "a" }, "data": { "k": "v" } }).to_string();
+    let agent = ("user-agent", "kubectl/v1.36.4 (linux/amd64)");
+    let created = server.send("POST", MAPS, &[JSON, agent], &body).await.json();
+    assert_eq!(created["metadata"]["managedFields"][0]["manager"], "kubectl");
+    let patched =
+        server.merge(&format!("{MAPS}/a?fieldManager=me"), json!({ "data": { "n": "1" } })).await.json();
+    let managers = patched["metadata"]["managedFields"].as_array().unwrap();
+    assert!(managers.iter().any(|it| it["manager"] == "me"), "{managers:?}");
+}
+
+#[tokio::test]
+async fn a_dry_run_changes_nothing_and_any_other_run_is_refused() {
+    let server = Server::start().await;
+    let object = json!({ "metadata": { "name": "a" } });
+    let dry = server.post(&format!("{MAPS}?dryRun=All"), object.clone()).await;
+    assert_eq!((dry.code.as_u16(), dry.json()["metadata"].get("resourceVersion")), (201, None));
+    assert_eq!(server.get(&format!("{MAPS}/a")).await.code, 404);
+    let why = r#"CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["Some"]: supported values: "All""#;
+    assert_eq!(server.post(&format!("{MAPS}?dryRun=Some"), object).await.refusal(), (422, why.to_owned()));
+}
+
+#[tokio::test]
+async fn a_body_is_json_or_yaml_and_not_too_long() {
+    let server = Server::start().await;
+    let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: yaml\ndata:\n  key: \"1\"\n";
+    let created = server.send("POST", MAPS, &[("content-type", "application/yaml")], yaml).await;
+    assert_eq!((created.code.as_u16(), &created.json()["data"]), (201, &json!({ "key": "1" })));
+    let text = server.send("POST", MAPS, &[("content-type", "text/plain")], "hello").await;
+    assert!(text.refusal().0 == 415 && text.json().get("details").is_none(), "{text:?}");
+    let long = json!({ "metadata": { "name": "a" }, "data": { "k": "x".repeat(3 * 1024 * 1024) } });
+    let refused = server.post(MAPS, long).await;
+    assert_eq!(refused.refusal(), (413, "Request entity too large: limit is 3145728".to_owned()));
+}
+
+#[tokio::test]
+async fn patches_come_in_four_types_and_no_other() {
+    let server = Server::start().await;
+    server.config_map("a", json!({})).await;
+    let path = format!("{MAPS}/a");
+    let patch = async |kind: &str, body: Value| {
+        server.send("PATCH", &path, &[("content-type", kind)], &body.to_string()).await
+    };
+    let json_patch = json!([{ "op": "add", "path": "/data/j", "value": "1" }]);
+    assert_eq!(patch("application/json-patch+json", json_patch).await.code, 200);
+    assert_eq!(
+        patch("application/merge-patch+json; charset=utf-8", json!({ "data": { "m": "1" } })).await.code,
+        200
+    );
+    let strategic = patch("application/strategic-merge-patch+json", json!({ "data": { "s": "1" } })).await;
+    assert_eq!(strategic.json()["data"], json!({ "k": "v", "j": "1", "m": "1", "s": "1" }));
+    for kind in ["application/json", "text/plain", ""] {
+        let refused = patch(kind, json!({})).await;
+        assert_eq!(refused.refusal(), (415, "415: Unsupported Media Type".to_owned()));
+        assert_eq!(refused.json()["details"], json!({}));
+    }
+    let apply = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "new" }, "data": { "k": "v" } });
+    let send = async |query: &str| {
+        let path = format!("{MAPS}/new{query}");
+        server
+            .send("PATCH", &path, &[("content-type", "application/apply-patch+yaml")], &apply.to_string())
+            .await
+    };
+    let why = r#"PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch"#;
+    assert_eq!(send("").await.refusal(), (422, why.to_owned()));
+    assert_eq!(send("?fieldManager=me").await.code, 201);
+    assert_eq!(send("?fieldManager=me").await.code, 200);
+}
+
+#[tokio::test]
+async fn a_deletion_answers_with_a_status_or_with_the_object() {
+    let server = Server::start().await;
+    server.config_map("a", json!({})).await;
+    let uid = server.get(&format!("{MAPS}/a")).await.json()["metadata"]["uid"].clone();
+    let deleted = server.send("DELETE", &format!("{MAPS}/a"), &[("accept", TABLE)], "").await;
+    let details = json!({ "name": "a", "kind": "configmaps", "uid": uid });
+    let expected = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details });
+    assert_eq!((deleted.code.as_u16(), deleted.json()), (200, expected));
+
+    let account = json!({ "metadata": { "name": "s" } });
+    server.post("/api/v1/namespaces/default/serviceaccounts", account).await;
+    let deleted = server.send("DELETE", "/api/v1/namespaces/default/serviceaccounts/s", &[], "").await;
+    assert_eq!(deleted.json()["kind"], "ServiceAccount");
+
+    let held = json!({ "metadata": { "name": "held", "finalizers": ["example.com/f"] } });
+    server.post(MAPS, held).await;
+    let going = server.send("DELETE", &format!("{MAPS}/held?orphanDependents=false"), &[], "").await;
+    assert_eq!((going.code.as_u16(), &going.json()["kind"]), (202, &json!("ConfigMap")));
+}
+
+#[tokio::test]
+async fn a_collection_is_deleted_by_selector_and_shown_as_it_was() {
+    let server = Server::start().await;
+    for (name, label) in [("a", "1"), ("b", "1"), ("c", "2")] {
+        server.config_map(name, json!({ "x": label })).await;
+    }
+    let path = format!("{MAPS}?labelSelector=x%3D1");
+    let dry = server.send("DELETE", &format!("{path}&dryRun=All"), &[], "").await.json();
+    assert_eq!(dry["items"].as_array().unwrap().len(), 2);
+    let deleted = server.send("DELETE", &path, &[], "").await.json();
+    assert_eq!((&deleted["kind"], deleted["items"].as_array().unwrap().len()), (&json!("ConfigMapList"), 2));
+    assert_eq!(server.get(MAPS).await.json()["items"].as_array().unwrap().len(), 1);
+    let refused = server.send("DELETE", &format!("{path}&propagationPolicy=X"), &[], "").await;
+    assert_eq!(refused.refusal().0, 422);
+}
+
+#[tokio::test]
+async fn writes_answer_in_the_form_that_was_asked_for() {
+    let server = Server::start().await;
+    let body = json!({ "metadata": { "name": "a" } }).to_string();
+    let created = server.send("POST", MAPS, &[JSON, ("accept", METADATA)], &body).await;
+    assert_eq!((created.code.as_u16(), &created.json()["kind"]), (201, &json!("PartialObjectMetadata")));
+}
+
+#[tokio::test]
+async fn parts_take_and_give_kinds_of_their_own() {
+    let server = Server::start().await;
+    let template = json!({ "metadata": { "labels": { "app": "d" } }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
+    let deployment = json!({ "metadata": { "name": "d" }, "spec": { "replicas": 2, "template": template,
+        "selector": { "matchLabels": { "app": "d" } } } });
+    assert_eq!(server.post("/apis/apps/v1/namespaces/default/deployments", deployment).await.code, 201);
+    let scale = "/apis/apps/v1/namespaces/default/deployments/d/scale";
+    assert_eq!(server.get(scale).await.json()["spec"], json!({ "replicas": 2 }));
+    let five = json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": { "name": "d" }, "spec": { "replicas": 5 } });
+    let put = server.send("PUT", scale, &[JSON], &five.to_string()).await;
+    assert_eq!(
+        (put.code.as_u16(), &put.json()["kind"], &put.json()["spec"]["replicas"]),
+        (200, &json!("Scale"), &json!(5))
+    );
+    let table = server.get_as(scale, TABLE).await.json();
+    assert_eq!(table["rows"][0]["cells"][0], "d");
+}
+
+#[tokio::test]
+async fn a_custom_kind_is_served_with_rules_of_its_own() {
+    let server = Server::start().await;
+    let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let versions =
+        json!([{ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } }]);
+    let definition = json!({ "metadata": { "name": "webs.ex.io" }, "spec": { "group": "ex.io", "scope": "Namespaced",
+        "names": { "plural": "webs", "kind": "Web" }, "versions": versions } });
+    let created = server.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await;
+    assert_eq!(created.code, 201, "{created:?}");
+    let webs = "/apis/ex.io/v1/namespaces/default/webs";
+    let empty = server.get(webs).await;
+    assert_eq!(empty.json()["metadata"]["continue"], "");
+    let object = json!({ "apiVersion": "ex.io/v1", "kind": "Web", "metadata": { "name": "w" } });
+    assert_eq!(server.post(webs, object).await.code, 201);
+    assert_eq!(server.get(webs).await.json()["items"][0]["kind"], "Web");
+
+    let strategic = [("content-type", "application/strategic-merge-patch+json")];
+    let refused = server.send("PATCH", &format!("{webs}/w"), &strategic, "{}").await;
+    let message = "the body of the request was in an unknown format - accepted media types include: \
+                   application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+    assert_eq!(refused.refusal(), (415, message.to_owned()));
+    assert_eq!(
+        server.send("PUT", webs, &[JSON], "{}").await.refusal(),
+        (400, "name must be provided".to_owned())
+    );
+    for path in ["/apis/ex.io/v1/webs/w", "/apis/ex.io/v2/webs", "/apis/ex.io/v1/others"] {
+        assert_eq!(
+            (server.get(path).await.code.as_u16(), server.get(path).await.text()),
+            (404, "404 page not found\n")
+        );
+    }
+    let no_part = server.get(&format!("{webs}/w/status")).await;
+    assert_eq!(no_part.refusal(), (404, "webs.ex.io \"w\" not found".to_owned()));
+    let head = server.send("HEAD", webs, &[], "").await;
+    assert!(head.code == 200 && head.bytes.is_empty() && head.header("content-length") != "0", "{head:?}");
+    let crosswise = server
+        .get_as(&format!("{webs}/w"), "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io")
+        .await;
+    assert_eq!(crosswise.refusal(), (500, "content is not a list".to_owned()));
+}

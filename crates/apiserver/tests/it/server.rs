@@ -1,0 +1,173 @@
+//! The server as a whole: what it begins with, how it is reached, and how it ends.
+
+use std::net::SocketAddr;
+
+use dogwatch_apiserver::cluster::{Cluster, User, Writer};
+use dogwatch_apiserver::{ApiServer, StartError};
+use dogwatch_core::ObjectKey;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use secrecy::ExposeSecret;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+
+fn stored(cluster: &Cluster, plural: &str, name: &str) -> Option<Value> {
+    let kind = cluster.catalog().kind("", "v1", plural)?;
+    cluster.get(&kind, &ObjectKey::namespaced("default", name)).map(|it| it.to_value())
+}
+
+async fn add(cluster: &Cluster, name: &str) {
+    let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name } });
+    cluster.add(object, &Writer::server("test")).await.unwrap();
+}
+
+fn address(server: &ApiServer) -> SocketAddr {
+    server.url().strip_prefix("http://").unwrap().parse().unwrap()
+}
+
+const CRD: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: { name: cats.zoo.example }
+spec:
+  group: zoo.example
+  scope: Namespaced
+  names: { plural: cats, kind: Cat }
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: { openAPIV3Schema: { type: object, x-kubernetes-preserve-unknown-fields: true } }
+---
+# A document without anything in it.
+---
+apiVersion: zoo.example/v1
+kind: Cat
+metadata: { name: tom }
+";
+
+#[tokio::test]
+async fn it_begins_with_what_it_was_given() {
+    let map: ConfigMap = serde_json::from_value(json!({ "metadata": { "name": "typed" } })).unwrap();
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": { "name": "ready" },
+        "spec": { "containers": [{ "name": "c", "image": "i" }] },
+        "status": { "phase": "Running", "podIP": "10.0.0.7" },
+    }))
+    .unwrap();
+    let list = json!({ "apiVersion": "v1", "kind": "List", "items": [
+        { "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "listed" } },
+    ]});
+    let server =
+        ApiServer::builder().object(&map).object(&pod).object(&list).yaml(CRD).start().await.unwrap();
+    let cluster = server.cluster();
+    assert!(stored(cluster, "configmaps", "typed").is_some());
+    assert!(stored(cluster, "configmaps", "listed").is_some());
+    assert_eq!(stored(cluster, "pods", "ready").unwrap()["status"]["podIP"], "10.0.0.7");
+    let cats = cluster.catalog().kind("zoo.example", "v1", "cats").unwrap();
+    assert_eq!(cluster.list(&cats, None).len(), 1);
+}
+
+#[tokio::test]
+async fn an_object_that_is_no_good_is_named() {
+    let start = |yaml: &'static str| ApiServer::builder().in_process().yaml(yaml).start();
+    let misspelt = "{ apiVersion: v1, kind: ConfigMap, metadata: { name: a }, dta: {} }";
+    let refused = start(misspelt).await.unwrap_err();
+    assert_eq!(refused.to_string(), "cannot create ConfigMap \"a\" to begin with");
+    assert!(matches!(refused, StartError::Refused { ref source, .. } if source.0.message.contains("dta")));
+    let unreadable = start("a: [").await.unwrap_err();
+    assert!(matches!(unreadable, StartError::Unreadable { position: 1, .. }), "{unreadable:?}");
+}
+
+#[tokio::test]
+async fn a_fork_goes_its_own_way() {
+    let server = ApiServer::start().await.unwrap();
+    add(server.cluster(), "before").await;
+    let fork = server.fork().await.unwrap();
+    assert_ne!(fork.url(), server.url());
+    assert!(TcpStream::connect(address(&fork)).await.is_ok());
+    add(fork.cluster(), "there").await;
+    add(server.cluster(), "here").await;
+    for (cluster, names) in [(server.cluster(), ["before", "here"]), (fork.cluster(), ["before", "there"])] {
+        let maps = cluster.catalog().kind("", "v1", "configmaps").unwrap();
+        let found: Vec<String> =
+            cluster.list(&maps, Some("default")).iter().map(|it| it.key().name().to_owned()).collect();
+        assert_eq!(found, names);
+    }
+    let in_process = ApiServer::in_process().await.unwrap().fork().await.unwrap();
+    assert_eq!(in_process.url(), "http://in-process.invalid");
+}
+
+#[tokio::test]
+async fn a_seed_makes_the_same_uids_each_time() {
+    let uid = || async {
+        let yaml = "{ apiVersion: v1, kind: ConfigMap, metadata: { generateName: a- } }";
+        let server = ApiServer::builder().in_process().seed(7).yaml(yaml).start().await.unwrap();
+        let maps = server.cluster().catalog().kind("", "v1", "configmaps").unwrap();
+        let made = server.cluster().list(&maps, None).pop().unwrap().to_value();
+        let metadata = |field: &str| made["metadata"][field].as_str().unwrap().to_owned();
+        [metadata("uid"), metadata("name"), metadata("creationTimestamp")]
+    };
+    let first = uid().await;
+    assert_eq!(first, uid().await);
+    assert!(first[2].starts_with("2026-01-01T00:00:"), "{first:?}");
+}
+
+#[tokio::test]
+async fn off_the_loopback_it_takes_tls_and_a_token() {
+    let everywhere: SocketAddr = "0.0.0.0:0".parse().unwrap();
+    for (tls, token) in [(false, false), (true, false), (false, true)] {
+        let mut builder = ApiServer::builder().bind(everywhere).tls(tls);
+        if token {
+            builder = builder.token("hunter2");
+        }
+        let refused = builder.start().await.unwrap_err();
+        assert!(matches!(refused, StartError::Exposed { .. }), "{tls} {token}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_taken_port_is_told() {
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap();
+    let refused = ApiServer::builder().bind(address).start().await.unwrap_err();
+    assert_eq!(refused.to_string(), format!("cannot listen on {address}"));
+}
+
+#[tokio::test]
+async fn with_tls_there_is_a_token_even_if_nobody_chose_one() {
+    let server = ApiServer::builder().tls(true).start().await.unwrap();
+    assert!(server.url().starts_with("https://127.0.0.1:"), "{}", server.url());
+    let token = server.token().unwrap().expose_secret();
+    assert_eq!(server.cluster().token_user(token), Some(User::admin()));
+    assert!(server.kubeconfig().contains(token));
+    let fork = server.fork().await.unwrap();
+    assert_eq!(fork.cluster().token_user(token), Some(User::admin()));
+    assert!(!format!("{server:?}").contains(token));
+}
+
+#[tokio::test]
+async fn secrets_of_a_builder_are_not_shown() {
+    let builder = ApiServer::builder().token("hunter2");
+    assert!(!format!("{builder:?}").contains("hunter2"));
+}
+
+#[tokio::test]
+async fn dropping_it_frees_the_port_and_the_cluster() {
+    let server = ApiServer::start().await.unwrap();
+    let address = address(&server);
+    let cluster = std::sync::Arc::downgrade(server.cluster());
+    drop(server);
+    assert!(TcpListener::bind(address).await.is_ok());
+    // Its tasks end as soon as the runtime comes to them.
+    while cluster.upgrade().is_some() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn when_it_has_stopped_nothing_of_it_is_left() {
+    let server = ApiServer::start().await.unwrap();
+    let cluster = std::sync::Arc::downgrade(server.cluster());
+    server.stop().await;
+    assert!(cluster.upgrade().is_none());
+}

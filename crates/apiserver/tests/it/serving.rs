@@ -1,0 +1,273 @@
+//! Connections of every kind to a handler that is not the API.
+
+mod client;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use dogwatch_apiserver::auth::PeerIdentity;
+use dogwatch_apiserver::http::Cut;
+use dogwatch_apiserver::serving::{BoxError, Certificates, Handler, RequestBody, Serving, Tls};
+use futures_util::{StreamExt, stream};
+use http::{Request, Response, StatusCode, Version};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+use tower::ServiceExt;
+
+use client::{Sender, over_tcp, over_tls, send, speak};
+
+/// Answers by path: who asks, in which version, after an hour, without an end, or not at all.
+struct Toy;
+
+impl Handler for Toy {
+    type Body = UnsyncBoxBody<Bytes, BoxError>;
+
+    async fn respond(
+        &self,
+        request: Request<RequestBody>,
+        peer: Option<&PeerIdentity>,
+    ) -> Result<Response<Self::Body>, Cut> {
+        let whole = |text: String| Full::new(Bytes::from(text)).map_err(|it| match it {}).boxed_unsync();
+        let body = match request.uri().path() {
+            "/cut" => return Err(Cut),
+            "/later" => {
+                tokio::time::sleep(Duration::from_secs(3600)).await;
+                whole("later".to_owned())
+            }
+            "/endless" => {
+                let first = stream::iter([Ok::<_, BoxError>(Frame::data(Bytes::from("first")))]);
+                BodyExt::boxed_unsync(StreamBody::new(first.chain(stream::pending())))
+            }
+            "/broken" => {
+                let pieces = [Ok(Frame::data(Bytes::from("first"))), Err(BoxError::from("broken"))];
+                BodyExt::boxed_unsync(StreamBody::new(stream::iter(pieces)))
+            }
+            "/echo" => {
+                let body = request.into_body().collect().await.map_err(|_| Cut)?;
+                Full::new(body.to_bytes()).map_err(|it| match it {}).boxed_unsync()
+            }
+            _ => {
+                let name = peer.map_or("nobody", |it| it.common_name.as_str());
+                whole(format!("{name} in {:?}", request.version()))
+            }
+        };
+        Ok(Response::new(body))
+    }
+}
+
+async fn plain() -> (Serving<Toy>, std::net::SocketAddr) {
+    let serving = Serving::bind(Toy, "127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+    let address = serving.address().unwrap();
+    (serving, address)
+}
+
+async fn secured() -> (Serving<Toy>, std::net::SocketAddr, Certificates) {
+    let certificates = Certificates::throwaway([127, 0, 0, 1].into()).unwrap();
+    let tls = Tls::new(&certificates).unwrap();
+    let serving = Serving::bind(Toy, "127.0.0.1:0".parse().unwrap(), Some(tls)).await.unwrap();
+    let address = serving.address().unwrap();
+    (serving, address, certificates)
+}
+
+async fn text(sender: &mut Sender, path: &str) -> String {
+    let response = send(sender, path).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn one_port_speaks_http_1_and_http_2() {
+    let (_serving, address) = plain().await;
+    for version in [Version::HTTP_11, Version::HTTP_2] {
+        let mut sender = over_tcp(address, version).await;
+        assert_eq!(text(&mut sender, "/").await, format!("nobody in {version:?}"));
+        // The connection is kept for the next one.
+        assert_eq!(text(&mut sender, "/").await, format!("nobody in {version:?}"));
+    }
+}
+
+#[tokio::test]
+async fn tls_speaks_what_the_client_asks_for() {
+    let (_serving, address, certificates) = secured().await;
+    for (offered, version) in [
+        (&["h2", "http/1.1"][..], Version::HTTP_2),
+        (&["http/1.1"], Version::HTTP_11),
+        (&[], Version::HTTP_11),
+    ] {
+        let mut sender = over_tls(address, &certificates.authority(), None, offered).await.unwrap();
+        assert_eq!(text(&mut sender, "/").await, format!("nobody in {version:?}"), "{offered:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_certificate_says_who_asks() {
+    let (_serving, address, certificates) = secured().await;
+    let jane = certificates.client("jane", "devs").unwrap();
+    let mut sender = over_tls(address, &certificates.authority(), Some(&jane), &["h2"]).await.unwrap();
+    assert_eq!(text(&mut sender, "/").await, "jane in HTTP/2.0");
+}
+
+#[tokio::test]
+async fn a_client_certificate_of_somebody_else_ends_the_connection() {
+    let (_serving, address, certificates) = secured().await;
+    let other = Certificates::throwaway([127, 0, 0, 1].into()).unwrap().client("jane", "devs").unwrap();
+    let reached = match over_tls(address, &certificates.authority(), Some(&other), &["http/1.1"]).await {
+        Ok(mut sender) => send(&mut sender, "/").await.is_ok(),
+        Err(_) => false,
+    };
+    assert!(!reached);
+    // And nobody else's.
+    let mut sender = over_tls(address, &certificates.authority(), None, &["h2"]).await.unwrap();
+    assert_eq!(text(&mut sender, "/").await, "nobody in HTTP/2.0");
+}
+
+#[tokio::test]
+async fn a_client_that_speaks_no_tls_is_not_answered() {
+    let (_serving, address, _) = secured().await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_cut_closes_a_connection_of_http_1_without_an_answer() {
+    let (_serving, address) = plain().await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"GET /cut HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    assert_eq!(answer, b"");
+}
+
+#[tokio::test]
+async fn a_cut_resets_one_stream_of_http_2_and_leaves_the_others() {
+    let (_serving, address) = plain().await;
+    let mut sender = over_tcp(address, Version::HTTP_2).await;
+    let mut endless = send(&mut sender, "/endless").await.unwrap().into_body();
+    assert!(send(&mut sender, "/cut").await.is_err());
+    assert_eq!(text(&mut sender, "/").await, "nobody in HTTP/2.0");
+    assert_eq!(endless.frame().await.unwrap().unwrap().into_data().unwrap(), "first");
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_does_not_look_whole() {
+    let (_serving, address) = plain().await;
+    for version in [Version::HTTP_11, Version::HTTP_2] {
+        let mut sender = over_tcp(address, version).await;
+        let broken = match send(&mut sender, "/broken").await {
+            Ok(response) => response.into_body().collect().await.is_err(),
+            Err(_) => true,
+        };
+        assert!(broken, "{version:?}");
+    }
+}
+
+#[tokio::test]
+async fn dropping_it_frees_the_port_at_once_and_ends_connections() {
+    let (serving, address) = plain().await;
+    let mut sender = over_tcp(address, Version::HTTP_2).await;
+    let mut endless = send(&mut sender, "/endless").await.unwrap().into_body();
+    assert_eq!(endless.frame().await.unwrap().unwrap().into_data().unwrap(), "first");
+    drop(serving);
+    let again = TcpListener::bind(address).await;
+    assert!(again.is_ok(), "{again:?}");
+    assert!(endless.frame().await.is_none_or(|it| it.is_err()));
+}
+
+#[tokio::test]
+async fn stopping_lets_what_is_under_way_finish_and_cuts_the_rest() {
+    let (serving, address) = plain().await;
+    let mut idle = over_tcp(address, Version::HTTP_2).await;
+    assert_eq!(text(&mut idle, "/").await, "nobody in HTTP/2.0");
+    let mut sender = over_tcp(address, Version::HTTP_11).await;
+    let mut endless = send(&mut sender, "/endless").await.unwrap().into_body();
+    endless.frame().await.unwrap().unwrap();
+    let handler = std::sync::Arc::downgrade(serving.handler());
+    serving.stop().await;
+    assert!(handler.upgrade().is_none(), "a task is still there");
+    assert!(endless.frame().await.is_none_or(|it| it.is_err()));
+    assert!(send(&mut idle, "/").await.is_err());
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+/// Once, a client that sent half a request held its connection for ever.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_finish_its_headers_is_sent_away() {
+    let (_serving, address) = plain().await;
+    for sent in ["", "GET", "GET / HTTP/1.1\r\nHost: a\r\n"] {
+        let begun = Instant::now();
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(sent.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        assert!(begun.elapsed() >= Duration::from_secs(120), "{sent:?} {:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_finish_its_handshake_is_sent_away() {
+    let (_serving, address, _) = secured().await;
+    let begun = Instant::now();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    assert!(begun.elapsed() >= Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_socket_a_paused_clock_is_exact() {
+    let serving = Serving::in_process(Toy);
+    let begun = Instant::now();
+    for version in [Version::HTTP_11, Version::HTTP_2] {
+        let mut sender = speak(serving.connector().connect().unwrap(), version).await;
+        assert_eq!(text(&mut sender, "/later").await, "later");
+    }
+    assert_eq!(begun.elapsed(), Duration::from_secs(7200));
+    let request = Request::get("http://a/later").body(Full::<Bytes>::default()).unwrap();
+    let response = serving.service().oneshot(request).await.unwrap();
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "later");
+    assert_eq!(begun.elapsed(), Duration::from_secs(3 * 3600));
+}
+
+#[tokio::test]
+async fn clients_of_hyper_connect_without_a_socket() {
+    use hyper_util::client::legacy::Client;
+    use hyper_util::rt::TokioExecutor;
+    let serving = Serving::in_process(Toy);
+    for (only_2, expected) in [(false, "nobody in HTTP/1.1"), (true, "nobody in HTTP/2.0")] {
+        let client: Client<_, Full<Bytes>> =
+            Client::builder(TokioExecutor::new()).http2_only(only_2).build(serving.connector());
+        let response = client.get("http://any.name/".parse().unwrap()).await.unwrap();
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), expected);
+    }
+}
+
+#[tokio::test]
+async fn requests_without_a_connection_carry_bodies_and_faults_too() {
+    let serving = Serving::in_process(Toy);
+    let request = |path: &str, body: &'static str| {
+        Request::post(format!("http://a{path}")).body(Full::new(Bytes::from(body))).unwrap()
+    };
+    let response = serving.service().oneshot(request("/echo", "hello")).await.unwrap();
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
+    assert!(serving.service().oneshot(request("/cut", "")).await.is_err());
+}
+
+#[tokio::test]
+async fn nobody_reaches_a_server_that_is_gone() {
+    let serving = Serving::in_process(Toy);
+    let (connector, service) = (serving.connector(), serving.service());
+    let request = || Request::get("http://a/endless").body(Full::<Bytes>::default()).unwrap();
+    let mut body = service.clone().oneshot(request()).await.unwrap().into_body();
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "first");
+    drop(serving);
+    assert!(body.frame().await.unwrap().is_err());
+    assert!(service.oneshot(request()).await.is_err());
+    assert!(connector.connect().is_err());
+}

@@ -1,0 +1,163 @@
+//! Waiting: for an event of a collection, or for a collection or one object to be in a state.
+//!
+//! ```text
+//! list ──► is it so? ──yes──► done
+//!  ▲          │ no
+//!  │        watch from the list's version: after each change, is it so? ──yes──► done
+//!  └── the history was forgotten, or the list failed for now
+//! ```
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use dogwatch_core::{FieldSelector, ListParams, Object, ObjectKey, ResourceVersion, WatchParams};
+use dogwatch_wire::WatchEvent;
+use futures_util::TryStreamExt;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use super::Api;
+use crate::error::Error;
+use crate::transport::TransportErrorKind;
+use crate::watch::{Judgement, RetryWatcher, UntilError, until};
+
+/// The wait after the first failed list, and the longest; it doubles in between.
+const LIST_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+impl<K: DeserializeOwned + Object> Api<K> {
+    /// Waits for an event after a version, over as many watches as it takes, and gives that event. client-go's `Until`.
+    ///
+    /// The condition sees every event after the version, in order, and bookmarks never. For a state rather than an event
+    /// use [`Self::wait_until`] or [`Self::wait_for`], which survive a forgotten history. No time limit applies: put
+    /// `tokio::time::timeout` around it. Dropping the future ends the watch.
+    ///
+    /// # Errors
+    /// [`UntilError::Watch`] when the version names no point in history, when it is no longer kept (`Expired`), when the
+    /// right to watch is missing, or when an object cannot be decoded; [`UntilError::Condition`] when the condition fails.
+    pub async fn until<J: Judgement>(
+        &self,
+        params: WatchParams,
+        condition: impl FnMut(&WatchEvent<K>) -> J,
+    ) -> Result<WatchEvent<K>, UntilError> {
+        until(self.watch_from(params)?, condition).await
+    }
+
+    /// Waits until the collection is in a state, and gives the collection in that state. client-go's `UntilWithSync`.
+    ///
+    /// The condition is asked about whole states only: the list, and then the list after each change to it. It may not
+    /// see every state in between, but it sees the last one: lost connections are resumed, and after a forgotten history
+    /// the collection is listed again. All selected objects are held in memory meanwhile.
+    ///
+    /// `params` choose the objects; their version and limit are of the first list. No time limit applies: put
+    /// `tokio::time::timeout` around it. Dropping the future ends the request under way.
+    ///
+    /// # Errors
+    /// [`UntilError::Condition`] when the condition fails; [`UntilError::Watch`] when the server refuses for good, for
+    /// example for lack of a right, or when an object cannot be decoded. What may pass is tried again, for ever.
+    pub async fn wait_until<J: Judgement>(
+        &self,
+        params: &ListParams,
+        mut condition: impl FnMut(&BTreeMap<ObjectKey, K>) -> J,
+    ) -> Result<BTreeMap<ObjectKey, K>, UntilError> {
+        let mut params = params.clone();
+        let mut earliest = Instant::now();
+        loop {
+            // A server that forgets everything at once is not asked without a pause.
+            tokio::time::sleep_until(earliest).await;
+            earliest = Instant::now() + LIST_AGAIN.0;
+            let (mut state, watch) = self.list_patiently(&params).await?;
+            // What was asked for first need not be kept for ever; any later list must only be newer than what was seen.
+            params.version = ResourceVersion::UNSET;
+            params.version_match = None;
+            if condition(&state).judge().map_err(UntilError::Condition)? {
+                return Ok(state);
+            }
+            let mut events = RetryWatcher::<K>::ending_when_gone(self.watch_source(), watch)?;
+            while let Some(event) = events.try_next().await? {
+                match event {
+                    WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                        state.extend(object.key().map(|key| (key, object)));
+                    }
+                    WatchEvent::Deleted(object) => {
+                        object.key().map(|key| state.remove(&key));
+                    }
+                    WatchEvent::Error(status) if status.code == 410 || status.is_expired() => break,
+                    WatchEvent::Error(status) => return Err(Error::from(status).into()),
+                    _ => continue,
+                }
+                if condition(&state).judge().map_err(UntilError::Condition)? {
+                    return Ok(state);
+                }
+            }
+        }
+    }
+
+    /// Waits until one object is in a state, and gives it; `None` is an object that is not there.
+    ///
+    /// As [`Self::wait_until`] for the object of this name. The handle must be on the object's own namespace.
+    ///
+    /// ```no_run
+    /// # async fn example(pods: dogwatch_client::Api<k8s_openapi::api::core::v1::Pod>) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let gone = pods.wait_for("web-0", |pod| pod.is_none());
+    /// tokio::time::timeout(Duration::from_secs(30), gone).await??;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::wait_until`], and when the name could not be one.
+    pub async fn wait_for<J: Judgement>(
+        &self,
+        name: &str,
+        mut condition: impl FnMut(Option<&K>) -> J,
+    ) -> Result<Option<K>, UntilError> {
+        self.on_object(self.client.get(), name).target().map_err(Error::from)?;
+        let one = ListParams::default().fields(FieldSelector::name(name));
+        let state = self.wait_until(&one, |state| condition(state.values().next())).await?;
+        Ok(state.into_values().next())
+    }
+
+    /// The objects by key and the watch that goes on behind them; asks again while the server cannot answer.
+    async fn list_patiently(
+        &self,
+        params: &ListParams,
+    ) -> Result<(BTreeMap<ObjectKey, K>, WatchParams), Error> {
+        let (mut wait, longest) = LIST_AGAIN;
+        let list = loop {
+            match self.list_all(params).await {
+                Ok(list) => break list,
+                Err(error) if may_pass(&error) => {
+                    let asked = error.status().and_then(|it| it.suggested_delay()).unwrap_or_default();
+                    tracing::debug!(%error, ?wait, "cannot list for now, trying again");
+                    tokio::time::sleep(wait.max(asked)).await;
+                    wait = (wait * 2).min(longest);
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        if let Some(bad) = list.bad.into_iter().next() {
+            return Err(bad.into());
+        }
+        let mut watch = WatchParams::from(list.metadata.version);
+        watch.labels = params.labels.clone();
+        watch.fields = params.fields.clone();
+        watch.shard_selector = params.shard_selector.clone();
+        let state = list.items.into_iter().filter_map(|it| Some((it.key()?, it))).collect();
+        Ok((state, watch))
+    }
+}
+
+/// Whether the same list may succeed later: the connection, or a server that is overloaded, starting or failing.
+fn may_pass(error: &Error) -> bool {
+    match error {
+        Error::Unreachable { .. } => {
+            !matches!(error.transport(), Some(TransportErrorKind::Tls | TransportErrorKind::Config))
+        }
+        Error::TimedOut(_) => true,
+        Error::Refused(status) => status.code == 429 || status.code >= 500,
+        Error::AfterRetries { current, .. } => may_pass(current),
+        _ => false,
+    }
+}

@@ -1,0 +1,82 @@
+//! Paths with namespaces and names left out, so that logs and spans have few distinct ones.
+//!
+//! Works on the text of a path, whoever built it; it knows the shape of resource paths and nothing else.
+
+/// What may stand behind a collection or an object and is no name.
+const PARTS: [&str; 2] = ["status", "finalize"];
+
+/// The path with `{namespace}` and `{name}` in their places. A path of another shape stays as it is.
+pub(crate) fn template(path: &str) -> String {
+    let mut segments: Vec<&str> = path.split('/').collect();
+    // The path begins with a slash, so the first segment is empty.
+    let version = match segments.get(1) {
+        Some(&"api") => 2,
+        Some(&"apis") => 3,
+        _ => return path.to_owned(),
+    };
+    let rest = segments.get_mut(version + 1..).unwrap_or_default();
+    match rest {
+        ["namespaces", namespace, resource] if !PARTS.contains(resource) => *namespace = "{namespace}",
+        ["namespaces", namespace, _, name, ..] => {
+            *namespace = "{namespace}";
+            if !PARTS.contains(name) {
+                *name = "{name}";
+            }
+        }
+        [_, name, ..] => *name = "{name}",
+        _ => {}
+    }
+    segments.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rq_1_url_template() {
+        for (path, expected) in [
+            ("/api/v1/pods", "/api/v1/pods"),
+            ("/api/v1/namespaces/ns/r1", "/api/v1/namespaces/{namespace}/r1"),
+            ("/api/v1/namespaces/ns/r1/nm", "/api/v1/namespaces/{namespace}/r1/{name}"),
+            ("/api/v1/namespaces/ns/r1/nm/log", "/api/v1/namespaces/{namespace}/r1/{name}/log"),
+            ("/api/v1/r1/nm", "/api/v1/r1/{name}"),
+            ("/apis/g1/v1/namespaces/ns/r1/nm", "/apis/g1/v1/namespaces/{namespace}/r1/{name}"),
+            ("/apis/g1/v1/namespaces/ns/r1", "/apis/g1/v1/namespaces/{namespace}/r1"),
+            ("/apis/g1/v1/r1/nm", "/apis/g1/v1/r1/{name}"),
+            ("/apis/g1/v1/r1/nm/status", "/apis/g1/v1/r1/{name}/status"),
+            ("/", "/"),
+            ("/version", "/version"),
+            ("/api", "/api"),
+            ("/apis/g1/v1", "/apis/g1/v1"),
+        ] {
+            assert_eq!(template(path), expected);
+        }
+    }
+
+    /// Everything may be called `namespaces`: the place decides what a segment is.
+    #[test]
+    fn rq_1_url_template_where_everything_is_called_namespaces() {
+        let long = "/apis/namespaces/namespaces/namespaces";
+        for (end, expected) in [
+            ("", ""),
+            ("/namespaces", "/{name}"),
+            ("/namespaces/status", "/{name}/status"),
+            ("/namespaces/finalize", "/{name}/finalize"),
+            ("/namespaces/namespaces", "/{namespace}/namespaces"),
+            ("/namespaces/namespaces/status", "/{namespace}/namespaces/status"),
+            ("/namespaces/namespaces/finalize", "/{namespace}/namespaces/finalize"),
+            ("/namespaces/namespaces/namespaces", "/{namespace}/namespaces/{name}"),
+            ("/namespaces/namespaces/namespaces/finalize", "/{namespace}/namespaces/{name}/finalize"),
+        ] {
+            assert_eq!(template(&format!("{long}{end}")), format!("{long}{expected}"));
+        }
+    }
+
+    #[test]
+    fn a_path_of_another_shape_stays_as_it_is() {
+        for path in ["/pre1/v1/namespaces/ns/r1/nm", "/healthz/ready", ""] {
+            assert_eq!(template(path), path);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Keeping the server's answers with their tags between runs (rule DI-4, its HTTP cache).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use dogwatch_client::CachedDiscovery;
+use dogwatch_client::discovery::{DiscoveryFormat, DiscoveryOptions, DiskCache};
+use tempfile::TempDir;
+
+use crate::config::Log;
+use crate::discovery_server::{AGGREGATED, DiscoveryServer, items, resources};
+
+/// A server, and a directory for the answers of it.
+struct Setting {
+    server: DiscoveryServer,
+    directory: TempDir,
+}
+
+impl Setting {
+    fn new(server: DiscoveryServer) -> Self {
+        Self { server, directory: tempfile::tempdir().expect("a directory") }
+    }
+
+    fn http(&self) -> PathBuf {
+        self.directory.path().join("http")
+    }
+
+    /// As another process would, long after: nothing of the discovery directory counts any more, only what `http` holds.
+    fn later(&self) -> CachedDiscovery {
+        let disk = DiskCache::new(self.directory.path().join("discovery"), Duration::ZERO).http(self.http());
+        CachedDiscovery::on_disk(self.server.client(), disk)
+    }
+
+    /// The plurals of everything that is discovered.
+    async fn discovered(&self) -> Vec<String> {
+        names(&self.later()).await
+    }
+
+    /// What was asked since the last call, each path with the tag it was asked with, in order of path.
+    fn asked(&self) -> Vec<(String, Option<String>)> {
+        let mut asked: Vec<_> =
+            self.server.asked().into_iter().map(|it| (it.path, it.if_none_match)).collect();
+        asked.sort();
+        asked
+    }
+
+    fn entries(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.http()).expect("a directory");
+        let mut paths: Vec<_> = entries.map(|it| it.expect("an entry").path()).collect();
+        paths.sort();
+        paths
+    }
+}
+
+async fn names(cache: &CachedDiscovery) -> Vec<String> {
+    let discovery = cache.get().await.expect("discovered");
+    discovery.resources().map(|it| it.resource.plural.to_string()).collect()
+}
+
+fn ask(path: &str, tag: Option<&str>) -> (String, Option<String>) {
+    (path.to_owned(), tag.map(str::to_owned))
+}
+
+#[tokio::test]
+async fn di_4_cache_round_tripper() {
+    let setting = Setting::new(DiscoveryServer::aggregated());
+    let all = ["pods", "deployments", "jobs"];
+    assert_eq!(setting.discovered().await, all);
+    assert_eq!(setting.asked(), [ask("/api", None), ask("/apis", None)]);
+    for _ in 0..2 {
+        assert_eq!(setting.discovered().await, all, "from disk: a 304 has no body");
+        assert_eq!(setting.asked(), [ask("/api", Some("\"a1\"")), ask("/apis", Some("\"b1\""))]);
+    }
+}
+
+#[tokio::test]
+async fn di_4_what_changed_comes_from_the_server_and_is_kept() {
+    let setting = Setting::new(DiscoveryServer::aggregated());
+    setting.discovered().await;
+    let changed = items(&[("apps", "v1", "Current", &["daemonsets DaemonSet ds"])]);
+    setting.server.set("/apis", 200, AGGREGATED, Some("\"b2\""), &changed);
+    assert_eq!(setting.discovered().await, ["pods", "daemonsets"]);
+    setting.asked();
+    assert_eq!(setting.discovered().await, ["pods", "daemonsets"]);
+    assert_eq!(setting.asked(), [ask("/api", Some("\"a1\"")), ask("/apis", Some("\"b2\""))]);
+    assert_eq!(setting.entries().len(), 2, "one file for each path");
+}
+
+#[tokio::test]
+async fn di_4_integrity_a_damaged_answer_is_asked_for_anew_and_mended() {
+    let setting = Setting::new(DiscoveryServer::aggregated());
+    let all = setting.discovered().await;
+    let whole: Vec<_> = setting.entries().into_iter().map(|it| fs::read(&it).expect("a file")).collect();
+    type Damage = fn(&mut Vec<u8>);
+    let damages: [Damage; 5] = [
+        |it| it.clear(),
+        |it| it.truncate(20),
+        |it| it.truncate(it.len() - 1),
+        |it| it[0] ^= 1,
+        |it| *it.last_mut().expect("not empty") ^= 1,
+    ];
+    for damage in damages {
+        for path in setting.entries() {
+            let mut bytes = fs::read(&path).expect("a file");
+            damage(&mut bytes);
+            fs::write(&path, bytes).expect("written");
+        }
+        setting.asked();
+        assert_eq!(setting.discovered().await, all);
+        assert_eq!(setting.asked(), [ask("/api", None), ask("/apis", None)]);
+        let mended: Vec<_> = setting.entries().into_iter().map(|it| fs::read(&it).expect("a file")).collect();
+        assert_eq!(mended, whole);
+    }
+}
+
+#[tokio::test]
+async fn di_4_a_damaged_answer_is_removed_even_if_no_other_takes_its_place() {
+    let setting = Setting::new(DiscoveryServer::aggregated());
+    setting.discovered().await;
+    setting.entries().iter().for_each(|it| fs::write(it, "damaged").expect("written"));
+    setting.server.set("/apis", 500, "text/plain", None, "");
+    setting.later().get().await.expect_err("the server fails");
+    assert!(setting.entries().iter().all(|it| fs::read(it).expect("a file") != b"damaged"));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn di_4_cache_round_tripper_path_perm() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let setting = Setting::new(DiscoveryServer::aggregated());
+    setting.discovered().await;
+    let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+    assert_eq!(mode(&setting.http()), 0o750);
+    for path in setting.entries() {
+        assert_eq!(mode(&path), 0o660, "{path:?}");
+    }
+}
+
+#[tokio::test]
+async fn di_4_a_directory_that_cannot_be_written_changes_nothing_and_is_told_once() {
+    let log = Log::default();
+    let _guard = tracing::subscriber::set_default(log.clone());
+    let setting = Setting::new(DiscoveryServer::aggregated());
+    fs::write(setting.http(), "in the way").expect("written");
+    let cache = setting.later();
+    for _ in 0..3 {
+        cache.invalidate();
+        assert_eq!(names(&cache).await, ["pods", "deployments", "jobs"]);
+    }
+    let warnings = log.take();
+    let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+    assert!(warning.contains("going on without") && warning.contains("http"), "{warning}");
+}
+
+#[tokio::test]
+async fn di_4_no_temporary_file_stays_behind_when_an_answer_cannot_be_kept() {
+    let setting = Setting::new(DiscoveryServer::aggregated());
+    setting.discovered().await;
+    let entries = setting.entries();
+    for path in &entries {
+        fs::remove_file(path).expect("removed");
+        fs::create_dir(path).expect("made");
+    }
+    assert_eq!(setting.discovered().await.len(), 3);
+    assert_eq!(setting.entries(), entries);
+}
+
+#[tokio::test]
+async fn di_4_an_answer_in_another_format_is_not_asked_about() {
+    let setting = Setting::new(DiscoveryServer::aggregated());
+    setting.discovered().await;
+    setting.asked();
+    let options = DiscoveryOptions {
+        format: DiscoveryFormat::AggregatedNoPeer,
+        disk: Some(
+            DiskCache::new(setting.directory.path().join("other"), Duration::ZERO).http(setting.http()),
+        ),
+        ..DiscoveryOptions::default()
+    };
+    names(&CachedDiscovery::with_options(setting.server.client(), options)).await;
+    assert_eq!(setting.asked(), [ask("/api", None), ask("/apis", None)]);
+}
+
+#[tokio::test]
+async fn di_4_answers_without_tags_are_not_kept() {
+    let setting = Setting::new(DiscoveryServer::legacy());
+    assert_eq!(setting.discovered().await.len(), 4);
+    assert!(!setting.http().exists());
+}
+
+#[tokio::test]
+async fn di_4_answers_of_one_version_are_kept_where_the_server_tags_them() {
+    let setting = Setting::new(DiscoveryServer::legacy());
+    let jobs = resources("batch/v1", &["jobs Job"]);
+    setting.server.set("/apis/batch/v1", 200, "application/json", Some("\"j\""), &jobs);
+    for tag in [None, Some("\"j\"")] {
+        assert_eq!(setting.discovered().await.len(), 4);
+        assert!(setting.asked().contains(&ask("/apis/batch/v1", tag)));
+    }
+}
+
+#[tokio::test]
+async fn di_4_an_answer_that_is_no_document_is_not_kept() {
+    let setting = Setting::new(DiscoveryServer::aggregated());
+    setting.server.set("/apis", 200, AGGREGATED, Some("\"b9\""), "<html>log in first</html>");
+    setting.later().get().await.expect_err("no document");
+    setting.server.set("/apis", 200, AGGREGATED, Some("\"b9\""), &items(&[]));
+    assert_eq!(setting.discovered().await, ["pods"], "the same tag, and yet it is not taken from disk");
+}
+
+#[tokio::test]
+async fn di_4_a_kept_answer_that_is_no_document_is_asked_for_anew() {
+    use sha2::Digest as _;
+
+    let setting = Setting::new(DiscoveryServer::aggregated());
+    let all = setting.discovered().await;
+    for path in setting.entries() {
+        let text = fs::read(&path).expect("a file")[32..].to_vec();
+        let end = text.windows(4).position(|it| it == b"\r\n\r\n").expect("headers end") + 4;
+        let length = (text.len() - end).to_string();
+        let head = String::from_utf8(text[..end].to_vec()).expect("text").replace(&length, "2");
+        let response = [head.as_bytes(), b"<>"].concat();
+        fs::write(&path, [&sha2::Sha256::digest(&response)[..], &response].concat()).expect("written");
+    }
+    setting.asked();
+    assert_eq!(setting.discovered().await, all);
+    let twice = |path, tag| [ask(path, None), ask(path, Some(tag))];
+    assert_eq!(setting.asked(), [twice("/api", "\"a1\""), twice("/apis", "\"b1\"")].concat());
+}
+
+#[tokio::test]
+async fn di_4_what_is_gone_from_the_server_goes_from_the_disk() {
+    let setting = Setting::new(DiscoveryServer::aggregated());
+    setting.discovered().await;
+    setting.server.set("/api", 404, "text/plain", None, "");
+    assert_eq!(setting.discovered().await, ["deployments", "jobs"]);
+    assert_eq!(setting.entries().len(), 1);
+}
+
+#[tokio::test]
+async fn di_4_a_refresh_in_one_process_asks_by_what_it_has_in_memory() {
+    let setting = Setting::new(DiscoveryServer::aggregated());
+    let cache = setting.later();
+    let all = names(&cache).await;
+    fs::remove_dir_all(setting.http()).expect("removed");
+    cache.invalidate();
+    setting.asked();
+    assert_eq!(names(&cache).await, all);
+    assert_eq!(setting.asked(), [ask("/api", Some("\"a1\"")), ask("/apis", Some("\"b1\""))]);
+}

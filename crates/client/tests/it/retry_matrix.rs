@@ -1,0 +1,217 @@
+//! The upstream matrix RetryableConditions through a whole client: conditions by verb by what is done with the answer.
+//!
+//! Every attempt meets the same condition; two retries are allowed. What counts is how often the request was sent, how
+//! long that took, and what the caller got.
+
+use std::io;
+use std::time::Duration;
+
+use dogwatch_client::transport::TransportErrorKind;
+use dogwatch_client::{Api, BoxError, Client, Error};
+use dogwatch_core::WatchParams;
+use futures_util::StreamExt;
+use http::Method;
+use http_body_util::Empty;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::scripted::{Reply, Script, fails_with, json, reply};
+
+const VERBS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::PATCH];
+/// What the server asks for where it asks for patience.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+#[derive(Clone, Copy, Debug)]
+enum Condition {
+    /// The server answers, with or without `Retry-After`.
+    Answers { code: u16, patience: bool },
+    /// The connection fails with an error of the operating system, as it is or inside another.
+    Fails { kind: io::ErrorKind, wrapped: bool },
+    /// The server hangs up before it answers.
+    HangsUp,
+    /// The server says GOAWAY in place of an answer.
+    GoesAway,
+}
+
+use Condition::{Answers, Fails, GoesAway, HangsUp};
+use io::ErrorKind::{
+    BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, TimedOut, UnexpectedEof,
+};
+
+/// What is done with the answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mode {
+    Decode,
+    Bytes,
+    Stream,
+    Watch,
+}
+
+/// What the caller got.
+#[derive(Debug, PartialEq)]
+enum Got {
+    /// An answer, or a watch with nothing in it.
+    Answer,
+    Refused(u16),
+    Broken(TransportErrorKind),
+}
+
+/// Who is sent again.
+#[derive(Clone, Copy, Debug)]
+enum Again {
+    Always,
+    Never,
+    /// Nothing but reads, and watches.
+    Harmless,
+    /// Watches only.
+    Watches,
+}
+
+/// The seventeen, in upstream's order. Go tells some of them apart by their text, here they are what the text stands for.
+const MATRIX: [(&str, Condition, Again); 17] = [
+    ("429 with Retry-After", Answers { code: 429, patience: true }, Again::Always),
+    ("503 with Retry-After", Answers { code: 503, patience: true }, Again::Always),
+    ("500 without Retry-After", Answers { code: 500, patience: false }, Again::Never),
+    ("429 without Retry-After", Answers { code: 429, patience: false }, Again::Never),
+    ("connection reset", Fails { kind: ConnectionReset, wrapped: false }, Again::Harmless),
+    ("end of file", HangsUp, Again::Harmless),
+    ("unexpected end of file", Fails { kind: UnexpectedEof, wrapped: false }, Again::Harmless),
+    ("write on a broken connection", Fails { kind: BrokenPipe, wrapped: false }, Again::Harmless),
+    ("GOAWAY", GoesAway, Again::Harmless),
+    ("connection reset by peer, inside", Fails { kind: ConnectionReset, wrapped: true }, Again::Harmless),
+    ("use of a closed connection", Fails { kind: ConnectionAborted, wrapped: true }, Again::Harmless),
+    ("connection refused", Fails { kind: ConnectionRefused, wrapped: false }, Again::Never),
+    ("connection refused, inside", Fails { kind: ConnectionRefused, wrapped: true }, Again::Never),
+    ("end of file, inside", Fails { kind: UnexpectedEof, wrapped: true }, Again::Harmless),
+    ("timeout", Fails { kind: TimedOut, wrapped: false }, Again::Watches),
+    ("success", Answers { code: 200, patience: false }, Again::Never),
+    ("redirect with Retry-After", Answers { code: 301, patience: true }, Again::Never),
+];
+
+impl Condition {
+    async fn reply(self, mode: Mode) -> Reply {
+        match self {
+            Answers { code: 200, .. } if mode != Mode::Watch => json(200, "{}"),
+            Answers { code, patience: false } => reply(code),
+            Answers { code, patience: true } => {
+                reply(code).header("retry-after", PATIENCE.as_secs().to_string())
+            }
+            Fails { kind, wrapped: false } => fails_with(io::Error::from(kind)),
+            Fails { kind, wrapped: true } => fails_with(io::Error::other(io::Error::from(kind))),
+            HangsUp => fails_with(hung_up().await),
+            GoesAway => fails_with(went_away().await),
+        }
+    }
+
+    fn wait(self) -> Duration {
+        match self {
+            Answers { .. } => PATIENCE,
+            _ => Duration::from_secs(1),
+        }
+    }
+
+    fn got(self, mode: Mode) -> Got {
+        match self {
+            Answers { code: 200, .. } => Got::Answer,
+            Answers { code, .. } => Got::Refused(code),
+            Fails { kind: ConnectionRefused, .. } => Got::Broken(TransportErrorKind::Refused),
+            // A watch that cannot be opened for such a reason is one that ended at once (rule RQ-8).
+            _ if mode == Mode::Watch => Got::Answer,
+            Fails { kind: TimedOut, .. } => Got::Broken(TransportErrorKind::Timeout),
+            _ => Got::Broken(TransportErrorKind::Lost),
+        }
+    }
+}
+
+impl Again {
+    fn attempts(self, verb: &Method, mode: Mode) -> usize {
+        let again = match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::Harmless => mode == Mode::Watch || (mode != Mode::Stream && *verb == Method::GET),
+            Self::Watches => mode == Mode::Watch,
+        };
+        if again { 3 } else { 1 }
+    }
+}
+
+/// hyper's own error for a server that closes the connection in place of an answer.
+async fn hung_up() -> BoxError {
+    let (ours, theirs) = tokio::io::duplex(1024);
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(ours)).await.expect("a connection");
+    tokio::spawn(connection);
+    drop(theirs);
+    let request = http::Request::new(Empty::<bytes::Bytes>::new());
+    sender.send_request(request).await.expect_err("nobody is there").into()
+}
+
+/// hyper's own error for a server that says GOAWAY in place of an answer.
+async fn went_away() -> BoxError {
+    let (ours, theirs) = tokio::io::duplex(1 << 16);
+    let server = tokio::spawn(async move {
+        let mut server = h2::server::handshake(theirs).await.expect("a client");
+        let asked = server.accept().await;
+        server.abrupt_shutdown(h2::Reason::NO_ERROR);
+        while server.accept().await.is_some() {}
+        drop(asked);
+    });
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(ours))
+            .await
+            .expect("a connection");
+    tokio::spawn(connection);
+    let request =
+        http::Request::get("https://script.test/").body(Empty::<bytes::Bytes>::new()).expect("a request");
+    let error = sender.send_request(request).await.expect_err("no answer");
+    server.abort();
+    error.into()
+}
+
+async fn run(client: &Client, verb: &Method, mode: Mode) -> Result<(), Error> {
+    let request = || client.request(verb.clone()).path(&["/x"]);
+    match mode {
+        Mode::Decode => request().send::<Value>().await.map(drop),
+        Mode::Bytes => request().bytes().await.map(drop),
+        Mode::Stream => request().stream().await.map(drop),
+        Mode::Watch => {
+            let maps = Api::<ConfigMap>::namespaced(client.clone(), "a");
+            let events = maps.watch(&WatchParams::from("5")).await?;
+            assert_eq!(events.count().await, 0, "nothing comes out of a watch that saw nothing");
+            Ok(())
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rq_6_retryable_conditions_by_verb_and_mode() {
+    for (name, condition, again) in MATRIX {
+        for mode in [Mode::Decode, Mode::Bytes, Mode::Stream, Mode::Watch] {
+            // A watch is always a GET.
+            let verbs = if mode == Mode::Watch { &VERBS[..1] } else { &VERBS[..] };
+            for verb in verbs {
+                let script = Script::default();
+                for _ in 0..3 {
+                    script.then([condition.reply(mode).await]);
+                }
+                let client = script.builder(|_| {}).max_retries(2).build().expect("valid settings");
+                let start = Instant::now();
+                let got = match run(&client, verb, mode).await {
+                    Ok(()) => Got::Answer,
+                    Err(error) => match (error.status(), error.transport()) {
+                        (Some(status), _) => Got::Refused(status.code),
+                        (None, Some(kind)) => Got::Broken(kind),
+                        (None, None) => panic!("{name} {mode:?} {verb}: {error}"),
+                    },
+                };
+                let attempts = again.attempts(verb, mode);
+                assert_eq!(script.seen().len(), attempts, "{name} {mode:?} {verb}");
+                let waited = condition.wait() * (attempts as u32 - 1);
+                assert_eq!(start.elapsed(), waited, "{name} {mode:?} {verb}");
+                assert_eq!(got, condition.got(mode), "{name} {mode:?} {verb}");
+            }
+        }
+    }
+}
