@@ -23,10 +23,18 @@ impl Background {
         simulators: Option<Simulators>,
     ) -> Self {
         let (mut tasks, shutdown) = (JoinSet::new(), CancellationToken::new());
-        tasks.spawn(controllers.run(Arc::clone(cluster), shutdown.clone().cancelled_owned()));
-        if let Some(simulators) = simulators {
-            tasks.spawn(simulators.run(Arc::clone(cluster), shutdown.clone().cancelled_owned()));
-        }
+        let ended = || shutdown.clone().cancelled_owned();
+        let tidy = controllers.run(Arc::clone(cluster), ended());
+        match simulators {
+            None => tasks.spawn(tidy),
+            // One task for both, so that a seeded cluster does the same in the same order each time.
+            Some(simulators) => {
+                let live = simulators.run(Arc::clone(cluster), ended());
+                tasks.spawn(async move {
+                    tokio::join!(biased; tidy, live);
+                })
+            }
+        };
         Self { tasks, shutdown }
     }
 
