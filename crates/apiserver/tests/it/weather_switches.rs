@@ -105,8 +105,7 @@ async fn a_delay_passes_by_the_clock_and_not_a_moment_more() {
     let begun = Instant::now();
     Road::direct(&server).get(MAPS).await.expect("answered");
     assert_eq!(begun.elapsed(), Duration::ZERO);
-    let took: Vec<_> =
-        server.requests().verb("list").iter().map(|it| it.duration.as_secs()).collect();
+    let took: Vec<_> = server.requests().verb("list").iter().map(|it| it.duration.as_secs()).collect();
     assert_eq!(took, [3, 3, 3, 0]);
 }
 
