@@ -183,7 +183,7 @@ fn excerpt_hex(body: &[u8]) -> String {
     let hex: String = body.iter().take(30).map(|it| format!("{it:02x}")).collect();
     match body.len() {
         0 => "<empty>".to_owned(),
-        ..=30 => hex,
+        1..=30 => hex,
         _ => format!("{hex} ..."),
     }
 }

@@ -142,7 +142,7 @@ pub(super) fn goes(kind: &Kind, object: &Value) -> bool {
     at(object, "/metadata/deletionTimestamp").is_some()
         && items(object, "/metadata/finalizers").is_empty()
         && number(object, "/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0
-        && !(kind.is("", "namespaces") && !items(object, "/spec/finalizers").is_empty())
+        && (!kind.is("", "namespaces") || items(object, "/spec/finalizers").is_empty())
 }
 
 /// The name of an object must be that of the request.

@@ -120,7 +120,7 @@ fn from_body(body: &Bytes, form: BodyForm) -> Result<Written, Refusal> {
         BodyForm::Protobuf => {
             protobuf::decode(body).map_err(|it| Refusal::bad_request(it.to_string()))?.value
         }
-        BodyForm::Yaml => yaml::parse(body).map_err(|it| Refusal::bad_request(it))?.value,
+        BodyForm::Yaml => yaml::parse(body).map_err(Refusal::bad_request)?.value,
     };
     if !value.is_object() {
         let kind = match &value {
