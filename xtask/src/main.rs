@@ -117,6 +117,14 @@ mod tests {
     }
 
     #[test]
+    fn the_original_controllers_must_be_named() {
+        assert!(Arguments::try_parse_from(["xtask", "original-controllers"]).is_err());
+        let named = ["xtask", "original-controllers", "--kube-controller-manager", "x"];
+        assert!(Arguments::try_parse_from(named).is_ok());
+        assert!(Arguments::try_parse_from(["xtask", "follow", "--objects", "10"]).is_ok());
+    }
+
+    #[test]
     fn conformance_needs_a_kubeconfig() {
         assert!(Arguments::try_parse_from(["xtask", "conformance"]).is_err());
         assert!(

@@ -136,7 +136,8 @@ async fn deployment(objects: &Objects, report: &mut Report) -> Result<()> {
     report
         .expect("the Deployment counts 3 available pods", async || {
             let status = objects.get(&apps("deployments/web")).await?["status"].take();
-            seen_if(status["availableReplicas"] == 3 && status["observedGeneration"] == 1, status.to_string())
+            let done = status["availableReplicas"] == 3 && status["observedGeneration"] == 1;
+            seen_if(done, format!("{} of {}", status["availableReplicas"], status["replicas"]))
         })
         .await;
     Ok(())

@@ -11,7 +11,7 @@ use crate::link::Link;
 
 const FAULTS: &str = "/_dogwatch/faults";
 /// Between two orders.
-const PACE: Duration = Duration::from_millis(700);
+const PACE: Duration = Duration::from_millis(1_500);
 
 /// The faults of a server.
 #[derive(Debug)]
@@ -84,8 +84,8 @@ fn rules() -> Vec<Value> {
         json!({ "on": writes, "probability": 0.01, "seed": 5, "reset": "before" }),
         json!({ "on": writes, "probability": 0.01, "seed": 6, "reset": "after" }),
         json!({ "on": writes, "probability": 0.01, "seed": 7, "refuse": { "code": 500 } }),
-        json!({ "on": watches, "probability": 0.3, "seed": 8, "drop": { "after": 40 } }),
-        json!({ "on": watches, "probability": 0.3, "seed": 9, "drop": { "after": 25, "cut": true } }),
+        json!({ "on": watches, "probability": 0.3, "seed": 8, "drop": { "after": 400 } }),
+        json!({ "on": watches, "probability": 0.3, "seed": 9, "drop": { "after": 250, "cut": true } }),
         json!({ "on": watches, "probability": 0.5, "seed": 10, "split": 7 }),
         json!({ "on": watches, "probability": 0.3, "seed": 11, "coalesce": "5ms..50ms" }),
         json!({ "on": watches, "probability": 0.3, "seed": 12, "lag": "1ms..20ms" }),
