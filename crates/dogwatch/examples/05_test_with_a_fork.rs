@@ -39,7 +39,7 @@ async fn case(server: ApiServer, expires: bool) -> anyhow::Result<()> {
     let api = Api::<ConfigMap>::namespaced(client, "default");
     server.faults().pause();
     let following = tokio::spawn(follow(api.clone(), "last"));
-    server.request_log().wait_for(|it| it.verb == "watch", 1).await;
+    let _ = server.request_log().wait_for(|it| it.verb == "watch", 1).await;
     for name in ["first", "last"] {
         let object = serde_json::from_value(serde_json::json!({ "metadata": { "name": name } }))?;
         api.create(&WriteParams::default(), &object).await?;
