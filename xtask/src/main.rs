@@ -7,6 +7,7 @@
 mod cargo;
 mod features;
 mod licences;
+mod waiting;
 mod process;
 mod link;
 mod server;
@@ -22,9 +23,7 @@ mod sample;
 
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::{Parser, Subcommand};
-use tokio::signal::unix::{SignalKind, signal};
 
 /// The tasks of the dogwatch repository.
 ///
@@ -78,24 +77,11 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Examples => examples::run(),
         Task::Gen(options) => tables::run(&options),
         Task::Conformance(options) => conformance::run(&options),
-        Task::OriginalControllers(options) => wait(controllers::run(&options)),
-        Task::Follow(options) => wait(follow::run(&options)),
+        Task::OriginalControllers(options) => waiting::wait(controllers::run(&options)),
+        Task::Follow(options) => waiting::wait(follow::run(&options)),
         Task::Bench(options) => bench::run(&options),
         Task::Pods(options) => sample::run(&options),
     }
-}
-
-/// Waits for a task that talks to others. When interrupted, it ends all that the task started.
-fn wait(task: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Runtime::new().context("cannot start a runtime")?;
-    runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        tokio::select! {
-            done = task => done,
-            _ = tokio::signal::ctrl_c() => anyhow::bail!("interrupted"),
-            _ = terminate.recv() => anyhow::bail!("told to end"),
-        }
-    })
 }
 
 #[cfg(test)]

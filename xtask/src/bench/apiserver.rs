@@ -11,6 +11,7 @@ use clap::Parser;
 
 use super::apiserver_load::{self as load, CHANGES, CREATES, LANES, OBJECTS, Watching};
 use crate::server::{self, Ours, Server};
+use crate::waiting;
 
 /// How often ours is started: it takes milliseconds, and the first time reads the program from disk.
 const STARTS: usize = 5;
@@ -86,7 +87,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         Ok(options) => options,
         Err(error) => error.exit(),
     };
-    crate::wait(async move {
+    waiting::wait(async move {
         let original = match &options.kube_apiserver_bin {
             Some(binaries) => Some(measure(server::start_original(binaries).await?, Vec::new()).await?),
             None => None,

@@ -13,6 +13,7 @@
 //!
 //! The `mod` lines below are in layer order.
 
+mod followed;
 mod copy;
 mod weather;
 mod writers;
@@ -24,20 +25,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use hyper::Method;
 use hyper::body::Bytes;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::link::Link;
 use crate::server::Ours;
 use copy::{Copy, Outcome};
+use followed::{NAMESPACE, PATIENCE};
 use peers::Peer;
 use weather::Weather;
-
-/// The namespace that is followed.
-const NAMESPACE: &str = "followed";
-/// The object that says that it is over.
-const END: &str = "the-end";
-/// How long a follower may take to get its first copy, and its last change.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -121,13 +116,4 @@ fn print(outcomes: &[Outcome], truth: &Copy) -> bool {
     }
     println!("{:24} {:>8}", "the server", truth.len());
     good
-}
-
-/// A ConfigMap to be followed.
-fn object(name: &str, change: usize) -> Bytes {
-    let map = json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name },
-        "data": { "change": change.to_string(), "text": "äöü \u{1f436} \\ \" \n".repeat(10) },
-    });
-    Bytes::from(map.to_string())
 }

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::sync::oneshot;
 
 use super::copy::{Copy, Outcome};
-use super::{END, NAMESPACE};
+use super::followed::{END, NAMESPACE};
 
 /// Between two tries of a list that failed in spite of the client's own retries.
 const PAUSE: Duration = Duration::from_millis(500);

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::copy::Outcome;
-use super::{END, NAMESPACE, PATIENCE};
+use super::followed::{END, NAMESPACE, PATIENCE};
 use crate::cargo::Cargo;
 use crate::process::Process;
 use crate::server::Server;

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{END, NAMESPACE, PATIENCE, object};
+use super::followed::{END, NAMESPACE, PATIENCE, object};
 use crate::link::{Lane, Link};
 
 /// How many write at once.
