@@ -1,14 +1,11 @@
 //! Tokens of service accounts: signed by this server, and good while the account is there and the time is not up.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use base64::Engine;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use dogwatch_core::ObjectKey;
-use ring::hmac;
 use serde_json::{Value, json};
 
-use super::{Cluster, Source, User};
+use super::{Cluster, User};
 use crate::kinds::look::{at, items, number, text};
 use crate::refusal::{Problem, ProblemKind, Refusal};
 use crate::store::Encoded;
@@ -20,51 +17,6 @@ const BINDABLE: [(&str, &str, &str); 3] =
     [("Pod", "pod", "/pods"), ("Secret", "secret", "/secrets"), ("Node", "node", "/nodes")];
 /// How long a token lives at least.
 const SHORTEST: i64 = 600;
-
-/// What signs tokens, and the tokens that are known by heart.
-pub struct TokenKey {
-    key: hmac::Key,
-    known: Mutex<Vec<(String, User)>>,
-}
-
-impl std::fmt::Debug for TokenKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TokenKey").finish_non_exhaustive()
-    }
-}
-
-impl Clone for TokenKey {
-    fn clone(&self) -> Self {
-        Self { key: self.key.clone(), known: Mutex::new(self.known().clone()) }
-    }
-}
-
-impl TokenKey {
-    pub(super) fn new(source: &Source) -> Self {
-        let secret = source.uid() + &source.uid();
-        Self { key: hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), known: Mutex::default() }
-    }
-
-    fn known(&self) -> std::sync::MutexGuard<'_, Vec<(String, User)>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn sign(&self, claims: &Value) -> String {
-        let header = BASE64_URL_SAFE_NO_PAD.encode(json!({ "alg": "HS256", "typ": "JWT" }).to_string());
-        let signed = format!("{header}.{}", BASE64_URL_SAFE_NO_PAD.encode(claims.to_string()));
-        let signature = BASE64_URL_SAFE_NO_PAD.encode(hmac::sign(&self.key, signed.as_bytes()));
-        format!("{signed}.{signature}")
-    }
-
-    /// What a token says, if this server signed it.
-    fn claims(&self, token: &str) -> Option<Value> {
-        let (signed, signature) = token.rsplit_once('.')?;
-        let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).ok()?;
-        hmac::verify(&self.key, signed.as_bytes(), &signature).ok()?;
-        let claims = BASE64_URL_SAFE_NO_PAD.decode(signed.split_once('.')?.1).ok()?;
-        serde_json::from_slice(&claims).ok()
-    }
-}
 
 impl Cluster {
     /// Lets a token stand for a user from now on.

@@ -7,9 +7,9 @@
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
+use super::part::{builtin, writer};
 use super::purge::{Left, purge};
 use super::reconcile::{Next, Reconciler};
-use super::{builtin, writer};
 use crate::cluster::{Cluster, Place, Writer};
 use crate::custom::definition::CLEANUP;
 use crate::custom::names;

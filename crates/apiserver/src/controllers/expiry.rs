@@ -11,7 +11,7 @@ use dogwatch_core::ObjectKey;
 use tokio::time::Instant;
 
 use super::feed::{Feed, Step};
-use super::{builtin, writer};
+use super::part::{builtin, writer};
 use crate::cluster::{Cluster, DeleteOptions, Place};
 use crate::store::Encoded;
 

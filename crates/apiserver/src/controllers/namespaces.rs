@@ -12,9 +12,9 @@ use dogwatch_core::ObjectKey;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::part::{builtin, writer};
 use super::purge::{Left, purge};
 use super::reconcile::{Next, Reconciler};
-use super::{builtin, writer};
 use crate::cluster::{Cluster, Place, Writer};
 use crate::kinds::look::{at, items, number, text};
 use crate::refusal::Refusal;

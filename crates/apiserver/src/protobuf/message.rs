@@ -5,16 +5,60 @@ use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Number, Value};
 
+use super::error::ProtobufError;
 use super::table::{Field, Repeat, Shape, Table};
 use super::wire::{Malformed, Raw, Reader};
-use super::{MAGIC, ProtobufError};
 
 /// How deep messages may be in one another.
 const DEEPEST: usize = 100;
 
-/// The value of a message of the table.
-pub(super) fn decode(table: &Table, message: usize, bytes: &[u8]) -> Result<Value, ProtobufError> {
-    Decoder { table, depth: 0 }.message(message, bytes)
+/// What every body in protobuf begins with.
+const MAGIC: &[u8] = b"k8s\0";
+
+/// An object that came in protobuf.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Object {
+    /// What it says it is: the version.
+    pub api_version: String,
+    /// What it says it is: the kind.
+    pub kind: String,
+    /// The object, with both in it.
+    pub value: Value,
+}
+
+/// Reads a body: the envelope, and the object in it.
+///
+/// # Errors
+/// When it is not protobuf, of no known kind, or malformed.
+pub fn decode(body: &[u8]) -> Result<Object, ProtobufError> {
+    let envelope = body.strip_prefix(MAGIC).ok_or(ProtobufError::NotProtobuf)?;
+    let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
+    let mut fields = Reader::new(envelope);
+    while let Some((number, field)) = fields.next()? {
+        match number {
+            1 => {
+                let mut names = Reader::new(field.bytes()?);
+                while let Some((number, field)) = names.next()? {
+                    match number {
+                        1 => api_version = field.text()?,
+                        2 => kind = field.text()?,
+                        _ => {}
+                    }
+                }
+            }
+            2 => raw = field.bytes()?,
+            _ => {}
+        }
+    }
+    let table = Table::get();
+    let unknown = || ProtobufError::UnknownKind { api_version: api_version.clone(), kind: kind.clone() };
+    let message = table.of_kind(&api_version, &kind).ok_or_else(unknown)?;
+    let mut value = Decoder { table, depth: 0 }.message(message, raw)?;
+    if let Some(map) = value.as_object_mut() {
+        map.insert("apiVersion".to_owned(), api_version.as_str().into());
+        map.insert("kind".to_owned(), kind.as_str().into());
+    }
+    Ok(Object { api_version, kind, value })
 }
 
 #[derive(Clone, Copy)]
@@ -178,7 +222,7 @@ fn json(raw: Option<Value>) -> Result<Value, ProtobufError> {
         return Ok(Value::Null);
     }
     if bytes.starts_with(MAGIC) {
-        return super::decode(&bytes).map(|it| it.value);
+        return decode(&bytes).map(|it| it.value);
     }
     serde_json::from_slice(&bytes).map_err(|_| Malformed("raw bytes are not JSON").into())
 }

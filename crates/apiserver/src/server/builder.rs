@@ -1,19 +1,16 @@
 //! What can be chosen about a server before it starts.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use serde::Serialize;
 
-use super::ApiServer;
-use super::access::{Access, random_token};
 use super::error::StartError;
 use super::objects::Objects;
 use crate::auth::Anonymous;
-use crate::cluster::{Cluster, Source, User};
+use crate::cluster::{Source, User};
 use crate::controllers::Controllers;
 use crate::http::Settings;
 use crate::simulators::Simulators;
@@ -28,13 +25,13 @@ const LOG: usize = 10_000;
 #[derive(Debug)]
 #[must_use = "nothing runs before `start`"]
 pub struct ApiServerBuilder {
-    plan: Plan,
-    tls: bool,
-    anonymous: Option<Anonymous>,
-    tokens: Vec<(SecretString, User)>,
+    pub(super) plan: Plan,
+    pub(super) tls: bool,
+    pub(super) anonymous: Option<Anonymous>,
+    pub(super) tokens: Vec<(SecretString, User)>,
     seed: Option<u64>,
     clock: Option<Timestamp>,
-    objects: Objects,
+    pub(super) objects: Objects,
 }
 
 /// What stays of it while the server runs, for its forks.
@@ -79,7 +76,7 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Listens nowhere: only [`ApiServer::connector`] and [`ApiServer::service`] lead to the server.
+    /// Listens nowhere: only [`connector`](crate::ApiServer::connector) and [`service`](crate::ApiServer::service) lead to the server.
     pub fn in_process(mut self) -> Self {
         self.plan.bind = None;
         self
@@ -167,34 +164,8 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Starts the server. It answers when this returns.
-    ///
-    /// # Errors
-    /// When it cannot listen there, or should not; when an object to begin with is no good.
-    pub async fn start(mut self) -> Result<ApiServer, StartError> {
-        let needs_credentials = self.tls || !self.tokens.is_empty();
-        let by_default = if needs_credentials { Anonymous::Refused } else { Anonymous::Admin };
-        self.plan.anonymous = self.anonymous.unwrap_or(by_default);
-        self.check_exposure()?;
-        if self.tls && self.tokens.is_empty() {
-            self.tokens.push((random_token(), User::admin()));
-        }
-        let address = self.plan.bind.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |it| it.ip());
-        let admin = self.tokens.iter().find(|(_, user)| *user == User::admin());
-        let access = Access::new(admin.map(|(token, _)| token.clone()), self.tls.then_some(address))?;
-
-        let cluster = Cluster::new(self.source());
-        cluster.establish_definitions(self.plan.controllers.definitions);
-        for (token, user) in &self.tokens {
-            cluster.know_token(token.expose_secret(), user.clone());
-        }
-        cluster.bootstrap().await;
-        self.objects.create(&cluster).await?;
-        ApiServer::assemble(Arc::new(cluster), self.plan, Arc::new(access)).await
-    }
-
     /// Nobody but this machine may do as he likes.
-    fn check_exposure(&self) -> Result<(), StartError> {
+    pub(super) fn check_exposure(&self) -> Result<(), StartError> {
         let guarded = self.tls && !self.tokens.is_empty() && self.plan.anonymous != Anonymous::Admin;
         match self.plan.bind {
             Some(address) if !guarded && !address.ip().to_canonical().is_loopback() => {
@@ -204,7 +175,7 @@ impl ApiServerBuilder {
         }
     }
 
-    fn source(&self) -> Source {
+    pub(super) fn source(&self) -> Source {
         match (self.seed, self.clock) {
             (None, None) => Source::real(),
             (seed, clock) => Source::seeded(seed.unwrap_or_else(rand::random), clock.unwrap_or(FIRST_DAY)),

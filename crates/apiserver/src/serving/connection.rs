@@ -14,8 +14,8 @@ use hyper::service::service_fn;
 use pin_project_lite::pin_project;
 use tokio::sync::watch;
 
-use super::Inner;
 use super::handler::Handler;
+use super::inner::Inner;
 use super::limits::{GRACE, Limits};
 use crate::auth::PeerIdentity;
 

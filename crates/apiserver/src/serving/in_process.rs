@@ -25,7 +25,7 @@ use tower_service::Service;
 
 use super::handler::{BoxError, Handler};
 use super::limits::Limits;
-use super::{Inner, connection};
+use super::{connection, inner::Inner};
 
 /// What is on its way in each direction of a pipe.
 const PIPE: usize = 64 * 1024;

@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::handler::Handler;
 use super::limits::Limits;
 use super::tls::Tls;
-use super::{Inner, connection};
+use super::{connection, inner::Inner};
 
 /// The machine asks after a silent peer this often, so that one that vanished does not stay for ever.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);

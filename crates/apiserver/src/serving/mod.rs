@@ -19,6 +19,7 @@ mod certificates;
 mod handler;
 mod limits;
 mod tls;
+mod inner;
 mod connection;
 mod listener;
 mod in_process;
@@ -28,7 +29,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use certificates::{Certificates, ClientCertificate};
@@ -36,6 +36,8 @@ pub use handler::{BoxError, Handler, RequestBody};
 pub use in_process::{Connector, InProcess, InProcessStream};
 pub use limits::Limits;
 pub use tls::Tls;
+
+use inner::{Ending, Inner};
 
 /// Serves a [`Handler`], with a socket or without. Dropping it closes the listener at once and ends every connection.
 #[derive(Debug)]
@@ -45,23 +47,6 @@ pub struct Serving<H> {
     address: Option<SocketAddr>,
     /// What connectors and services look at; they do not keep it.
     inner: Arc<Inner<H>>,
-}
-
-/// What every connection needs.
-#[derive(Debug)]
-struct Inner<H> {
-    handler: Arc<H>,
-    tasks: TaskTracker,
-    ending: Ending,
-}
-
-/// How the end is told to tasks.
-#[derive(Clone, Debug, Default)]
-struct Ending {
-    /// No new requests; what is under way may finish.
-    soon: CancellationToken,
-    /// Everything ends where it stands.
-    now: CancellationToken,
 }
 
 impl<H: Handler> Serving<H> {
@@ -115,17 +100,6 @@ impl<H: Handler> Serving<H> {
         let _ = tokio::time::timeout(limits::GRACE, self.inner.tasks.wait()).await;
         self.inner.ending.now.cancel();
         self.inner.tasks.wait().await;
-    }
-}
-
-impl<H> Inner<H> {
-    /// Runs a task until it ends, or everything does.
-    fn spawn(&self, task: impl Future<Output: Send> + Send + 'static) {
-        let now = self.ending.now.clone();
-        self.tasks.spawn(async move {
-            // Whether it ended or was ended makes no difference to anyone.
-            let _ = now.run_until_cancelled_owned(task).await;
-        });
     }
 }
 

@@ -8,8 +8,8 @@
 //! With a connection flag it looks at that server instead, and changes nothing there.
 
 mod look;
-mod narrator;
 mod workload;
+mod narrator;
 
 use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};

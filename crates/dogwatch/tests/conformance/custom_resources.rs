@@ -263,10 +263,7 @@ async fn a_kind_that_was_removed_is_not_found() {
     let (definition, api) = ships(&client, &space).await;
     api.create(&WriteParams::default(), &ship(&api, "a", json!({ "masts": 3 }))).await.expect("created");
     definition.remove().await;
-    let gone = async || match api.list(&ListParams::default()).await {
-        Ok(_) => None,
-        Err(error) => Some(error),
-    };
+    let gone = async || api.list(&ListParams::default()).await.err();
     let error = until("the kind being gone", gone).await;
     assert!(error.is_not_found(), "{}", chain(&error));
 }

@@ -22,9 +22,9 @@ use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
 use super::feed::{Feed, Step};
+use super::part::{builtin, writer};
 use super::pending::Pending;
 use super::recorder::{self, Note};
-use super::{builtin, writer};
 use crate::cluster::{Cluster, DeleteOptions, Place, Propagation, Writer};
 use crate::refusal::Refusal;
 use crate::registry::{Catalog, Kind};

@@ -9,8 +9,8 @@ use dogwatch_core::ObjectKey;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::Simulators;
 use super::owner::{controller_key, is_deleting};
+use super::settings::Simulators;
 use crate::cluster::{Cluster, DeleteOptions, Place, Writer};
 use crate::controllers::reconcile::{Next, Reconciler};
 use crate::controllers::recorder::{Note, record};

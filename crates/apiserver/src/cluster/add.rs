@@ -1,0 +1,30 @@
+//! Objects that are put in from inside: as they are, wherever they say they belong.
+
+use serde_json::Value;
+
+use super::{Body, Cluster, FieldValidation, Place, Writer, Written, decode};
+use crate::refusal::Refusal;
+
+impl Cluster {
+    /// Makes an object of any kind that is served, wherever it says it belongs. For what is put in from inside.
+    ///
+    /// # Errors
+    /// As for [`Cluster::create`]; 400 for a kind that is not served.
+    pub async fn add(&self, object: Value, writer: &Writer) -> Result<Written, Refusal> {
+        let says =
+            |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (api_version, kind_name) = (says("/apiVersion"), says("/kind"));
+        let unknown =
+            || Refusal::bad_request(format!("no kind {kind_name:?} is served in version {api_version:?}"));
+        let kind = self.catalog().kind_of(&api_version, &kind_name).ok_or_else(unknown)?;
+        let body = Body { bytes: object.to_string().into(), form: crate::request::BodyForm::Json };
+        let (decoded, _) = decode(&kind, &body, FieldValidation::Strict)?;
+        let namespace = match says("/metadata/namespace") {
+            given if !given.is_empty() => Some(given),
+            _ => kind.def.namespaced.then(|| "default".to_owned()),
+        };
+        let namespace = namespace.filter(|_| kind.def.namespaced);
+        let place = Place { kind: &kind, namespace: namespace.as_deref(), name: "", part: "" };
+        self.create(&place, decoded, writer).await
+    }
+}

@@ -1,0 +1,24 @@
+//! A copy of a cluster that goes its own way.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::Cluster;
+use crate::registry::Registry;
+
+impl Cluster {
+    /// A copy that goes its own way; costs next to nothing until one of them writes.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let copy = Self {
+            storage: Arc::new(self.store().fork()),
+            registry: Registry::default(),
+            source: self.source.fork(),
+            addresses: Mutex::new(self.addresses().clone()),
+            tokens: self.tokens.clone(),
+            establishing: AtomicBool::new(self.establishing.load(Ordering::Relaxed)),
+        };
+        copy.refresh_definitions();
+        copy
+    }
+}

@@ -1,0 +1,77 @@
+//! What a cluster is made of. The verbs are below, each in a file of its own.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+use dogwatch_core::ObjectKey;
+
+use super::addresses::Addresses;
+use super::source::Source;
+use super::token_key::TokenKey;
+use crate::registry::{Catalog, Kind, Registry};
+use crate::store::{Encoded, Storage, Store};
+
+/// A cluster without a socket.
+#[derive(Debug)]
+pub struct Cluster {
+    pub(super) storage: Arc<dyn Storage>,
+    pub(super) registry: Registry,
+    pub(super) source: Source,
+    pub(super) addresses: Mutex<Addresses>,
+    pub(super) tokens: TokenKey,
+    pub(super) establishing: AtomicBool,
+}
+
+impl Cluster {
+    /// An empty cluster in memory; [`Cluster::bootstrap`] puts into it what every cluster has.
+    pub fn new(source: Source) -> Self {
+        let tokens = TokenKey::new(&source);
+        Self {
+            storage: Arc::new(Store::default()),
+            registry: Registry::default(),
+            source,
+            addresses: Mutex::default(),
+            tokens,
+            establishing: AtomicBool::new(true),
+        }
+    }
+
+    /// The copy of all objects that reads and watches are served from.
+    pub fn store(&self) -> &Store {
+        self.storage.local()
+    }
+
+    /// What decides about commits.
+    pub fn storage(&self) -> &dyn Storage {
+        &*self.storage
+    }
+
+    /// The kinds that are served now.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.registry.catalog()
+    }
+
+    /// Where time, uids and names come from.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// A stored object.
+    pub fn get(&self, kind: &Kind, key: &ObjectKey) -> Option<Arc<Encoded>> {
+        self.store().get(&kind.collection, key)
+    }
+
+    /// All objects of a kind as they are stored, in one namespace or in all.
+    pub fn list(&self, kind: &Kind, namespace: Option<&str>) -> Vec<Arc<Encoded>> {
+        self.store().read(&kind.collection, |history, revision| {
+            let all = history.list_at(revision, None).into_iter().flatten();
+            all.filter(|it| namespace.is_none_or(|wanted| it.key().namespace() == Some(wanted)))
+                .cloned()
+                .collect()
+        })
+    }
+
+    pub(super) fn addresses(&self) -> std::sync::MutexGuard<'_, Addresses> {
+        self.addresses.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
