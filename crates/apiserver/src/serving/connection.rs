@@ -2,10 +2,12 @@
 
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -41,11 +43,13 @@ pub(super) async fn serve<H: Handler>(
             }
         })
     };
-    let builder = limits.builder(Streams(Arc::clone(&inner)));
+    let begun = Streams::default();
+    let builder = limits.builder(begun.clone());
     let mut connection = pin!(builder.serve_connection(io, service));
+    let mut running = Running { begun, streams: FuturesUnordered::new() };
     let soon = inner.ending.soon.clone();
     let ended = tokio::select! {
-        ended = connection.as_mut() => Some(ended),
+        ended = running.beside(connection.as_mut()) => Some(ended),
         () = soon.cancelled() => None,
         () = requests.idle(limits.idle) => None,
     };
@@ -54,7 +58,7 @@ pub(super) async fn serve<H: Handler>(
         None => {
             connection.as_mut().graceful_shutdown();
             // A client that does not take notice is left to itself.
-            tokio::time::timeout(GRACE, connection).await.unwrap_or(Ok(()))
+            tokio::time::timeout(GRACE, running.beside(connection)).await.unwrap_or(Ok(()))
         }
     };
     if let Err(error) = ended {
@@ -62,21 +66,53 @@ pub(super) async fn serve<H: Handler>(
     }
 }
 
-/// Where HTTP/2 runs its streams: with the tasks of the server, so that they end with it.
-struct Streams<H>(Arc<Inner<H>>);
+/// A stream of an HTTP/2 connection: a request until the last byte of its answer.
+type Stream = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-impl<H> Clone for Streams<H> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
+/// Takes the streams that HTTP/2 begins, to be run beside their connection.
+#[derive(Clone, Default)]
+struct Streams(Arc<Mutex<Vec<Stream>>>);
+
+/// The streams of a connection. They run in its own task, and always before it writes: what many watches are told at one
+/// moment leaves in one piece, and everything ends with the connection.
+struct Running {
+    begun: Streams,
+    streams: FuturesUnordered<Stream>,
 }
 
-impl<H, F> Executor<F> for Streams<H>
+impl<F> Executor<F> for Streams
 where
     F: Future<Output: Send> + Send + 'static,
 {
     fn execute(&self, stream: F) {
-        self.0.spawn(stream);
+        let stream = Box::pin(async move {
+            stream.await;
+        });
+        self.begun().push(stream);
+    }
+}
+
+impl Streams {
+    fn begun(&self) -> MutexGuard<'_, Vec<Stream>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Running {
+    /// Runs a connection and its streams until the connection ends.
+    async fn beside<C: Future>(&mut self, mut connection: Pin<&mut C>) -> C::Output {
+        std::future::poll_fn(|context| {
+            loop {
+                let begun = std::mem::take(&mut *self.begun.begun());
+                self.streams.extend(begun);
+                while let Poll::Ready(Some(())) = self.streams.poll_next_unpin(context) {}
+                match connection.as_mut().poll(context) {
+                    Poll::Pending if !self.begun.begun().is_empty() => {}
+                    polled => return polled,
+                }
+            }
+        })
+        .await
     }
 }
 
