@@ -12,7 +12,8 @@ impl Cluster {
     /// What is there already stays.
     pub async fn bootstrap(&self) {
         let writer = Writer::server("kube-apiserver");
-        for object in objects() {
+        let today = self.source.now().strftime("%Y-%m-%d").to_string();
+        for object in objects(&today) {
             if let Err(refusal) = self.add(object, &writer).await
                 && !refusal.0.is_already_exists()
             {
@@ -22,7 +23,7 @@ impl Cluster {
     }
 }
 
-fn objects() -> Vec<Value> {
+fn objects(today: &str) -> Vec<Value> {
     let namespaces = ["kube-system", "kube-public", "kube-node-lease", "default"]
         .map(|name| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }));
     let class = |name: &str, value: i64, description: &str| {
@@ -31,6 +32,10 @@ fn objects() -> Vec<Value> {
     };
     let metadata = |labels: Value| json!({ "name": "kubernetes", "namespace": "default", "labels": labels });
     let ours = [
+        // Controllers that clean up old tokens look since when their use is noted.
+        json!({ "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "kube-apiserver-legacy-service-account-token-tracking", "namespace": "kube-system" },
+            "data": { "since": today } }),
         class("system-node-critical", 2_000_001_000, "For pods a node cannot do without."),
         class(
             "system-cluster-critical",

@@ -14,7 +14,7 @@ pub(crate) struct Step {
 
 /// The steps of a recording.
 pub(crate) fn steps(name: &str) -> Vec<Step> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/oracle").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/scenarios").join(name);
     let recording: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let steps = recording["steps"].as_array().unwrap();
     let step = |it: &Value| Step {
