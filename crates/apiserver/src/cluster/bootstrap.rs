@@ -12,8 +12,7 @@ impl Cluster {
     /// What is there already stays.
     pub async fn bootstrap(&self) {
         let writer = Writer::server("kube-apiserver");
-        let today = self.source.now().strftime("%Y-%m-%d").to_string();
-        for object in objects(&today) {
+        for object in objects() {
             if let Err(refusal) = self.add(object, &writer).await
                 && !refusal.0.is_already_exists()
             {
@@ -23,7 +22,7 @@ impl Cluster {
     }
 }
 
-fn objects(today: &str) -> Vec<Value> {
+fn objects() -> Vec<Value> {
     let namespaces = ["kube-system", "kube-public", "kube-node-lease", "default"]
         .map(|name| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }));
     let class = |name: &str, value: i64, description: &str| {
@@ -32,10 +31,6 @@ fn objects(today: &str) -> Vec<Value> {
     };
     let metadata = |labels: Value| json!({ "name": "kubernetes", "namespace": "default", "labels": labels });
     let ours = [
-        // Controllers that clean up old tokens look since when their use is noted.
-        json!({ "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": { "name": "kube-apiserver-legacy-service-account-token-tracking", "namespace": "kube-system" },
-            "data": { "since": today } }),
         class("system-node-critical", 2_000_001_000, "For pods a node cannot do without."),
         class(
             "system-cluster-critical",
