@@ -1,0 +1,104 @@
+//! Where objects come from: a list and a watch of one collection. [`Api`] is one; tests script their own.
+//!
+//! It knows nothing of retries, versions to resume from or fallbacks: that is the reflector's.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use dogwatch_client::{Api, Error, ListStream, Listed};
+use dogwatch_core::{ListParams, ResourceType, ResourceVersion, WatchParams};
+use dogwatch_wire::{BadItem, WatchEvent};
+use futures_core::Stream;
+use futures_core::future::BoxFuture;
+use futures_core::stream::BoxStream;
+use serde::de::DeserializeOwned;
+
+/// A list as it arrives. An error ends it; a whole one ends with [`ListEvent::End`]. Dropping it ends the request.
+pub type Lists<T> = BoxStream<'static, Result<ListEvent<T>, Error>>;
+
+/// The events of one watch, as [`WatchStream`](dogwatch_client::WatchStream) tells them. Dropping it closes the watch.
+pub type Watches<T> = BoxStream<'static, Result<WatchEvent<T>, Error>>;
+
+/// One collection, to be listed and watched.
+pub trait ListWatch<T>: Send + Sync + 'static {
+    /// What the collection is called, for messages and metrics.
+    fn resource(&self) -> &ResourceType;
+
+    /// The namespace, where it is one only.
+    fn namespace(&self) -> Option<&str> {
+        None
+    }
+
+    /// Reads the collection. Where the parameters have a limit, pages are followed to the last one (rule PG-1).
+    fn list(&self, params: ListParams) -> Lists<T>;
+
+    /// Opens a watch.
+    fn watch(&self, params: WatchParams) -> BoxFuture<'static, Result<Watches<T>, Error>>;
+
+    /// Whether the other side is known not to send initial events on a watch, as fakes are. A server need not say:
+    /// it refuses, and is listed instead.
+    fn lacks_initial_events(&self) -> bool {
+        false
+    }
+}
+
+/// What comes of a list.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ListEvent<T> {
+    /// The next object.
+    Item(T),
+    /// The next object could not be decoded. It is there: do not take it for deleted.
+    Bad(BadItem),
+    /// The list is read again from the start: forget what came before.
+    Restarted,
+    /// The list is whole.
+    End {
+        /// Its version.
+        version: ResourceVersion,
+        /// Whether it came in more than one page.
+        paginated: bool,
+    },
+}
+
+impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Api<T> {
+    fn resource(&self) -> &ResourceType {
+        Api::resource(self)
+    }
+
+    fn namespace(&self) -> Option<&str> {
+        Api::namespace(self)
+    }
+
+    fn list(&self, params: ListParams) -> Lists<T> {
+        Box::pin(ToItsEnd(Some(self.list_stream(&params))))
+    }
+
+    fn watch(&self, params: WatchParams) -> BoxFuture<'static, Result<Watches<T>, Error>> {
+        let api = self.clone();
+        Box::pin(async move { Ok(Box::pin(Api::watch(&api, &params).await?) as Watches<T>) })
+    }
+}
+
+/// A list that tells its end as an event.
+struct ToItsEnd<T>(Option<ListStream<T>>);
+
+impl<T: DeserializeOwned> Stream for ToItsEnd<T> {
+    type Item = Result<ListEvent<T>, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        let Some(list) = &mut this.0 else { return Poll::Ready(None) };
+        Pin::new(list).poll_next(cx).map(|next| match next {
+            Some(Ok(Listed::Item(item))) => Some(Ok(ListEvent::Item(item))),
+            Some(Ok(Listed::Bad(bad))) => Some(Ok(ListEvent::Bad(bad))),
+            Some(Ok(Listed::Restarted)) => Some(Ok(ListEvent::Restarted)),
+            Some(Ok(_)) => None,
+            Some(Err(error)) => Some(Err(error)),
+            None => this.0.take().map(|it| {
+                let paginated = it.paginated();
+                Ok(ListEvent::End { version: it.into_metadata().version, paginated })
+            }),
+        })
+    }
+}
