@@ -1,9 +1,15 @@
 //! The numbers client-go keeps about plugins, under its names.
 
-use metrics::{counter, gauge};
+use jiff::Timestamp;
+use metrics::{counter, gauge, histogram};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use secrecy::ExposeSecret as _;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::auth::error::PluginError;
 use crate::auth::issued::Lifetime;
+use crate::config::{Identity, Pem};
 
 /// Counts one check against the policy, by its `status` as client-go calls it. (Kubernetes' own registration of this
 /// number names two labels and fills one, so there is no other name to follow.)
@@ -29,4 +35,20 @@ pub(super) fn record_call<T>(result: &Result<T, PluginError>) {
 /// Shows how long the credential in use still serves; infinity if nothing says.
 pub(in crate::auth) fn record_ttl(lifetime: &Lifetime) {
     gauge!("rest_client_exec_plugin_ttl_seconds").set(lifetime.ttl_seconds());
+}
+
+/// Measures how old a certificate was when another, or none, took its place.
+pub(super) fn record_rotation(previous: &Identity, now: Timestamp) {
+    if let Some(since) = valid_since(&previous.certificate) {
+        histogram!("rest_client_exec_plugin_certificate_rotation_age")
+            .record((now.as_second() - since).max(0) as f64);
+    }
+}
+
+/// From when on a certificate holds, in seconds since the epoch; `None` for what is none.
+fn valid_since(certificate: &Pem) -> Option<i64> {
+    let Pem::Data(text) = certificate else { return None };
+    let der = CertificateDer::from_pem_slice(text.expose_secret().as_bytes()).ok()?;
+    let (_, parsed) = X509Certificate::from_der(&der).ok()?;
+    Some(parsed.validity().not_before.timestamp())
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
+use super::metrics::record_rotation;
 use super::policy;
 use super::protocol::{self, Version};
 use super::runner::Runner;
@@ -87,6 +88,9 @@ impl Source for Plugin {
         self.identity.send_if_modified(|current| {
             let changed = !same_identity(current.as_ref(), issued.identity.as_ref());
             if changed {
+                if let Some(previous) = current {
+                    record_rotation(previous, Timestamp::now());
+                }
                 current.clone_from(&issued.identity);
             }
             changed

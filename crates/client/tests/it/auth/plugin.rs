@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use dogwatch_client::auth::{AuthError, AuthLayer, AuthOptions, Credentials};
 use dogwatch_client::config::{
@@ -12,6 +13,7 @@ use futures_util::future::join_all;
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use jiff::{SignedDuration, Timestamp};
+use metrics_util::debugging::DebugValue;
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -324,35 +326,71 @@ async fn a_request_that_is_dropped_kills_the_plugin_it_waits_for() {
     assert_eq!(alive.read(&mut started).await.unwrap(), 0, "the process has ended");
 }
 
-#[test]
-fn au_3_runs_and_permissions_are_counted_under_the_names_of_client_go() {
+/// The numbers that were recorded while a future ran, a line each, in order.
+fn recorded(work: impl Future<Output = ()>) -> Vec<(String, DebugValue)> {
     let recorder = metrics_util::debugging::DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    metrics::with_local_recorder(&recorder, || {
-        runtime.block_on(async {
-            token(&Script::printing(&json!({"token": "t"})).credentials()).await;
-            authorize(&Script::new("exit 3").credentials()).await.unwrap_err();
-            let mut missing = Script::new("");
-            missing.exec.command = "/nonexistent/plugin".to_owned();
-            authorize(&missing.credentials()).await.unwrap_err();
-            let mut denying = config();
-            denying.auth.exec = Some(Script::new("").exec);
-            denying.plugin_policy = PluginPolicy::DenyAll;
-            authorize(&Credentials::new(&denying, None).unwrap()).await.unwrap_err();
-        });
-    });
-    let mut lines: Vec<String> = snapshotter
+    metrics::with_local_recorder(&recorder, || runtime.block_on(work));
+    let mut lines: Vec<_> = snapshotter
         .snapshot()
         .into_vec()
         .into_iter()
         .map(|(key, _, _, value)| {
             let labels: Vec<_> =
                 key.key().labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
-            format!("{} {} {value:?}", key.key().name(), labels.join(","))
+            (format!("{} {}", key.key().name(), labels.join(",")), value)
         })
         .collect();
-    lines.sort();
+    lines.sort_by(|one, other| one.0.cmp(&other.0));
+    lines
+}
+
+#[test]
+fn rq_17_the_age_of_a_certificate_is_measured_when_it_is_replaced() {
+    let valid_since = |seconds: i64| {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(["jane".to_owned()]).unwrap();
+        params.not_before = (std::time::SystemTime::now() - Duration::from_secs(seconds as u64)).into();
+        (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+    };
+    let lines = recorded(async {
+        let script = Script::new("cat \"$DIR/answer\"");
+        let credentials = script.credentials();
+        let pairs = [valid_since(3600), valid_since(1800)].map(Some);
+        for pair in pairs.iter().chain([&pairs[1], &None]) {
+            let mut status = json!({"token": "t"});
+            if let Some((certificate, key)) = pair {
+                status["clientCertificateData"] = json!(certificate);
+                status["clientKeyData"] = json!(key);
+            }
+            fs::write(script.file("answer"), document(V1, &status).to_string()).unwrap();
+            let (_, ticket) = authorize(&credentials).await.unwrap();
+            credentials.rejected(ticket);
+        }
+    });
+    let found =
+        lines.into_iter().find(|it| it.0.trim() == "rest_client_exec_plugin_certificate_rotation_age");
+    let Some((_, DebugValue::Histogram(ages))) = found else { panic!("no histogram: {found:?}") };
+    let [first, second] = ages[..] else { panic!("one for each certificate that went: {ages:?}") };
+    assert!((3600.0..5400.0).contains(&first.0), "{first}");
+    assert!((1800.0..3600.0).contains(&second.0), "{second}");
+}
+
+#[test]
+fn au_3_runs_and_permissions_are_counted_under_the_names_of_client_go() {
+    let lines = recorded(async {
+        token(&Script::printing(&json!({"token": "t"})).credentials()).await;
+        authorize(&Script::new("exit 3").credentials()).await.unwrap_err();
+        let mut missing = Script::new("");
+        missing.exec.command = "/nonexistent/plugin".to_owned();
+        authorize(&missing.credentials()).await.unwrap_err();
+        let mut denying = config();
+        denying.auth.exec = Some(Script::new("").exec);
+        denying.plugin_policy = PluginPolicy::DenyAll;
+        authorize(&Credentials::new(&denying, None).unwrap()).await.unwrap_err();
+    });
+    let lines: Vec<_> = lines.into_iter().map(|(name, value)| format!("{name} {value:?}")).collect();
     assert_eq!(
         lines,
         [
