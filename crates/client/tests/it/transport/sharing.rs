@@ -93,17 +93,21 @@ async fn tr_1_an_idle_connection_is_closed_and_a_busy_one_is_not() {
     let (server, authority) = secure_server(watch_or_get).await;
     let config = trusting(&server.url(), &authority);
     let mut options = TransportOptions::default();
-    options.idle_timeout = Duration::from_millis(50);
+    options.idle_timeout = Duration::from_secs(5);
     let transport = Transport::with_options(&config, no_plugin(), options).unwrap();
 
     let watching = watch(&transport, &server).await;
-    tokio::time::timeout(Duration::from_millis(150), server.wait_for_open(0))
+    tokio::time::pause();
+    tokio::time::timeout(Duration::from_secs(15), server.wait_for_open(0))
         .await
         .expect_err("a watch keeps its connection");
+    tokio::time::resume();
     assert_eq!(fetch(&transport, &server.url()).await, "1", "and the connection stays in use");
 
     drop(watching);
+    tokio::time::pause();
     server.wait_for_open(0).await;
+    tokio::time::resume();
     assert_eq!(fetch(&transport, &server.url()).await, "2");
 }
 
