@@ -17,6 +17,7 @@
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
 mod refusal;
+mod bell;
 pub mod names;
 pub mod schema;
 pub mod protobuf;

@@ -1,11 +1,10 @@
 //! The board behind its lock, and the bell that wakes watches when it changes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use tokio::sync::watch;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::board::Board;
+use crate::bell::Bell;
 
 /// What all clones of a lab and all its watches share.
 #[derive(Debug, Default)]
@@ -15,7 +14,7 @@ pub(super) struct Shared {
     /// Never held across an await.
     board: Mutex<Board>,
     /// Rung at each change that a watch has to hear of.
-    pub(super) bell: watch::Sender<u64>,
+    pub(super) bell: Arc<Bell>,
 }
 
 impl Shared {
@@ -34,7 +33,7 @@ impl Shared {
         let changed = change(&mut board);
         self.request_rules.store(board.request_rules(), Ordering::Release);
         drop(board);
-        self.bell.send_modify(|count| *count += 1);
+        self.bell.ring();
         changed
     }
 }

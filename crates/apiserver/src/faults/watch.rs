@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rand::rngs::StdRng;
-use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until};
 
 use super::board::{Board, What};
@@ -13,6 +12,7 @@ use super::delay::Delay;
 use super::rule::DropAfter;
 use super::scope::OwnedCall;
 use super::shared::Shared;
+use crate::bell::Listener;
 
 /// The lab's view of one watch. Its owner asks it before each delivery and tells it what was delivered:
 ///
@@ -22,7 +22,7 @@ use super::shared::Shared;
 #[derive(Debug)]
 pub struct WatchLab {
     shared: Arc<Shared>,
-    bell: Receiver<u64>,
+    bell: Listener,
     call: OwnedCall,
     /// The newest rule that was asked about this watch.
     asked: u64,
@@ -70,7 +70,7 @@ pub enum Disturbance {
 impl WatchLab {
     pub(super) fn new(shared: Arc<Shared>, call: OwnedCall) -> Self {
         // Before anything is read, so that no change falls between.
-        let bell = shared.bell.subscribe();
+        let bell = shared.bell.listen();
         let seen = shared.board().ordered;
         let mut new = Self {
             shared,
@@ -162,15 +162,13 @@ impl WatchLab {
 
     /// Learns what has changed, if anything has.
     fn hear(&mut self) {
-        // The sender is in `shared`, so it is never gone.
-        if self.bell.has_changed().unwrap_or(false) {
-            self.bell.mark_unchanged();
+        if self.bell.has_rung() {
             self.read();
         }
     }
 
     async fn next_change(&mut self) {
-        let _ = self.bell.changed().await;
+        self.bell.rung().await;
         self.read();
     }
 

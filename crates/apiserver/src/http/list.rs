@@ -75,12 +75,7 @@ impl Service {
 
     /// Waits until the store has come to a version, but not for ever.
     pub(super) async fn reach(&self, version: u64) {
-        let arrived = async {
-            let mut steps = tokio::time::interval(super::service::STEP);
-            while self.cluster.store().revision() < version {
-                steps.tick().await;
-            }
-        };
+        let arrived = self.cluster.store().reach(version);
         let _ = tokio::time::timeout(self.settings.version_wait, arrived).await;
     }
 }

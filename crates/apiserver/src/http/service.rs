@@ -1,7 +1,6 @@
 //! What answers requests: a cluster, and everything that can be set about answering.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::HeaderMap;
 
@@ -15,9 +14,6 @@ use crate::cluster::{Cluster, User};
 use crate::faults::Lab;
 use crate::log::RequestLog;
 use crate::refusal::Refusal;
-
-/// How often a request that waits for a version of the future looks for it.
-pub(super) const STEP: Duration = Duration::from_millis(20);
 
 /// Answers requests to a cluster. Clones answer for the same one and count together.
 #[derive(Clone, Debug)]

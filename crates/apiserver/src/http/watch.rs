@@ -9,13 +9,14 @@
 //! place in the log and two points in time: nothing is collected for a client that does not read.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use dogwatch_core::{Reason, Status};
 use futures_util::stream;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 use super::answer::{self, Answer};
 use super::asked::Asked;
@@ -26,7 +27,7 @@ use super::list::selection;
 use super::pieces::Pieces;
 use super::query::Query;
 use super::read::too_large;
-use super::service::{STEP, Service};
+use super::service::Service;
 use super::telling::Telling;
 use super::wish::Wish;
 use crate::cluster::Cluster;
@@ -59,6 +60,8 @@ struct Watch {
     bookmark_period: Duration,
     next_bookmark: Instant,
     deadline: Instant,
+    /// Rings at the next bookmark or the end. One for the whole life of the watch: most events come and go without it.
+    alarm: Pin<Box<Sleep>>,
     stage: Stage,
     /// Everything up to this version was told; changes up to it are not told again.
     told: u64,
@@ -117,6 +120,7 @@ impl Service {
             bookmark_period: self.settings.bookmark_period,
             next_bookmark: now,
             deadline: now + timeout,
+            alarm: Box::pin(sleep_until(now + timeout)),
             stage: Stage::Over,
             told: options.version,
             ready: VecDeque::new(),
@@ -191,13 +195,10 @@ impl Watch {
     }
 
     async fn await_version(&mut self, version: u64, until: Instant) {
-        let revision = self.cluster.store().revision();
-        if revision >= version {
-            self.begin_with_state();
-        } else if Instant::now() >= until.min(self.deadline) {
-            self.fail(&too_large(version, revision));
-        } else {
-            sleep_until((Instant::now() + STEP).min(until).min(self.deadline)).await;
+        let store = self.cluster.store();
+        match timeout_at(until.min(self.deadline), store.reach(version)).await {
+            Ok(()) => self.begin_with_state(),
+            Err(_) => self.fail(&too_large(version, store.revision())),
         }
     }
 
@@ -233,10 +234,13 @@ impl Watch {
     async fn tell_changes(&mut self) {
         let Stage::Live(cursor) = &mut self.stage else { return };
         let time = self.deadline.min(self.next_bookmark);
+        if self.alarm.deadline() != time {
+            self.alarm.as_mut().reset(time);
+        }
         let woken = if Instant::now() >= time {
             Woken::Time
         } else {
-            // What has happened already needs no timer.
+            // What has happened already needs no waiting.
             match cursor.try_next() {
                 Ok(Some(change)) => Woken::Change(Ok(change)),
                 Err(compacted) => Woken::Change(Err(compacted)),
@@ -245,7 +249,7 @@ impl Watch {
                     change = cursor.next() => Woken::Change(change),
                     disturbance = self.lab.disturbed() => Woken::Disturbed(disturbance),
                     () = self.definition.changed() => Woken::Redefined,
-                    () = sleep_until(time) => Woken::Time,
+                    () = self.alarm.as_mut() => Woken::Time,
                 },
             }
         };

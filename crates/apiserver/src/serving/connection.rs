@@ -16,6 +16,7 @@ use hyper::service::service_fn;
 use pin_project_lite::pin_project;
 use tokio::sync::watch;
 
+use super::gathered::Gathered;
 use super::handler::Handler;
 use super::inner::Inner;
 use super::limits::{GRACE, Limits};
@@ -45,8 +46,9 @@ pub(super) async fn serve<H: Handler>(
     };
     let begun = Streams::default();
     let builder = limits.builder(begun.clone());
-    let mut connection = pin!(builder.serve_connection(io, service));
-    let mut running = Running { begun, streams: FuturesUnordered::new() };
+    let line = Gathered::new(io);
+    let mut connection = pin!(builder.serve_connection(line.clone(), service));
+    let mut running = Running { begun, streams: FuturesUnordered::new(), line };
     let soon = inner.ending.soon.clone();
     let ended = tokio::select! {
         ended = running.beside(connection.as_mut()) => Some(ended),
@@ -75,9 +77,10 @@ struct Streams(Arc<Mutex<Vec<Stream>>>);
 
 /// The streams of a connection. They run in its own task, and always before it writes: what many watches are told at one
 /// moment leaves in one piece, and everything ends with the connection.
-struct Running {
+struct Running<IO> {
     begun: Streams,
     streams: FuturesUnordered<Stream>,
+    line: Gathered<IO>,
 }
 
 impl<F> Executor<F> for Streams
@@ -98,7 +101,7 @@ impl Streams {
     }
 }
 
-impl Running {
+impl<IO: Read + Write + Unpin> Running<IO> {
     /// Runs a connection and its streams until the connection ends.
     async fn beside<C: Future>(&mut self, mut connection: Pin<&mut C>) -> C::Output {
         std::future::poll_fn(|context| {
@@ -106,9 +109,13 @@ impl Running {
                 let begun = std::mem::take(&mut *self.begun.begun());
                 self.streams.extend(begun);
                 while let Poll::Ready(Some(())) = self.streams.poll_next_unpin(context) {}
-                match connection.as_mut().poll(context) {
-                    Poll::Pending if !self.begun.begun().is_empty() => {}
-                    polled => return polled,
+                let polled = connection.as_mut().poll(context);
+                if polled.is_pending() && !self.begun.begun().is_empty() {
+                    continue;
+                }
+                // A connection that has ended is not asked again: what it wrote last has this chance to leave.
+                if self.line.leave(context) || polled.is_ready() {
+                    return polled;
                 }
             }
         })

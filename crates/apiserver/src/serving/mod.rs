@@ -20,6 +20,7 @@ mod handler;
 mod limits;
 mod tls;
 mod inner;
+mod gathered;
 mod connection;
 mod listener;
 mod in_process;

@@ -17,11 +17,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use dogwatch_core::ObjectKey;
-use tokio::sync::watch;
 
 pub use encoded::{Draft, Encoded, SelectableField};
 pub use history::{Change, Compacted, History};
 pub use storage::{Pending, Storage};
+
+use crate::bell::{Bell, Listener};
 
 /// How many changes of a collection are kept at most. When there are more, the older half goes.
 const LONGEST_LOG: usize = 100_000;
@@ -39,6 +40,8 @@ pub struct Store {
 struct Shared {
     /// Held while a change is made, which is when revisions are given out. A plain mutex: never held across an await.
     revision: Mutex<u64>,
+    /// Rung after each change of the revision.
+    bell: Arc<Bell>,
     collections: RwLock<HashMap<CollectionName, Arc<Collection>>>,
 }
 
@@ -48,7 +51,7 @@ struct Collection {
     /// Shared with forks until one of them writes.
     history: RwLock<Arc<History>>,
     /// Rung after each change, and when history is forgotten.
-    bell: watch::Sender<u64>,
+    bell: Arc<Bell>,
 }
 
 /// What must be true of an object for a commit to go through.
@@ -73,14 +76,14 @@ pub struct Lost {
 #[derive(Debug)]
 pub struct Cursor {
     collection: Arc<Collection>,
-    bell: watch::Receiver<u64>,
+    bell: Listener,
     position: u64,
 }
 
 impl Default for Store {
     fn default() -> Self {
         // Clients take 0 for "any version", so the first revision is 1.
-        Self { shared: Arc::new(Shared { revision: Mutex::new(1), collections: RwLock::default() }) }
+        Self { shared: Arc::new(Shared::new(1, HashMap::new())) }
     }
 }
 
@@ -88,6 +91,14 @@ impl Store {
     /// The newest revision of all collections.
     pub fn revision(&self) -> u64 {
         *self.shared.revision()
+    }
+
+    /// Waits until the newest revision is this one or a later one; for ever if that does not come about.
+    pub async fn reach(&self, revision: u64) {
+        let mut bell = self.shared.bell.listen();
+        while self.revision() < revision {
+            bell.rung().await;
+        }
     }
 
     /// Writes an object, or deletes it, if it still is what the caller thinks it is.
@@ -129,7 +140,8 @@ impl Store {
         *revision = version;
         drop(history);
         drop(revision);
-        collection.bell.send_replace(version);
+        collection.bell.ring();
+        self.shared.bell.ring();
         Ok(stored)
     }
 
@@ -156,7 +168,7 @@ impl Store {
     /// When those changes are no longer kept.
     pub fn watch(&self, collection: &CollectionName, version: u64) -> Result<Cursor, Compacted> {
         let collection = self.shared.collection(collection);
-        let bell = collection.bell.subscribe();
+        let bell = collection.bell.listen();
         let position = collection.history().position_after(version)?;
         Ok(Cursor { collection, bell, position })
     }
@@ -168,8 +180,7 @@ impl Store {
         collections.entry(Arc::clone(collection)).or_insert_with(|| {
             let mut history = History::default();
             history.compact(revision);
-            let history = RwLock::new(Arc::new(history));
-            Arc::new(Collection { history, bell: watch::Sender::new(revision) })
+            Arc::new(Collection::new(Arc::new(history)))
         });
     }
 
@@ -180,7 +191,7 @@ impl Store {
             let mut history = collection.history.write().unwrap_or_else(PoisonError::into_inner);
             Arc::make_mut(&mut history).compact(version);
             drop(history);
-            collection.bell.send_modify(|_| {});
+            collection.bell.ring();
         }
     }
 
@@ -189,16 +200,10 @@ impl Store {
     pub fn fork(&self) -> Self {
         let revision = self.shared.revision();
         let copy = |(name, collection): (&CollectionName, &Arc<Collection>)| {
-            let history = RwLock::new(Arc::clone(&collection.history()));
-            (Arc::clone(name), Arc::new(Collection { history, bell: watch::Sender::new(*revision) }))
+            (Arc::clone(name), Arc::new(Collection::new(Arc::clone(&collection.history()))))
         };
         let collections = self.shared.collections().iter().map(copy).collect();
-        Self {
-            shared: Arc::new(Shared {
-                revision: Mutex::new(*revision),
-                collections: RwLock::new(collections),
-            }),
-        }
+        Self { shared: Arc::new(Shared::new(*revision, collections)) }
     }
 }
 
@@ -209,12 +214,12 @@ impl Cursor {
     /// When the log was trimmed past the cursor.
     pub async fn next(&mut self) -> Result<Arc<Change>, Compacted> {
         loop {
-            self.bell.mark_unchanged();
+            // Before the log is looked at, so that no change falls between.
+            self.bell.has_rung();
             if let Some(change) = self.try_next()? {
                 return Ok(change);
             }
-            // The store outlives its cursors: each holds the collection, and with it the bell.
-            let _ = self.bell.changed().await;
+            self.bell.rung().await;
         }
     }
 
@@ -230,6 +235,11 @@ impl Cursor {
 }
 
 impl Shared {
+    fn new(revision: u64, collections: HashMap<CollectionName, Arc<Collection>>) -> Self {
+        let (revision, collections) = (Mutex::new(revision), RwLock::new(collections));
+        Self { revision, bell: Arc::default(), collections }
+    }
+
     fn revision(&self) -> MutexGuard<'_, u64> {
         self.revision.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -244,12 +254,16 @@ impl Shared {
             return Arc::clone(collection);
         }
         let mut collections = self.collections.write().unwrap_or_else(PoisonError::into_inner);
-        let empty = || Arc::new(Collection { history: RwLock::default(), bell: watch::Sender::new(0) });
+        let empty = || Arc::new(Collection::new(Arc::default()));
         Arc::clone(collections.entry(Arc::clone(name)).or_insert_with(empty))
     }
 }
 
 impl Collection {
+    fn new(history: Arc<History>) -> Self {
+        Self { history: RwLock::new(history), bell: Arc::default() }
+    }
+
     fn history(&self) -> RwLockReadGuard<'_, Arc<History>> {
         self.history.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -333,6 +347,26 @@ mod tests {
         assert!(store.watch(&pods(), 1).is_err());
         let version = create(&store, "b");
         assert_eq!(at_the_end.next().await.expect("kept").version, version);
+    }
+
+    #[tokio::test]
+    async fn a_revision_of_the_future_is_waited_for_in_whichever_collection_it_comes_about() {
+        let store = Store::default();
+        store.reach(store.revision()).await;
+        let (key, draft) = draft("x");
+        let come = store.revision() + 2;
+        let write = async {
+            create(&store, "a");
+            store.commit(&"/nodes".into(), &key, Expect::Absent, Some(draft)).expect("absent").version()
+        };
+        let (seen, written) = tokio::join!(
+            async {
+                store.reach(come).await;
+                store.revision()
+            },
+            write
+        );
+        assert_eq!((seen, written), (come, come));
     }
 
     #[test]
