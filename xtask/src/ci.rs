@@ -4,7 +4,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use tokio::time::Instant;
 
-use crate::cargo::Cargo;
+use crate::cargo::{Cargo, target_folder};
 use crate::{examples, features, licences, tables};
 
 #[derive(Debug, clap::Args)]
@@ -24,6 +24,8 @@ enum Step {
     Lints,
     /// rustdoc has no warning, and every link leads somewhere
     Docs,
+    /// the work queue's models hold, for all interleavings of their threads
+    Models,
     /// each feature builds alone
     Features,
     /// every dependency comes under an allowed licence
@@ -60,9 +62,19 @@ impl Step {
             Self::Docs => {
                 Cargo::new(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings").run()
             }
+            Self::Models => models(),
             Self::Features => features::run(),
             Self::Licences => licences::run(),
             Self::Examples => examples::run(),
         }
     }
+}
+
+/// Loom's tests need everything built with `--cfg loom`, in a folder of its own, or every other build would begin anew.
+fn models() -> anyhow::Result<()> {
+    let folder = target_folder()?.join("loom");
+    let folder = folder.to_str().context("the target directory has no name in UTF-8")?;
+    Cargo::new(["test", "--package", "dogwatch-workqueue", "--release", "--test", "loom", "--target-dir", folder])
+        .env("RUSTFLAGS", "--cfg loom")
+        .run()
 }

@@ -37,7 +37,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Run every check but the tests: format, tables, lints, docs, features, licences, examples.
+    /// Run every check but the tests: format, tables, lints, docs, models, features, licences, examples.
     Ci(ci::Options),
     /// Build each crate with each of its features alone.
     Features,

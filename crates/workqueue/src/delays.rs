@@ -1,0 +1,178 @@
+//! When delayed adds become due: a heap of deadlines, each naming an entry.
+//!
+//! Fed and read by [`crate::state`], which passes the time in; there is no clock here. A delay that is replaced or
+//! cancelled stays in the heap, where nobody believes it any more (its ticket is not the entry's), until it comes to
+//! the top or until half of the heap is like it. That leaves a push as cheap as it can be, and the memory in
+//! proportion to the delays that are pending.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use crate::entries::{Delay, Entries, Id};
+
+/// So many dead delays are no reason to tidy up.
+const DEAD_TOLERATED: usize = 64;
+
+/// All delays.
+#[derive(Debug, Default)]
+pub(crate) struct Delays {
+    heap: BinaryHeap<Reverse<Deadline>>,
+    /// How many entries have a delay. All other elements of the heap are dead.
+    pending: usize,
+    next_ticket: u32,
+}
+
+/// 16 bytes, so that a heap of a million is 16 MB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Deadline {
+    at: u64,
+    ticket: u32,
+    id: Id,
+}
+
+impl Ord for Deadline {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Of two at the same time, the one that was asked for first. Tickets wrap, so their distance decides.
+        let asked = || (self.ticket.wrapping_sub(other.ticket) as i32).cmp(&0);
+        self.at.cmp(&other.at).then_with(asked)
+    }
+}
+
+impl PartialOrd for Deadline {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Delays {
+    /// How many delays are pending.
+    pub(crate) fn len(&self) -> usize {
+        self.pending
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending == 0
+    }
+
+    /// Gives an entry a delay, in place of the one it may have.
+    pub(crate) fn set<K: Eq>(&mut self, entries: &mut Entries<K>, id: Id, at: u64, priority: i32) {
+        let ticket = self.next_ticket;
+        self.next_ticket = ticket.wrapping_add(1);
+        if entries[id].delay.replace(Delay { at, ticket, priority }).is_none() {
+            self.pending += 1;
+        }
+        self.heap.push(Reverse(Deadline { at, ticket, id }));
+        self.tidy(entries);
+    }
+
+    /// Takes the delay of an entry away.
+    pub(crate) fn cancel<K: Eq>(&mut self, entries: &mut Entries<K>, id: Id) -> Option<Delay> {
+        let delay = entries[id].delay.take()?;
+        self.pending -= 1;
+        self.tidy(entries);
+        Some(delay)
+    }
+
+    /// Takes away the delay that is due first, if that is not after `now`, and returns whose it was.
+    pub(crate) fn pop_due<K: Eq>(&mut self, entries: &mut Entries<K>, now: u64) -> Option<(Id, Delay)> {
+        let at = self.next(entries)?;
+        if at > now {
+            return None;
+        }
+        let Reverse(deadline) = self.heap.pop()?;
+        let delay = entries[deadline.id].delay.take()?;
+        self.pending -= 1;
+        if self.heap.is_empty() {
+            self.heap = BinaryHeap::new();
+        }
+        Some((deadline.id, delay))
+    }
+
+    /// When the next one is due.
+    pub(crate) fn next<K: Eq>(&mut self, entries: &Entries<K>) -> Option<u64> {
+        while let Some(Reverse(deadline)) = self.heap.peek() {
+            if is_pending(entries, *deadline) {
+                return Some(deadline.at);
+            }
+            self.heap.pop();
+        }
+        None
+    }
+
+    /// Forgets everything; the entries are the caller's matter.
+    pub(crate) fn clear(&mut self) {
+        *self = Self { next_ticket: self.next_ticket, ..Self::default() };
+    }
+
+    fn tidy<K: Eq>(&mut self, entries: &Entries<K>) {
+        if self.heap.len() > 2 * self.pending + DEAD_TOLERATED {
+            self.heap.retain(|Reverse(it)| is_pending(entries, *it));
+            self.heap.shrink_to(2 * self.pending);
+        }
+    }
+}
+
+fn is_pending<K: Eq>(entries: &Entries<K>, deadline: Deadline) -> bool {
+    let delay = entries.get(deadline.id).and_then(|it| it.delay);
+    delay.is_some_and(|it| it.ticket == deadline.ticket && it.at == deadline.at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_entries(count: u32) -> (Entries<u32>, Delays, Vec<Id>) {
+        let mut entries = Entries::new();
+        let ids = (0..count).map(|it| entries.insert(u64::from(it), it, 0)).collect();
+        (entries, Delays::default(), ids)
+    }
+
+    #[test]
+    fn delays_come_in_the_order_of_their_times_and_then_of_their_setting() {
+        let (mut entries, mut delays, ids) = with_entries(4);
+        for (id, at) in ids.iter().zip([30, 10, 20, 10]) {
+            delays.set(&mut entries, *id, at, 0);
+        }
+        let due: Vec<_> = std::iter::from_fn(|| delays.pop_due(&mut entries, 20)).map(|(id, _)| id).collect();
+        assert_eq!(due, [ids[1], ids[3], ids[2]]);
+        assert_eq!(delays.next(&entries), Some(30));
+        assert_eq!(delays.len(), 1);
+    }
+
+    #[test]
+    fn the_order_of_setting_survives_the_wrapping_of_tickets() {
+        let (mut entries, mut delays, ids) = with_entries(4);
+        delays.next_ticket = u32::MAX - 1;
+        for id in &ids {
+            delays.set(&mut entries, *id, 5, 0);
+        }
+        let due: Vec<_> = std::iter::from_fn(|| delays.pop_due(&mut entries, 5)).map(|(id, _)| id).collect();
+        assert_eq!(due, ids);
+    }
+
+    #[test]
+    fn dead_delays_do_not_pile_up() {
+        let (mut entries, mut delays, ids) = with_entries(2);
+        for round in 0..100_000 {
+            delays.set(&mut entries, ids[0], round, 0);
+            delays.set(&mut entries, ids[1], round, 0);
+            delays.cancel(&mut entries, ids[1]);
+        }
+        assert_eq!(delays.len(), 1);
+        assert!(delays.heap.len() <= 2 + DEAD_TOLERATED, "{} elements", delays.heap.len());
+        assert_eq!(delays.next(&entries), Some(99_999));
+    }
+
+    #[test]
+    fn a_dead_delay_does_not_speak_for_the_next_entry_in_its_place() {
+        let (mut entries, mut delays, ids) = with_entries(1);
+        delays.set(&mut entries, ids[0], 5, 0);
+        delays.cancel(&mut entries, ids[0]);
+        entries.remove(ids[0]);
+        let reused = entries.insert(9, 9, 0);
+        assert_eq!(reused, ids[0]);
+        delays.set(&mut entries, reused, 50, 0);
+        assert_eq!(delays.pop_due(&mut entries, 10), None);
+        assert_eq!(delays.next(&entries), Some(50));
+    }
+}

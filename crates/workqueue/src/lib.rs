@@ -1,0 +1,72 @@
+//! A work queue for controllers: what has changed, without duplicates, in a fair order, at the right time.
+//!
+//! It is the queue of client-go, with the priorities of controller-runtime, as one structure behind one lock. It knows no
+//! Kubernetes: keys are whatever can be compared, hashed and cloned.
+//!
+//! ```
+//! use dogwatch_workqueue::WorkQueue;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let queue = WorkQueue::new();
+//! queue.add("default/web");
+//! queue.add("default/web"); // waits already
+//!
+//! let worker = tokio::spawn({
+//!     let queue = queue.clone();
+//!     async move {
+//!         while let Some(item) = queue.take().await {
+//!             match reconcile(item.key()).await {
+//!                 Ok(()) => queue.forget(&item),
+//!                 Err(_) => queue.add_rate_limited(*item),
+//!             }
+//!         } // the item is dropped: the work on this key is done
+//!     }
+//! });
+//!
+//! queue.shut_down_with_drain().await;
+//! worker.await.unwrap();
+//! # }
+//! # async fn reconcile(key: &str) -> Result<(), ()> { assert_eq!(key, "default/web"); Ok(()) }
+//! ```
+//!
+//! # Layout
+//!
+//! From the ground up: [`limiter`] says how long a key waits; `entries`, `ready` and `delays` hold the keys, their order and their
+//! times; `state` is the machine made of them, without a clock, a lock or a task; `waiters` is who waits; `shared` puts a lock
+//! around both; [`Item`], [`Take`] and [`WorkQueue`] are the face. [`parallelize_until`] stands beside.
+//!
+//! # If you come from client-go
+//!
+//! | client-go | here |
+//! |---|---|
+//! | `Get`, `Done` | [`WorkQueue::take`] gives an [`Item`]; dropping it is `Done` |
+//! | `Add`, `AddAfter`, `AddRateLimited`, `Forget`, `NumRequeues` | [`WorkQueue::add`] and its siblings |
+//! | `AddWithOpts` (controller-runtime) | [`WorkQueue::add_with`] |
+//! | `ShutDown`, `ShutDownWithDrain` | the same; the drain also waits for keys that nobody has taken yet |
+//! | `DefaultTypedControllerRateLimiter` | [`limiter::client_go_limiter`]; a queue has [`limiter::default_controller_limiter`] |
+//! | metrics provider | [`Builder::name`], through the `metrics` facade |
+
+pub mod limiter;
+mod entries;
+mod ready;
+mod delays;
+mod state;
+mod waiters;
+mod lock;
+mod clock;
+mod meter;
+mod shared;
+mod item;
+mod take;
+mod builder;
+mod queue;
+mod parallel;
+
+pub use self::builder::Builder;
+pub use self::item::Item;
+pub use self::limiter::RateLimiter;
+pub use self::meter::DURATION_BUCKETS;
+pub use self::parallel::parallelize_until;
+pub use self::queue::{AddOptions, WorkQueue};
+pub use self::take::Take;

@@ -1,0 +1,60 @@
+//! A few quick tries, and then patience (rule RL-1).
+
+use std::hash::Hash;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+
+use super::{RateLimiter, count_of};
+
+/// The first tries of a key wait `fast`, all others `slow`.
+#[derive(Debug)]
+pub struct FastSlow<K> {
+    fast: Duration,
+    slow: Duration,
+    fast_tries: u32,
+    failures: Mutex<HashMap<K, u32>>,
+}
+
+impl<K> FastSlow<K> {
+    /// Waits `fast` for `fast_tries` times, then `slow`.
+    pub fn new(fast: Duration, slow: Duration, fast_tries: u32) -> Self {
+        Self { fast, slow, fast_tries, failures: Mutex::new(HashMap::new()) }
+    }
+}
+
+impl<K: Eq + Hash + Clone + Send> RateLimiter<K> for FastSlow<K> {
+    fn when(&self, key: &K) -> Duration {
+        let mut failures = self.failures.lock();
+        let failures = count_of(&mut failures, key);
+        *failures = failures.saturating_add(1);
+        if *failures <= self.fast_tries { self.fast } else { self.slow }
+    }
+
+    fn forget(&self, key: &K) {
+        self.failures.lock().remove(key);
+    }
+
+    fn requeues(&self, key: &K) -> u32 {
+        self.failures.lock().get(key).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rl_1_three_fast_tries_and_then_slow_ones_until_forgotten() {
+        let (fast, slow) = (Duration::from_millis(5), Duration::from_secs(10));
+        let limiter = FastSlow::new(fast, slow, 3);
+        let waits: Vec<_> = (0..5).map(|_| limiter.when(&"one")).collect();
+        assert_eq!(waits, [fast, fast, fast, slow, slow]);
+        assert_eq!(limiter.requeues(&"one"), 5);
+        assert_eq!(limiter.when(&"two"), fast);
+        limiter.forget(&"one");
+        assert_eq!(limiter.requeues(&"one"), 0);
+        assert_eq!(limiter.when(&"one"), fast);
+    }
+}

@@ -1,0 +1,47 @@
+//! Limiters by the names of those who chose their numbers (rule RL-1).
+
+use std::hash::Hash;
+use std::time::Duration;
+
+use super::{ExponentialPerItem, MaxOf, TokenBucket};
+
+/// Both client-go and controller-runtime retry a key at least every 16 minutes and 40 seconds.
+const LONGEST: Duration = Duration::from_secs(1000);
+
+/// What controller-runtime gives a controller, and what a queue has unless told otherwise: 5 ms, doubling to 1000 s, for
+/// each key by itself.
+pub fn default_controller_limiter<K>() -> ExponentialPerItem<K> {
+    ExponentialPerItem::new(Duration::from_millis(5), LONGEST)
+}
+
+/// What client-go gives a controller: the above, and ten retries a second for all keys together, a hundred at once.
+pub fn client_go_limiter<K: Eq + Hash + Clone + Send + 'static>() -> MaxOf<K> {
+    MaxOf::new(default_controller_limiter()).and(TokenBucket::new(10.0, 100))
+}
+
+/// client-go's item-based limiter: 1 ms, doubling to 1000 s, for each key by itself.
+pub fn item_based_limiter<K>() -> ExponentialPerItem<K> {
+    ExponentialPerItem::new(Duration::from_millis(1), LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::RateLimiter;
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn rl_1_the_presets_have_their_makers_numbers() {
+        let ours = default_controller_limiter();
+        assert_eq!(ours.when(&1).as_millis(), 5);
+        let waits: Vec<_> = (0..30).map(|_| ours.when(&1)).collect();
+        assert_eq!(waits.last(), Some(&LONGEST));
+        assert!((0..1000).all(|key| ours.when(&(key + 10)).as_millis() == 5), "no limit for all together");
+
+        assert_eq!(item_based_limiter().when(&1).as_millis(), 1);
+
+        let theirs = client_go_limiter();
+        assert!((0..100).all(|key| theirs.when(&key).as_millis() == 5));
+        assert_eq!(theirs.when(&100).as_millis(), 100);
+        assert_eq!(theirs.when(&101).as_millis(), 200);
+    }
+}

@@ -1,0 +1,96 @@
+//! The numbers of one named queue, with the names that dashboards know (rule WM-1).
+//!
+//! They go through the `metrics` facade, to the recorder that is installed when the queue is built. Queues without a name
+//! have none.
+
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram};
+use metrics::{Unit, gauge, histogram};
+
+/// The histogram buckets that client-go has for `workqueue_queue_duration_seconds` and `workqueue_work_duration_seconds`, in
+/// seconds, for exporters that ask for them: from 10 ns to 10 s, ten times more with each.
+pub const DURATION_BUCKETS: [f64; 10] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0];
+
+#[derive(Debug)]
+pub(crate) struct Meter {
+    depth: Gauge,
+    adds: Counter,
+    queue_duration: Histogram,
+    work_duration: Histogram,
+    unfinished: Gauge,
+    longest_running: Gauge,
+    retries: Counter,
+}
+
+impl Meter {
+    pub(crate) fn new(name: &str) -> Self {
+        describe();
+        let name = name.to_owned();
+        Self {
+            depth: gauge!("workqueue_depth", "name" => name.clone()),
+            adds: counter!("workqueue_adds_total", "name" => name.clone()),
+            queue_duration: histogram!("workqueue_queue_duration_seconds", "name" => name.clone()),
+            work_duration: histogram!("workqueue_work_duration_seconds", "name" => name.clone()),
+            unfinished: gauge!("workqueue_unfinished_work_seconds", "name" => name.clone()),
+            longest_running: gauge!("workqueue_longest_running_processor_seconds", "name" => name.clone()),
+            retries: counter!("workqueue_retries_total", "name" => name),
+        }
+    }
+
+    /// So many keys have work outstanding that had none before; keys that a worker holds count too.
+    pub(crate) fn added(&self, count: u64) {
+        if count > 0 {
+            self.adds.increment(count);
+            self.depth.increment(count as f64);
+        }
+    }
+
+    /// A key was taken that had waited so long.
+    pub(crate) fn taken(&self, waited: u64) {
+        self.depth.decrement(1.0);
+        self.queue_duration.record(seconds(waited));
+    }
+
+    /// A key was held so long.
+    pub(crate) fn finished(&self, held: u64) {
+        self.work_duration.record(seconds(held));
+    }
+
+    /// A key was added to be tried later.
+    pub(crate) fn retried(&self) {
+        self.retries.increment(1);
+    }
+
+    /// What those held now have taken together, and what the longest of them has.
+    pub(crate) fn unfinished(&self, all: u128, longest: u64) {
+        self.unfinished.set(seconds(u64::try_from(all).unwrap_or(u64::MAX)));
+        self.longest_running.set(seconds(longest));
+    }
+}
+
+fn seconds(nanoseconds: u64) -> f64 {
+    Duration::from_nanos(nanoseconds).as_secs_f64()
+}
+
+fn describe() {
+    describe_gauge!("workqueue_depth", "keys that have been added and not yet been taken");
+    describe_counter!("workqueue_adds_total", "adds that were not swallowed by an earlier one");
+    describe_histogram!(
+        "workqueue_queue_duration_seconds",
+        Unit::Seconds,
+        "how long a key waits before it is taken"
+    );
+    describe_histogram!("workqueue_work_duration_seconds", Unit::Seconds, "how long a key is held");
+    describe_gauge!(
+        "workqueue_unfinished_work_seconds",
+        Unit::Seconds,
+        "how long the keys that are held have been so, all together; it grows when a worker is stuck"
+    );
+    describe_gauge!(
+        "workqueue_longest_running_processor_seconds",
+        Unit::Seconds,
+        "how long the key that is held longest has been so"
+    );
+    describe_counter!("workqueue_retries_total", "adds that were asked for a later time");
+}

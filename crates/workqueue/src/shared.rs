@@ -1,0 +1,311 @@
+//! A queue as its handles, items and waiting tasks share it: the machine and those who wait, behind one lock.
+//!
+//! Everything public calls in here. It wakes others and drops keys only after it has released the lock, and it reads the
+//! clock only where a delay or a metric needs it. It owns no task: who waits in [`Shared::look`] keeps the time.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::task::Waker;
+use std::time::Duration;
+
+use hashbrown::DefaultHashBuilder;
+
+use crate::clock::Clock;
+use crate::entries::Id;
+use crate::limiter::RateLimiter;
+use crate::lock::{Lock, Locked};
+use crate::meter::Meter;
+use crate::state::{Ask, State, Taken};
+use crate::waiters::{Ticket, Waiters, Wakes};
+
+/// Names the group of a key by a number; groups with the same number share their turns.
+pub(crate) type GroupOf<K> = Box<dyn Fn(&K) -> u64 + Send + Sync>;
+
+/// How many keys are added under one lock. Workers get their turn between.
+const BATCH: usize = 64;
+
+pub(crate) struct Shared<K> {
+    inner: Lock<Inner<K>>,
+    hasher: DefaultHashBuilder,
+    group_of: Option<GroupOf<K>>,
+    pub(crate) limiter: Box<dyn RateLimiter<K>>,
+    meter: Option<Meter>,
+    clock: Clock,
+}
+
+struct Inner<K> {
+    state: State<K>,
+    waiters: Waiters,
+    /// Somebody waits until all is finished. A plain shutdown ends that.
+    draining: bool,
+}
+
+/// What who looks for a key finds.
+pub(crate) enum Look<K> {
+    Taken(Taken<K>),
+    /// Nothing, and nothing will come.
+    Closed,
+    /// Nothing yet: the waker will be called. With an alarm, whoever looks is the timekeeper, and has to look again at
+    /// that time.
+    Wait { alarm: Option<u64> },
+}
+
+impl<K: Eq + Hash + Clone> Shared<K> {
+    pub(crate) fn new(
+        state: State<K>,
+        limiter: Box<dyn RateLimiter<K>>,
+        group_of: Option<GroupOf<K>>,
+        name: Option<&str>,
+    ) -> Self {
+        let inner = Inner { state, waiters: Waiters::default(), draining: false };
+        Self {
+            inner: Lock::new(inner),
+            hasher: DefaultHashBuilder::default(),
+            group_of,
+            limiter,
+            meter: name.map(Meter::new),
+            clock: Clock::default(),
+        }
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(crate) fn add(&self, key: K, priority: i32) {
+        let ask = self.ask(&key, priority);
+        let mut wakes = Wakes::new();
+        let mut inner = self.inner.lock();
+        let (mut readied, mut new) = self.advance(&mut inner, ask.now);
+        let added = inner.state.add(key, ask);
+        readied += usize::from(added.readied);
+        new += u64::from(added.is_new);
+        inner.waiters.wake(readied, &mut wakes);
+        drop(inner);
+        self.after(wakes, new);
+    }
+
+    pub(crate) fn add_all(&self, keys: impl IntoIterator<Item = K>, priority: i32) {
+        let mut keys = keys.into_iter().map(|key| (self.ask(&key, priority), key)).peekable();
+        while keys.peek().is_some() {
+            let batch: Vec<_> = keys.by_ref().take(BATCH).collect();
+            let mut unused = Vec::new();
+            let mut wakes = Wakes::new();
+            let mut inner = self.inner.lock();
+            let (mut readied, mut new) = self.advance(&mut inner, batch[0].0.now);
+            for (ask, key) in batch {
+                let added = inner.state.add(key, ask);
+                unused.extend(added.unused);
+                readied += usize::from(added.readied);
+                new += u64::from(added.is_new);
+            }
+            inner.waiters.wake(readied, &mut wakes);
+            drop(inner);
+            self.after(wakes, new);
+        }
+    }
+
+    pub(crate) fn delay(&self, key: K, delay: Duration, priority: i32, replace: bool) {
+        let mut ask = self.ask(&key, priority);
+        if ask.now == 0 {
+            ask.now = self.clock.now();
+        }
+        let at = Clock::after(ask.now, delay);
+        let mut wakes = Wakes::new();
+        let mut inner = self.inner.lock();
+        let unused = inner.state.delay(key, ask, at, replace);
+        if inner.state.has_delays() {
+            inner.waiters.is_due_at(at, &mut wakes);
+        }
+        drop(inner);
+        drop(unused);
+        self.after(wakes, 0);
+    }
+
+    pub(crate) fn cancel(&self, key: &K) -> bool {
+        let hash = self.hasher.hash_one(key);
+        let (cancelled, unused) = self.inner.lock().state.cancel(hash, key);
+        drop(unused);
+        cancelled
+    }
+
+    /// Looks for a key, and waits in the line if there is none. `ticket` is who looks; it is empty when it does not wait.
+    pub(crate) fn look(&self, ticket: &mut Option<Ticket>, waker: &Waker) -> Look<K> {
+        let now = self.time();
+        let mut wakes = Wakes::new();
+        let mut locked = self.inner.lock();
+        let (readied, new) = self.advance(&mut locked, now);
+        let inner = &mut *locked;
+        let look = if let Some(taken) = inner.state.take(now) {
+            let was_woken = ticket.take().is_some_and(|it| inner.waiters.leave(it));
+            // Who was woken for a key that was there before leaves all of these to others.
+            inner.waiters.wake(if was_woken { readied } else { readied.saturating_sub(1) }, &mut wakes);
+            if inner.state.has_delays() {
+                inner.waiters.appoint(&mut wakes);
+            }
+            Look::Taken(taken)
+        } else if inner.state.is_stopping() {
+            *ticket = None;
+            Look::Closed
+        } else {
+            let mine = inner.waiters.wait(*ticket, waker);
+            *ticket = Some(mine);
+            let alarm = inner.state.next_due().filter(|at| inner.waiters.keep_time(mine, *at));
+            if !inner.state.has_delays() {
+                inner.waiters.dismiss();
+            }
+            Look::Wait { alarm }
+        };
+        drop(locked);
+        self.after(wakes, new);
+        if let (Some(meter), Look::Taken(taken)) = (&self.meter, &look) {
+            meter.taken(now.saturating_sub(taken.waiting_since));
+        }
+        look
+    }
+
+    /// Takes a key if one is ready.
+    pub(crate) fn try_take(&self) -> Option<Taken<K>> {
+        let now = self.time();
+        let mut wakes = Wakes::new();
+        let mut inner = self.inner.lock();
+        let (readied, new) = self.advance(&mut inner, now);
+        let taken = inner.state.take(now);
+        inner.waiters.wake(readied.saturating_sub(1), &mut wakes);
+        drop(inner);
+        self.after(wakes, new);
+        if let (Some(meter), Some(taken)) = (&self.meter, &taken) {
+            meter.taken(now.saturating_sub(taken.waiting_since));
+        }
+        taken
+    }
+
+    /// Somebody who waited gives up.
+    pub(crate) fn abandon(&self, ticket: Ticket) {
+        let mut wakes = Wakes::new();
+        let mut inner = self.inner.lock();
+        let was_woken = inner.waiters.leave(ticket);
+        if was_woken && inner.state.ready() > 0 {
+            inner.waiters.wake(1, &mut wakes);
+        }
+        if inner.state.has_delays() {
+            inner.waiters.appoint(&mut wakes);
+        }
+        drop(inner);
+        self.after(wakes, 0);
+    }
+
+    pub(crate) fn finish(&self, id: Id) {
+        let now = self.time();
+        let mut wakes = Wakes::new();
+        let mut inner = self.inner.lock();
+        // What became due before this moment comes before a key that goes back into the line now.
+        let (readied, new) = if inner.state.is_dirty(id) { self.advance(&mut inner, now) } else { (0, 0) };
+        let finished = inner.state.finish(id);
+        inner.waiters.wake(readied + usize::from(finished.readied), &mut wakes);
+        if inner.state.is_drained() {
+            inner.waiters.wake_drainers(&mut wakes);
+        }
+        drop(inner);
+        self.after(wakes, new);
+        if let Some(meter) = &self.meter {
+            meter.finished(now.saturating_sub(finished.held_since));
+        }
+        drop(finished.unused);
+    }
+
+    /// How many keys are ready, and how many adds are delayed.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let mut wakes = Wakes::new();
+        let mut inner = self.inner.lock();
+        let (readied, new) = self.advance(&mut inner, 0);
+        inner.waiters.wake(readied, &mut wakes);
+        let counts = (inner.state.ready(), inner.state.delayed());
+        drop(inner);
+        self.after(wakes, new);
+        counts
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.inner.lock().state.is_stopping()
+    }
+
+    pub(crate) fn stop(&self, draining: bool) {
+        let mut wakes = Wakes::new();
+        let mut inner = self.inner.lock();
+        inner.draining = draining;
+        let unused = inner.state.stop();
+        inner.waiters.wake_all(&mut wakes);
+        inner.waiters.wake_drainers(&mut wakes);
+        drop(inner);
+        drop(unused);
+        self.after(wakes, 0);
+    }
+
+    /// Whether the drain is over, by its end or by a plain shutdown; if not, the waker will be called.
+    pub(crate) fn look_for_drain(&self, waker: &Waker) -> bool {
+        let mut inner = self.inner.lock();
+        let over = inner.state.is_drained() || !inner.draining;
+        if !over {
+            inner.waiters.wait_for_drain(waker);
+        }
+        over
+    }
+
+    pub(crate) fn retried(&self) {
+        if let Some(meter) = &self.meter
+            && !self.is_stopping()
+        {
+            meter.retried();
+        }
+    }
+
+    /// Brings the metrics up to date that change while nothing happens.
+    pub(crate) fn refresh(&self) {
+        let Some(meter) = &self.meter else { return };
+        let now = self.clock.now();
+        let mut wakes = Wakes::new();
+        let mut inner = self.inner.lock();
+        if inner.state.is_stopping() {
+            return;
+        }
+        let (readied, new) = self.advance(&mut inner, now);
+        inner.waiters.wake(readied, &mut wakes);
+        let (all, longest) = inner.state.unfinished(now);
+        drop(inner);
+        self.after(wakes, new);
+        meter.unfinished(all, longest);
+    }
+
+    fn ask(&self, key: &K, priority: i32) -> Ask {
+        let group = self.group_of.as_ref().map_or(0, |group_of| group_of(key));
+        Ask { hash: self.hasher.hash_one(key), group, priority, now: self.time() }
+    }
+
+    /// The time, for queues that measure; zero for others, who need it only when something is delayed.
+    fn time(&self) -> u64 {
+        if self.meter.is_some() { self.clock.now() } else { 0 }
+    }
+
+    /// Makes adds of the delays that are due; see [`State::advance`]. A time of zero is read here, if it is needed.
+    fn advance(&self, inner: &mut Locked<'_, Inner<K>>, now: u64) -> (usize, u64) {
+        if !inner.state.has_delays() {
+            return (0, 0);
+        }
+        inner.state.advance(if now == 0 { self.clock.now() } else { now })
+    }
+
+    /// What is done without the lock.
+    fn after(&self, wakes: Wakes, new: u64) {
+        if let Some(meter) = &self.meter {
+            meter.added(new);
+        }
+        wakes.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl<K> fmt::Debug for Shared<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}

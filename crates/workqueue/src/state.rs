@@ -1,0 +1,378 @@
+//! The machine in the middle: which keys have work outstanding, who may be handed out, who is held, what is delayed.
+//!
+//! ```text
+//!              add                take                     finish
+//!  (unknown) ───────► Ready ───────────────► Held ─────────────────────► (unknown)
+//!      │                ▲                    │  ▲
+//!      │ delay          │ due                add take
+//!      ▼                │                    ▼  │ finish
+//!   Resting ────────────┘             HeldAndDirty ─────► Ready
+//! ```
+//!
+//! A delay rests beside any of these stages. There is no clock, no lock and no task here: the time is an argument, and
+//! what comes back says whom to wake. [`crate::shared`] puts a lock around it.
+
+use crate::delays::Delays;
+use crate::entries::{Entries, Id, List, Stage};
+use crate::ready::Ready;
+
+/// What a queue knows. The stage of a key says it all: a key is ready if and only if it has work outstanding and nobody
+/// holds it, and it can be held once only, because only [`State::take`] makes a key held and it takes from the ready.
+#[derive(Debug)]
+pub(crate) struct State<K> {
+    entries: Entries<K>,
+    /// Exactly the entries at `Stage::Ready`.
+    ready: Ready,
+    /// Exactly the entries at `Stage::Held` and `Stage::HeldAndDirty`; who has been held longest comes first.
+    held: List,
+    delays: Delays,
+    /// The sum of `held_since` of the held.
+    held_since: u128,
+    /// Whether a key has one outstanding add at most: see [`crate::Builder::earliest_wins`].
+    earliest_wins: bool,
+    stopping: bool,
+}
+
+/// How a key is to be added.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    pub(crate) hash: u64,
+    pub(crate) group: u64,
+    pub(crate) priority: i32,
+    /// The time, for those who keep it.
+    pub(crate) now: u64,
+}
+
+/// What an add did.
+#[derive(Debug)]
+pub(crate) struct Added<K> {
+    /// The key, where the queue did not need it. The caller drops it, outside its lock.
+    pub(crate) unused: Option<K>,
+    /// Work is outstanding that was not before.
+    pub(crate) is_new: bool,
+    /// A key has become ready: one worker can be woken.
+    pub(crate) readied: bool,
+}
+
+/// What a worker takes with it.
+#[derive(Debug)]
+pub(crate) struct Taken<K> {
+    pub(crate) id: Id,
+    pub(crate) key: K,
+    pub(crate) priority: i32,
+    pub(crate) waiting_since: u64,
+}
+
+/// What a worker leaves behind.
+#[derive(Debug)]
+pub(crate) struct Finished<K> {
+    /// The key, when the queue needs it no more.
+    pub(crate) unused: Option<K>,
+    /// It had been added meanwhile, and is ready again.
+    pub(crate) readied: bool,
+    pub(crate) held_since: u64,
+}
+
+impl<K: Eq + Clone> State<K> {
+    pub(crate) fn new(ready: Ready, earliest_wins: bool) -> Self {
+        Self {
+            entries: Entries::new(),
+            ready,
+            held: List::new(),
+            delays: Delays::default(),
+            held_since: 0,
+            earliest_wins,
+            stopping: false,
+        }
+    }
+
+    /// How many keys are ready.
+    pub(crate) fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    pub(crate) fn has_delays(&self) -> bool {
+        !self.delays.is_empty()
+    }
+
+    pub(crate) fn delayed(&self) -> usize {
+        self.delays.len()
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping
+    }
+
+    /// Whether all that was accepted is finished.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.stopping && self.held.is_empty() && self.ready.len() == 0
+    }
+
+    /// How long those that are held have been so together, and how long the longest.
+    pub(crate) fn unfinished(&self, now: u64) -> (u128, u64) {
+        let all = (self.held.len() as u128 * u128::from(now)).saturating_sub(self.held_since);
+        let longest = self.held.first().map_or(0, |id| now.saturating_sub(self.entries[id].held_since));
+        (all, longest)
+    }
+
+    /// There is work on this key, now.
+    pub(crate) fn add(&mut self, key: K, mut ask: Ask) -> Added<K> {
+        if self.stopping {
+            return Added { unused: Some(key), is_new: false, readied: false };
+        }
+        let (id, unused) = self.entry(key, ask);
+        if self.earliest_wins
+            && let Some(delay) = self.delays.cancel(&mut self.entries, id)
+        {
+            ask.priority = ask.priority.max(delay.priority);
+        }
+        let (is_new, readied) = self.mark_dirty(id, ask.priority, ask.now);
+        Added { unused, is_new, readied }
+    }
+
+    /// There will be work on this key at `at`. Of two times the earlier holds, unless `replace` says to take this one.
+    pub(crate) fn delay(&mut self, key: K, ask: Ask, at: u64, replace: bool) -> Option<K> {
+        if self.stopping {
+            return Some(key);
+        }
+        let (id, unused) = self.entry(key, ask);
+        let entry = &self.entries[id];
+        if self.earliest_wins && matches!(entry.stage, Stage::Ready | Stage::HeldAndDirty) {
+            self.mark_dirty(id, ask.priority, ask.now);
+            return unused;
+        }
+        match entry.delay {
+            Some(old) if !replace && old.at <= at => {
+                if ask.priority > old.priority
+                    && let Some(delay) = &mut self.entries[id].delay
+                {
+                    delay.priority = ask.priority;
+                }
+            }
+            old => {
+                let priority = old.map_or(ask.priority, |it| it.priority.max(ask.priority));
+                self.delays.set(&mut self.entries, id, at, priority);
+            }
+        }
+        unused
+    }
+
+    /// Takes a pending delay away. Says whether there was one, and gives back the key it had been kept for.
+    pub(crate) fn cancel(&mut self, hash: u64, key: &K) -> (bool, Option<K>) {
+        let Some(id) = self.entries.find(hash, key) else { return (false, None) };
+        let cancelled = self.delays.cancel(&mut self.entries, id).is_some();
+        let unused = (self.entries[id].stage == Stage::Resting).then(|| self.entries.remove(id));
+        (cancelled, unused)
+    }
+
+    /// Makes adds of the delays that are due. Says how many keys have become ready, and how many have new work.
+    pub(crate) fn advance(&mut self, now: u64) -> (usize, u64) {
+        let (mut all_ready, mut all_new) = (0, 0);
+        while let Some((id, delay)) = self.delays.pop_due(&mut self.entries, now) {
+            let (is_new, readied) = self.mark_dirty(id, delay.priority, delay.at);
+            all_ready += usize::from(readied);
+            all_new += u64::from(is_new);
+        }
+        (all_ready, all_new)
+    }
+
+    /// When the next delay is due.
+    pub(crate) fn next_due(&mut self) -> Option<u64> {
+        self.delays.next(&self.entries)
+    }
+
+    /// Hands out the key whose turn it is. Whoever takes it has to [`finish`](Self::finish) it.
+    pub(crate) fn take(&mut self, now: u64) -> Option<Taken<K>> {
+        let id = self.ready.pop(&mut self.entries)?;
+        let entry = &mut self.entries[id];
+        entry.stage = Stage::Held;
+        entry.held_since = now;
+        self.held_since += u128::from(now);
+        let taken = Taken {
+            id,
+            key: entry.key.clone(),
+            priority: entry.priority,
+            waiting_since: entry.waiting_since,
+        };
+        self.held.push_back(&mut self.entries, id);
+        Some(taken)
+    }
+
+    /// Whether a held key has to be worked on once more.
+    pub(crate) fn is_dirty(&self, id: Id) -> bool {
+        self.entries[id].stage == Stage::HeldAndDirty
+    }
+
+    /// The worker that took the key is done with it.
+    pub(crate) fn finish(&mut self, id: Id) -> Finished<K> {
+        self.held.unlink(&mut self.entries, id);
+        let entry = &mut self.entries[id];
+        let held_since = entry.held_since;
+        self.held_since -= u128::from(held_since);
+        if entry.stage == Stage::HeldAndDirty {
+            entry.stage = Stage::Ready;
+            self.ready.push(&mut self.entries, id);
+            return Finished { unused: None, readied: true, held_since };
+        }
+        entry.stage = Stage::Resting;
+        let unused = entry.delay.is_none().then(|| self.entries.remove(id));
+        Finished { unused, readied: false, held_since }
+    }
+
+    /// Accepts nothing from now on and forgets all delays. What is ready is still handed out. Returns the keys that are
+    /// not needed any more.
+    pub(crate) fn stop(&mut self) -> Vec<K> {
+        self.stopping = true;
+        if self.delays.is_empty() {
+            return Vec::new();
+        }
+        self.delays.clear();
+        let ids: Vec<_> = self.entries.ids().collect();
+        let mut unused = Vec::new();
+        for id in ids {
+            self.entries[id].delay = None;
+            if self.entries[id].stage == Stage::Resting {
+                unused.push(self.entries.remove(id));
+            }
+        }
+        unused
+    }
+
+    /// The entry of a key, which is made where there is none; the key comes back if it is not needed.
+    fn entry(&mut self, key: K, ask: Ask) -> (Id, Option<K>) {
+        match self.entries.find(ask.hash, &key) {
+            Some(id) => (id, Some(key)),
+            None => (self.entries.insert(ask.hash, key, ask.group), None),
+        }
+    }
+
+    /// Says whether there is work now where there was none before, and whether the key has become ready.
+    fn mark_dirty(&mut self, id: Id, priority: i32, now: u64) -> (bool, bool) {
+        let entry = &mut self.entries[id];
+        match entry.stage {
+            Stage::Resting => {
+                (entry.stage, entry.priority, entry.waiting_since) = (Stage::Ready, priority, now);
+                self.ready.push(&mut self.entries, id);
+                (true, true)
+            }
+            Stage::Held => {
+                (entry.stage, entry.priority, entry.waiting_since) = (Stage::HeldAndDirty, priority, now);
+                (true, false)
+            }
+            Stage::HeldAndDirty => {
+                entry.priority = entry.priority.max(priority);
+                (false, false)
+            }
+            Stage::Ready => {
+                if priority > entry.priority {
+                    self.ready.unlink(&mut self.entries, id);
+                    self.entries[id].priority = priority;
+                    self.ready.push(&mut self.entries, id);
+                }
+                (false, false)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(earliest_wins: bool) -> State<u64> {
+        State::new(Ready::new(false, Some(15)), earliest_wins)
+    }
+
+    fn ask(key: u64, priority: i32) -> Ask {
+        Ask { hash: key, group: 0, priority, now: 0 }
+    }
+
+    fn add(state: &mut State<u64>, key: u64) -> Added<u64> {
+        state.add(key, ask(key, 0))
+    }
+
+    #[test]
+    fn a_key_that_is_added_while_held_becomes_ready_when_it_is_finished() {
+        let mut state = state(false);
+        assert!(add(&mut state, 1).readied);
+        let taken = state.take(0).unwrap();
+        let again = add(&mut state, 1);
+        assert!(again.is_new && !again.readied);
+        assert!(!add(&mut state, 1).is_new);
+        assert!(state.take(0).is_none());
+        assert!(state.finish(taken.id).readied);
+        let taken = state.take(0).unwrap();
+        assert_eq!(state.finish(taken.id).unused, Some(1));
+        assert_eq!(state.entries.len(), 0);
+    }
+
+    #[test]
+    fn a_key_with_a_delay_outlives_its_worker_and_is_given_up_when_the_delay_is() {
+        let mut state = state(false);
+        add(&mut state, 1);
+        let taken = state.take(0).unwrap();
+        assert_eq!(state.delay(1, ask(1, 0), 50, false), Some(1));
+        assert!(state.finish(taken.id).unused.is_none());
+        assert_eq!(state.advance(49), (0, 0));
+        assert_eq!(state.cancel(1, &1), (true, Some(1)));
+        assert_eq!(state.cancel(1, &1), (false, None));
+        assert_eq!(state.entries.len(), 0);
+    }
+
+    #[test]
+    fn cancelling_leaves_work_that_is_outstanding_alone() {
+        let mut state = state(false);
+        add(&mut state, 1);
+        state.delay(1, ask(1, 0), 50, false);
+        assert_eq!(state.cancel(1, &1), (true, None));
+        assert_eq!(state.ready(), 1);
+    }
+
+    #[test]
+    fn when_the_earliest_wins_a_key_has_one_outstanding_add() {
+        let mut state = state(true);
+        state.delay(1, ask(1, 7), 50, false);
+        add(&mut state, 1);
+        assert!(!state.has_delays());
+        assert_eq!(state.delay(1, ask(1, 0), 10, false), Some(1));
+        assert!(!state.has_delays());
+        let taken = state.take(0).unwrap();
+        assert_eq!(taken.priority, 7, "the higher of the two priorities holds");
+        state.delay(1, ask(1, 0), 10, false);
+        assert!(state.has_delays(), "nothing is outstanding for a key that is only held");
+    }
+
+    #[test]
+    fn stopping_forgets_delays_but_nothing_that_is_ready_or_held() {
+        let mut state = state(false);
+        add(&mut state, 1);
+        add(&mut state, 2);
+        let taken = state.take(0).unwrap();
+        for key in 1..=3 {
+            state.delay(key, ask(key, 0), 5, false);
+        }
+        assert_eq!(state.stop(), [3]);
+        assert_eq!(add(&mut state, 4).unused, Some(4));
+        assert_eq!(state.delay(4, ask(4, 0), 5, false), Some(4));
+        assert_eq!(state.advance(100), (0, 0));
+        assert!(!state.is_drained());
+        assert_eq!(state.finish(taken.id).unused, Some(1));
+        let taken = state.take(0).unwrap();
+        assert_eq!(taken.key, 2);
+        state.finish(taken.id);
+        assert!(state.is_drained());
+        assert_eq!(state.entries.len(), 0);
+    }
+
+    #[test]
+    fn unfinished_work_is_the_sum_and_the_maximum_of_what_is_held() {
+        let mut state = state(false);
+        add(&mut state, 1);
+        add(&mut state, 2);
+        let first = state.take(10).unwrap();
+        state.take(25).unwrap();
+        assert_eq!(state.unfinished(30), (25, 20));
+        state.finish(first.id);
+        assert_eq!(state.unfinished(30), (5, 5));
+    }
+}

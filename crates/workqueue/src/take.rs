@@ -1,0 +1,86 @@
+//! Waiting for a key, and keeping the time for the others meanwhile.
+
+use std::fmt;
+use std::future::Future;
+use std::hash::Hash;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::task::coop;
+use tokio::time::Sleep;
+
+use crate::item::Item;
+use crate::shared::{Look, Shared};
+use crate::waiters::Ticket;
+
+/// The future of [`WorkQueue::take`](crate::WorkQueue::take).
+///
+/// Dropping it at any time loses nothing: what it was woken for goes to another. One that is kept but not polled may
+/// keep the time for the others, and hold up delayed keys.
+#[must_use = "futures do nothing unless polled"]
+pub struct Take<'a, K: Eq + Hash + Clone> {
+    queue: &'a Arc<Shared<K>>,
+    /// Our place in the line, while we wait.
+    ticket: Option<Ticket>,
+    /// Set while we are the timekeeper.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl<'a, K: Eq + Hash + Clone> Take<'a, K> {
+    pub(crate) fn new(queue: &'a Arc<Shared<K>>) -> Self {
+        Self { queue, ticket: None, timer: None }
+    }
+
+    /// Ready when the timer has rung for `at`.
+    fn poll_timer(&mut self, at: u64, context: &mut Context<'_>) -> Poll<()> {
+        let alarm = self.queue.clock().alarm(at);
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(alarm)));
+        if timer.deadline() != alarm {
+            timer.as_mut().reset(alarm);
+        }
+        timer.as_mut().poll(context)
+    }
+}
+
+impl<K: Eq + Hash + Clone> Future for Take<'_, K> {
+    type Output = Option<Item<K>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // A worker that always finds a key lets the other tasks of its thread run now and then.
+        let budget = ready!(coop::poll_proceed(context));
+        let this = &mut *self;
+        loop {
+            match this.queue.look(&mut this.ticket, context.waker()) {
+                Look::Taken(taken) => {
+                    budget.made_progress();
+                    this.timer = None;
+                    return Poll::Ready(Some(Item::new(taken, this.queue.clone())));
+                }
+                Look::Closed => {
+                    budget.made_progress();
+                    return Poll::Ready(None);
+                }
+                Look::Wait { alarm: None } => {
+                    this.timer = None;
+                    return Poll::Pending;
+                }
+                Look::Wait { alarm: Some(at) } => ready!(this.poll_timer(at, context)),
+            }
+        }
+    }
+}
+
+impl<K: Eq + Hash + Clone> Drop for Take<'_, K> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            self.queue.abandon(ticket);
+        }
+    }
+}
+
+impl<K: Eq + Hash + Clone> fmt::Debug for Take<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Take").field("ticket", &self.ticket).finish_non_exhaustive()
+    }
+}

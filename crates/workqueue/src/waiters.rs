@@ -1,0 +1,201 @@
+//! Those who wait for a key: who is woken for it, and who of them keeps the time.
+//!
+//! Fed by [`crate::shared`], under the same lock as [`crate::state`], so that nothing can happen between looking for a
+//! key and beginning to wait. It knows nothing about keys.
+//!
+//! Each key that becomes ready wakes one waiter, which is then no longer in the line. One that goes away after it was woken
+//! passes that on. The delays of a queue need one timer, and it is a waiter who has it: the timekeeper. There is one
+//! whenever somebody waits and something is delayed; who goes away while it is, or takes a key, appoints the next.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+use smallvec::SmallVec;
+
+/// Whom to wake, after the lock has been released.
+pub(crate) type Wakes = SmallVec<[Waker; 1]>;
+
+/// Names one waiter. The ids of a queue are never used again.
+pub(crate) type Ticket = u64;
+
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    /// Who waits and has not been woken for a key, the longest first.
+    line: VecDeque<(Ticket, Waker)>,
+    next_ticket: Ticket,
+    timekeeper: Option<Timekeeper>,
+    /// Who waits for the queue to be drained.
+    drainers: Vec<Waker>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Timekeeper {
+    ticket: Ticket,
+    /// What its timer is set to; zero while it is still to look, because it looks for itself then.
+    at: u64,
+}
+
+impl Waiters {
+    /// Puts a waiter into the line, or gives it another waker where it is.
+    pub(crate) fn wait(&mut self, ticket: Option<Ticket>, waker: &Waker) -> Ticket {
+        let ticket = ticket.unwrap_or_else(|| {
+            self.next_ticket += 1;
+            self.next_ticket
+        });
+        match self.line.iter_mut().find(|(it, _)| *it == ticket) {
+            Some((_, old)) => old.clone_from(waker),
+            None => self.line.push_back((ticket, waker.clone())),
+        }
+        ticket
+    }
+
+    /// Takes up to `count` waiters out of the line, to be woken for as many keys. The timekeeper is the last to go.
+    pub(crate) fn wake(&mut self, count: usize, wakes: &mut Wakes) {
+        for _ in 0..count.min(self.line.len()) {
+            let first_keeps_time = self.line.front().is_some_and(|(it, _)| self.keeps_time(*it));
+            let at = usize::from(first_keeps_time && self.line.len() > 1);
+            wakes.extend(self.line.remove(at).map(|(_, waker)| waker));
+        }
+    }
+
+    /// Wakes all, and forgets who keeps the time.
+    pub(crate) fn wake_all(&mut self, wakes: &mut Wakes) {
+        wakes.extend(self.line.drain(..).map(|(_, waker)| waker));
+        self.timekeeper = None;
+    }
+
+    /// Takes a waiter out, which has a key or gives up. Says whether it had been woken for a key.
+    pub(crate) fn leave(&mut self, ticket: Ticket) -> bool {
+        if self.keeps_time(ticket) {
+            self.timekeeper = None;
+        }
+        let place = self.line.iter().position(|(it, _)| *it == ticket);
+        place.and_then(|at| self.line.remove(at)).is_none()
+    }
+
+    /// Appoints a timekeeper if somebody waits and there is none. To be called while something is delayed.
+    pub(crate) fn appoint(&mut self, wakes: &mut Wakes) {
+        if self.timekeeper.is_none()
+            && let Some((ticket, waker)) = self.line.front()
+        {
+            self.timekeeper = Some(Timekeeper { ticket: *ticket, at: 0 });
+            wakes.push(waker.clone());
+        }
+    }
+
+    /// Says that something is due at `at`: wakes the timekeeper if its timer is set to a later time.
+    pub(crate) fn is_due_at(&mut self, at: u64, wakes: &mut Wakes) {
+        match &mut self.timekeeper {
+            None => self.appoint(wakes),
+            Some(keeper) if at < keeper.at => {
+                keeper.at = 0;
+                let ticket = keeper.ticket;
+                // Where it is not in the line it has been woken already.
+                let waker = self.line.iter().find(|(it, _)| *it == ticket).map(|(_, waker)| waker.clone());
+                wakes.extend(waker);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Makes this waiter, which is in the line, the timekeeper if there is none. Says whether it is.
+    pub(crate) fn keep_time(&mut self, ticket: Ticket, at: u64) -> bool {
+        let keeper = self.timekeeper.get_or_insert(Timekeeper { ticket, at });
+        if keeper.ticket == ticket {
+            keeper.at = at;
+        }
+        keeper.ticket == ticket
+    }
+
+    /// There is nothing delayed, so nobody needs to keep the time.
+    pub(crate) fn dismiss(&mut self) {
+        self.timekeeper = None;
+    }
+
+    pub(crate) fn wait_for_drain(&mut self, waker: &Waker) {
+        if !self.drainers.iter().any(|it| it.will_wake(waker)) {
+            self.drainers.push(waker.clone());
+        }
+    }
+
+    pub(crate) fn wake_drainers(&mut self, wakes: &mut Wakes) {
+        wakes.extend(self.drainers.drain(..));
+    }
+
+    fn keeps_time(&self, ticket: Ticket) -> bool {
+        self.timekeeper.is_some_and(|it| it.ticket == ticket)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn line(count: usize) -> (Waiters, Vec<(Ticket, Arc<Count>)>) {
+        let mut waiters = Waiters::default();
+        let all = (0..count).map(|_| {
+            let count = Arc::new(Count::default());
+            (waiters.wait(None, &Waker::from(count.clone())), count)
+        });
+        let all = all.collect();
+        (waiters, all)
+    }
+
+    fn woken(waiters: &[(Ticket, Arc<Count>)], wakes: Wakes) -> Vec<usize> {
+        wakes.into_iter().for_each(Waker::wake);
+        waiters.iter().map(|(_, it)| it.0.swap(0, Ordering::Relaxed)).collect()
+    }
+
+    #[test]
+    fn each_key_wakes_one_and_who_waits_longest_is_first() {
+        let (mut waiters, all) = line(3);
+        let mut wakes = Wakes::new();
+        waiters.wake(2, &mut wakes);
+        assert_eq!(woken(&all, wakes), [1, 1, 0]);
+        assert!(waiters.leave(all[0].0), "it had been woken");
+        assert!(!waiters.leave(all[2].0), "it had not");
+    }
+
+    #[test]
+    fn the_timekeeper_is_woken_last_for_a_key_and_first_for_an_earlier_time() {
+        let (mut waiters, all) = line(3);
+        assert!(waiters.keep_time(all[0].0, 100));
+        assert!(!waiters.keep_time(all[1].0, 100));
+        let mut wakes = Wakes::new();
+        waiters.wake(1, &mut wakes);
+        assert_eq!(woken(&all, wakes), [0, 1, 0]);
+
+        let mut wakes = Wakes::new();
+        waiters.is_due_at(150, &mut wakes);
+        assert_eq!(woken(&all, std::mem::take(&mut wakes)), [0, 0, 0]);
+        waiters.is_due_at(50, &mut wakes);
+        waiters.is_due_at(40, &mut wakes);
+        assert_eq!(woken(&all, wakes), [1, 0, 0], "once, because it looks for itself then");
+    }
+
+    #[test]
+    fn a_timekeeper_that_leaves_is_followed_by_another_even_before_it_has_looked() {
+        let (mut waiters, all) = line(3);
+        let mut wakes = Wakes::new();
+        for gone in 0..2 {
+            waiters.appoint(&mut wakes);
+            waiters.leave(all[gone].0);
+        }
+        waiters.appoint(&mut wakes);
+        assert_eq!(woken(&all, wakes), [1, 1, 1]);
+        assert!(waiters.keep_time(all[2].0, 5));
+    }
+}
