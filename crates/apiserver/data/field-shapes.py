@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
 """Makes field-shapes.tsv from the public Go types: which empty fields are left out of JSON, which are shown.
 
-    field-shapes.py API_DIR APIMACHINERY_DIR RESOURCES_JSON > field-shapes.tsv
+    field-shapes.py API_DIR APIMACHINERY_DIR APIEXTENSIONS_DIR AGGREGATOR_DIR RESOURCES_JSON > field-shapes.tsv
 
-API_DIR and APIMACHINERY_DIR are the sources of k8s.io/api and k8s.io/apimachinery 0.36, RESOURCES_JSON lists the
-kinds a server serves (group, version, kind).
+The directories are the sources of k8s.io/api, k8s.io/apimachinery, k8s.io/apiextensions-apiserver and k8s.io/kube-aggregator
+0.36, RESOURCES_JSON lists the kinds a server serves (group, version, kind).
 """
 import glob, json, re, sys
 
-api, machinery, resources = sys.argv[1:]
-files=[f for f in glob.glob(api+'/*/*/types*.go')+glob.glob(machinery+'/pkg/apis/meta/v1/types.go') if not re.search(r'_test|generated|swagger',f)]
+api, machinery, extensions, aggregator, resources = sys.argv[1:]
+files=[f for f in glob.glob(api+'/*/*/types*.go')+glob.glob(extensions+'/pkg/apis/*/v1/types*.go')+glob.glob(aggregator+'/pkg/apis/*/v1/types*.go')+glob.glob(machinery+'/pkg/apis/meta/v1/types.go') if not re.search(r'_test|generated|swagger',f)]
 S={};A={};IMP={}
 for f in files:
     p=f.split('/'); pkg='meta/v1' if f.startswith(machinery) else p[-3]+'/'+p[-2]
     src=open(f).read()
     imps={}
-    for m in re.finditer(r'^\t(?:(\w+) )?"k8s\.io/(api|apimachinery)/([^"]+)"',src,re.M):
+    for m in re.finditer(r'^(?:\t|import )(?:(\w+) )?"k8s\.io/(api|apimachinery)/([^"]+)"',src,re.M):
         path=m.group(3)
         tgt = 'meta/v1' if path=='pkg/apis/meta/v1' else (path if m.group(2)=='api' else path.split('/')[-1])
         imps[m.group(1) or path.split('/')[-1]]=tgt
@@ -33,6 +33,8 @@ def resolve(t,pkg,imps):
     if t in SCALAR: return ('',SCALAR[t],'')
     if '.' in t: a,n=t.split('.'); q=imps.get(a,a)+'.'+n
     else: q=pkg+'.'+t
+    # In JSON these are a schema, or something without fields.
+    if re.search(r'\.JSONSchemaPropsOr\w+$',q): return ('','n',q[:q.index('Or')])
     if q in SPECIAL: return ('',SPECIAL[q],'')
     if q in S: return ('','o',q)
     if q in A: return resolve(*A[q])

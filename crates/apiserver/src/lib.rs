@@ -28,6 +28,7 @@ pub mod builtin;
 pub mod discovery;
 pub mod openapi;
 pub mod kinds;
+pub mod admission;
 pub mod print;
 pub mod patch;
 pub mod ownership;

@@ -74,6 +74,31 @@ pub fn path_segment(text: &str) -> Vec<String> {
     ['/', '%'].iter().filter(|c| text.contains(**c)).map(|c| format!("may not contain '{c}'")).collect()
 }
 
+/// An IP address in the one way to write it: what address objects are called.
+pub fn address(text: &str) -> Vec<String> {
+    let reason = match text.parse::<std::net::IpAddr>() {
+        Ok(std::net::IpAddr::V6(it)) if it.to_ipv4_mapped().is_some() => {
+            "must not be an IPv4-mapped IPv6 address".to_owned()
+        }
+        Ok(it) if it.to_string() == text => return Vec::new(),
+        Ok(it) => format!("must be in canonical form (\"{it}\")"),
+        Err(_) if has_leading_zeros(text) => "must not have leading 0s".to_owned(),
+        Err(_) => "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned(),
+    };
+    vec![reason]
+}
+
+/// Whether a text is an address of four numbers but for zeros before some of them.
+fn has_leading_zeros(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('.').collect();
+    let number = |it: &&str| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit());
+    parts.len() == 4
+        && parts.iter().all(number)
+        && parts
+            .iter()
+            .all(|it| it.trim_start_matches('0').parse::<u8>().is_ok() || it.bytes().all(|byte| byte == b'0'))
+}
+
 /// A key of a label or annotation: a name with an optional subdomain before a slash.
 pub fn qualified(text: &str) -> Vec<String> {
     let mut reasons = Vec::new();
@@ -186,6 +211,21 @@ mod tests {
         ];
         for (rule, text, right) in cases {
             assert_eq!(rule(text).is_empty(), *right, "{text:?}: {:?}", rule(text));
+        }
+    }
+
+    #[test]
+    fn addresses_are_written_in_one_way() {
+        for (text, expected) in [
+            ("10.1.2.3", None),
+            ("fe80::42:1dff:fe84:f9e2", None),
+            ("FE80::1", Some("must be in canonical form (\"fe80::1\")")),
+            ("010.1.2.3", Some("must not have leading 0s")),
+            ("::ffff:1.2.3.4", Some("must not be an IPv4-mapped IPv6 address")),
+            ("bad", Some("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")),
+            ("010.1.2.900", Some("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")),
+        ] {
+            assert_eq!(address(text).first().map(String::as_str), expected, "{text}");
         }
     }
 

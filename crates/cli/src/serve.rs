@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use dogwatch_apiserver::ApiServer;
 use dogwatch_apiserver::controllers::Controllers;
+use dogwatch_apiserver::simulators::Simulators;
 use secrecy::SecretString;
 
 use crate::connection::secret;
@@ -56,12 +57,15 @@ pub(crate) struct Options {
     /// Serve HTTP. This is the default.
     #[arg(long)]
     plain: bool,
-    /// Leave namespaces, garbage and definitions to controllers of your own.
+    /// Leave namespaces and garbage to controllers of your own.
     #[arg(long)]
     no_controllers: bool,
     /// Let workloads come to life: deployments get pods, pods become ready, services get endpoints.
     #[arg(long)]
     simulate: bool,
+    /// Let pods come to life on simulated nodes, and leave what makes pods to controllers of your own.
+    #[arg(long, conflicts_with = "simulate")]
+    simulate_nodes: bool,
     /// Let whoever may use the server place faults over HTTP.
     #[arg(long)]
     admin: bool,
@@ -98,8 +102,11 @@ async fn start(options: Options) -> anyhow::Result<ApiServer> {
         .simulators(options.simulate)
         .fault_admin(options.admin)
         .request_log(0);
+    if options.simulate_nodes {
+        builder = builder.simulate(Simulators::only_nodes());
+    }
     if options.no_controllers {
-        builder = builder.controllers(Controllers::none());
+        builder = builder.controllers(Controllers::of_server());
     }
     if let Some(token) = options.token {
         builder = builder.token(token);

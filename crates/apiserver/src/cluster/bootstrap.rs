@@ -1,8 +1,10 @@
 //! What every cluster has from the start.
 
+use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
-use super::{Cluster, Writer};
+use super::{Cluster, Place, Writer};
+use crate::refusal::Refusal;
 
 /// Where the API server is said to be: an address outside of every network it serves.
 const ADVERTISED: &str = "10.255.255.1";
@@ -19,6 +21,26 @@ impl Cluster {
                 tracing::error!(%refusal, "the cluster cannot be set up");
             }
         }
+        if let Err(refusal) = self.open_addresses(&writer).await {
+            tracing::error!(%refusal, "the addresses of services cannot be opened");
+        }
+    }
+
+    /// Says that services can have the addresses of the default range.
+    async fn open_addresses(&self, writer: &Writer) -> Result<(), Refusal> {
+        let Some(kind) = self.catalog().kind("networking.k8s.io", "v1", "servicecidrs") else {
+            return Ok(());
+        };
+        let (key, now) = (ObjectKey::cluster("kubernetes"), self.source.stamp());
+        let ready = |it: &mut Value| {
+            let known = it["status"]["conditions"].is_array();
+            if !known {
+                it["status"] = json!({ "conditions": [{ "type": "Ready", "status": "True", "reason": "",
+                    "message": "Kubernetes default Service CIDR is ready", "lastTransitionTime": now }] });
+            }
+            !known
+        };
+        self.change(&Place::of(&kind, &key).part("status"), writer, ready).await.map(drop)
     }
 }
 
@@ -47,6 +69,8 @@ fn objects() -> Vec<Value> {
             "metadata": metadata(json!({ "kubernetes.io/service-name": "kubernetes" })), "addressType": "IPv4",
             "endpoints": [{ "addresses": [ADVERTISED], "conditions": { "ready": true } }],
             "ports": [{ "name": "https", "port": 6443, "protocol": "TCP" }] }),
+        json!({ "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": { "name": "kubernetes" },
+            "spec": { "cidrs": ["10.96.0.0/16"] } }),
     ];
     namespaces.into_iter().chain(ours).collect()
 }

@@ -66,7 +66,10 @@ impl Cluster {
                 Ok(()) if !versioned.is_empty() && versioned != "0" => {
                     Err(Refusal::unexplained("resourceVersion should not be set on objects to be created"))
                 }
-                Ok(()) => self.keep(place, &name, new, writer).await,
+                Ok(()) => match self.admit(place, None, &new, writer).await {
+                    Ok(()) => self.keep(place, &name, new, writer).await,
+                    Err(refusal) => Err(refusal),
+                },
                 Err(refusal) => Err(refusal),
             };
             match kept {

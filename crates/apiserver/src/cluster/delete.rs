@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::pipeline::{is_definition, metadata_mut, object_mut};
-use super::update::{ATTEMPTS, MODIFIED, goes};
+use super::place::MODIFIED;
+use super::update::{ATTEMPTS, goes};
 use super::{Cluster, Place, Shown, Writer};
 use crate::custom::{definition, names};
 use crate::kinds::look::{at, items, number, text};

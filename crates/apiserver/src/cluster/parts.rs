@@ -6,7 +6,8 @@ use dogwatch_core::Reason;
 use serde_json::{Value, json};
 
 use super::pipeline::{Owning, metadata_mut, object_mut};
-use super::update::{ATTEMPTS, Attempt, MODIFIED};
+use super::place::MODIFIED;
+use super::update::{ATTEMPTS, Attempt};
 use super::{Cluster, DeleteOptions, Place, Propagation, Shown, Writer, Written};
 use crate::kinds::look::{at, entries, items, number, text};
 use crate::refusal::Refusal;

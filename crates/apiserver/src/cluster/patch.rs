@@ -6,8 +6,10 @@ use serde_json::Value;
 
 use super::decode::{check_custom_kind, check_type, judge, settle};
 use super::pipeline::{Owning, metadata_mut};
-use super::update::{ATTEMPTS, Attempt, MODIFIED, check_name, check_version};
+use super::place::MODIFIED;
+use super::update::{ATTEMPTS, Attempt, check_name, check_version};
 use super::{Cluster, FieldValidation, Place, Writer, Written};
+use crate::builtin;
 use crate::kinds::look::text;
 use crate::ownership;
 use crate::patch::{Patch, PatchKind, json_mistake};
@@ -88,7 +90,11 @@ impl Cluster {
         writer: &Writer,
     ) -> Result<Written, Refusal> {
         let kind = place.kind;
-        let applied = decode_applied(body)?;
+        let (applied, warnings) = decode_applied(body, writer.validation)?;
+        let told = |mut written: Written| {
+            written.warnings.splice(0..0, warnings.iter().cloned());
+            written
+        };
         for _ in 0..ATTEMPTS {
             let current = self.get(kind, &place.key()?);
             // A name that is no text is found wrong with all other types; one that is absent is that of what there is.
@@ -120,13 +126,13 @@ impl Cluster {
                     {
                         continue;
                     }
-                    made => return made,
+                    made => return made.map(told),
                 }
             };
             check_patched(place, &new)?;
             check_version(place, text(&new, "/metadata/resourceVersion"), &current, false)?;
             match self.attempt(place, &current, &old, new, writer, Owning::Settled).await? {
-                Attempt::Done(written) => return Ok(written),
+                Attempt::Done(written) => return Ok(told(written)),
                 Attempt::Again => {}
             }
         }
@@ -180,18 +186,30 @@ fn check_patched(place: &Place<'_>, new: &Value) -> Result<(), Refusal> {
     }
 }
 
-/// Reads an object to apply: JSON is YAML too, and often is what comes.
-pub(super) fn decode_applied(body: &[u8]) -> Result<Value, Refusal> {
+/// Reads an object to apply: JSON is YAML too, and often is what comes. Gives what the writer should know beside it.
+pub(super) fn decode_applied(
+    body: &[u8],
+    validation: FieldValidation,
+) -> Result<(Value, Vec<String>), Refusal> {
     let parsed = match serde_json::from_slice(body) {
-        Ok(value) => Ok(value),
+        Ok(value) if builtin::duplicate_fields(body).is_empty() => Ok((value, Vec::new())),
+        Ok(value) => Ok((value, yaml::parse(body).map(|it| it.twice).unwrap_or_default())),
         Err(_) if body.trim_ascii_start().starts_with(b"{") => {
             Err(json_mistake(body).unwrap_or_else(|| "invalid JSON".to_owned()))
         }
-        Err(_) => yaml::parse(body).map(|it| it.value),
+        Err(_) => yaml::parse(body).map(|it| (it.value, it.twice)),
     };
     match parsed {
-        Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(Value::Null) => Err(Refusal::bad_request("invalid object type: /, Kind=")),
+        Ok((Value::Object(_), twice)) if validation == FieldValidation::Strict && !twice.is_empty() => {
+            let twice = twice.join("\n  ");
+            Err(Refusal::bad_request(format!(
+                "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {twice}"
+            )))
+        }
+        Ok((value @ Value::Object(_), twice)) => {
+            Ok((value, if validation == FieldValidation::Warn { twice } else { Vec::new() }))
+        }
+        Ok((Value::Null, _)) => Err(Refusal::bad_request("invalid object type: /, Kind=")),
         Ok(_) => Err(Refusal::bad_request("error decoding YAML: the body is no object")),
         Err(why) => Err(Refusal::bad_request(format!("error decoding YAML: {why}"))),
     }

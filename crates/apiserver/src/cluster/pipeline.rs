@@ -68,6 +68,7 @@ impl Cluster {
                 problems
             }
             None => {
+                self.fill_by_policy(place, object)?;
                 let mut around = Around { addresses: self.addresses(), cluster: self };
                 prepare::for_create(kind.names(), object, &self.source.stamp(), &mut around)?;
                 if is_definition(kind) {
@@ -148,13 +149,18 @@ impl Cluster {
             "binding" => return Ok(validate::metadata::update_common(new, old)),
             "approval" => {
                 let conditions = new.pointer("/status/conditions").cloned();
-                let owners = new.pointer("/metadata/managedFields").cloned();
-                *new = old.clone();
+                if let Some(map) = new.as_object_mut() {
+                    for field in ["spec", "status"] {
+                        set_or_remove(map, field, old.get(field).cloned());
+                    }
+                }
                 set_or_remove(object_mut(new, "status"), "conditions", conditions);
-                set_or_remove(metadata_mut(new), "managedFields", owners);
                 return Ok(validate::metadata::update_common(new, old));
             }
             _ => {
+                if part == "resize" {
+                    self.fill_by_policy(place, new)?;
+                }
                 prepare::only_part(part, new, old);
                 let mut around = Around { addresses: self.addresses(), cluster: self };
                 prepare::for_update(kind.names(), new, old, &mut around)?;

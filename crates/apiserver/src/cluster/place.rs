@@ -11,6 +11,10 @@ use crate::refusal::Refusal;
 use crate::registry::Kind;
 use crate::store::Encoded;
 
+/// What is said to a writer who has not seen the newest state.
+pub(super) const MODIFIED: &str =
+    "the object has been modified; please apply your changes to the latest version and try again";
+
 /// Where a write goes.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {

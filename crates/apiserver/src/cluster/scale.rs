@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::decode::judge;
 use super::patch::{decode_applied, decode_patch};
 use super::pipeline::{Owning, metadata_mut, object_mut};
-use super::update::{ATTEMPTS, Attempt, MODIFIED, check_version};
+use super::place::MODIFIED;
+use super::update::{ATTEMPTS, Attempt, check_version};
 use super::{Cluster, PatchBody, Place, Shown, Writer, Written};
 use crate::builtin::{self, BuiltinDefinitions};
 use crate::custom::scale::{self, ScalePaths};
@@ -61,13 +62,13 @@ impl Cluster {
                 .await
             }
             PatchBody::Apply { body, force } => {
-                let applied = decode_applied(body)?;
+                let (applied, warnings) = decode_applied(body, writer.validation)?;
                 self.rescale(place, writer, Owning::Settled, |base| {
                     let owner = owner(self, writer);
                     let target = target(&schema);
                     let mut scale = ownership::apply(Some(base), &applied, &target, &owner, *force)?;
                     settle(&schema, &mut scale).map_err(Refusal::unexplained)?;
-                    Ok((scale, Vec::new()))
+                    Ok((scale, warnings.clone()))
                 })
                 .await
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::pipeline::{Owning, metadata_mut, warnings};
+use super::place::MODIFIED;
 use super::{Cluster, Place, Shown, Writer, Written};
 use crate::kinds::look::{at, items, number, text};
 use crate::refusal::{Problem, ProblemKind, Refusal};
@@ -13,9 +14,6 @@ use crate::store::{Encoded, Expect};
 
 /// How often a write that names no version is tried when others are faster.
 pub(super) const ATTEMPTS: usize = 64;
-
-pub(super) const MODIFIED: &str =
-    "the object has been modified; please apply your changes to the latest version and try again";
 
 /// What came of an attempt to store a change.
 pub(super) enum Attempt {
@@ -103,6 +101,10 @@ impl Cluster {
             self.settle_addresses(kind, current.uid(), Some(old));
         }
         ready?;
+        if let Err(refusal) = self.admit(place, Some(old), &new, writer).await {
+            self.settle_addresses(kind, current.uid(), Some(old));
+            return Err(refusal);
+        }
         let warnings = warnings(kind, &new, Some(old));
         let done = |written: Written| Ok(Attempt::Done(Written { warnings: warnings.clone(), ..written }));
         let draft = kind

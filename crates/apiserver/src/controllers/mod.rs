@@ -54,6 +54,11 @@ impl Controllers {
         Self { namespaces: false, garbage: false, definitions: false, events: false }
     }
 
+    /// Those that the original runs inside the API server itself; the rest is left to a controller manager.
+    pub fn of_server() -> Self {
+        Self { definitions: true, events: true, ..Self::none() }
+    }
+
     /// Runs the controllers until `shutdown` is ready. Dropping the future stops them too, at once and without harm.
     ///
     /// Must be polled inside a runtime: the bells that wake the controllers are tasks of their own, owned by this future.

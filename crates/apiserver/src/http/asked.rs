@@ -80,6 +80,8 @@ impl Asked {
         match self.verb {
             _ if self.kind.def.custom => Endpoint::Custom,
             Verb::List | Verb::Watch => Endpoint::Collection,
+            Verb::Create if !self.kind.def.has_verb("get") => Endpoint::Question,
+            Verb::Create if matches!(self.part(), "binding" | "eviction" | "token") => Endpoint::Question,
             _ => Endpoint::Object,
         }
     }

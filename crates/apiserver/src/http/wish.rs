@@ -11,6 +11,8 @@ use crate::request::{AnswerForm, Encoding, negotiate};
 
 const OBJECTS: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const STREAMS: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+/// What only the roots of discovery have.
+const ABSENT: &[&str] = &["APIGroupDiscoveryList"];
 
 /// In which form a client wants its answer.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +36,8 @@ pub(super) enum Endpoint {
     Collection,
     /// An object of a built-in kind.
     Object,
+    /// What is only ever asked, such as a review or a token, and of which there are no tables.
+    Question,
     /// Anything of a custom kind.
     Custom,
     /// A discovery document that also has an aggregated form.
@@ -64,7 +68,12 @@ impl Wish {
         let chosen = if endpoint == Endpoint::DiscoveryRoot {
             negotiate(accept.as_deref(), transforms)
         } else {
-            negotiate_objects(accept.as_deref(), transforms)
+            let absent = if endpoint == Endpoint::Question {
+                &["APIGroupDiscoveryList", "as=Table"][..]
+            } else {
+                ABSENT
+            };
+            negotiate_objects(accept.as_deref(), transforms, absent)
         };
         let (encoding, form) = chosen.map_err(|refusal| not_acceptable(refusal, endpoint))?;
         let include = match form {
@@ -77,7 +86,7 @@ impl Wish {
     /// The form of a refusal: that of objects without any transformation; where there is none, JSON for people.
     pub(super) fn of_refusal(headers: &HeaderMap, query: &Query) -> Self {
         let plain = Self { gzip: false, ..Self::plain(headers, query) };
-        match negotiate_objects(accept(headers).as_deref(), false) {
+        match negotiate_objects(accept(headers).as_deref(), false, ABSENT) {
             Ok((encoding, _)) => Self { encoding, ..plain },
             Err(_) => Self { pretty: true, ..plain },
         }
@@ -100,12 +109,17 @@ fn accept(headers: &HeaderMap) -> Option<String> {
     (!values.is_empty()).then(|| values.join(","))
 }
 
-/// As [`negotiate`], where there is no aggregated discovery to be had.
-fn negotiate_objects(accept: Option<&str>, transforms: bool) -> Result<(Encoding, AnswerForm), Refusal> {
-    let Some(accept) = accept.filter(|it| it.contains("APIGroupDiscoveryList")) else {
+/// As [`negotiate`], where forms with these words are not to be had.
+fn negotiate_objects(
+    accept: Option<&str>,
+    transforms: bool,
+    absent: &[&str],
+) -> Result<(Encoding, AnswerForm), Refusal> {
+    let is_absent = |form: &str| absent.iter().any(|it| form.contains(it));
+    let Some(accept) = accept.filter(|it| is_absent(it)) else {
         return negotiate(accept, transforms);
     };
-    let others: Vec<&str> = accept.split(',').filter(|it| !it.contains("APIGroupDiscoveryList")).collect();
+    let others: Vec<&str> = accept.split(',').filter(|it| !is_absent(it)).collect();
     if others.is_empty() {
         Err(accepted_only(OBJECTS))
     } else {
@@ -176,6 +190,17 @@ mod tests {
         assert_eq!(html(DiscoveryRoot), format!("{first}{OBJECTS}"));
         let unknown = wish("application/json;as=Nothing;v=v1;g=meta.k8s.io", Object);
         assert_eq!(unknown.expect_err("no such form"), format!("{second}{OBJECTS}"));
+    }
+
+    #[test]
+    fn there_are_no_tables_of_questions() {
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        let refused = wish(table, Endpoint::Question).expect_err("nobody has it");
+        assert_eq!(refused, format!("only the following media types are accepted: {OBJECTS}"));
+        let either = "application/json;as=Table;v=v1;g=meta.k8s.io, application/json";
+        assert_eq!(wish(either, Endpoint::Question), Ok((Encoding::Json, AnswerForm::Whole)));
+        let metadata = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+        assert_eq!(wish(metadata, Endpoint::Question), Ok((Encoding::Json, AnswerForm::Metadata)));
     }
 
     #[test]

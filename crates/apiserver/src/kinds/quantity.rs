@@ -70,6 +70,42 @@ impl Quantity {
         Some(Self { nano: if negative { -nano } else { nano }, form })
     }
 
+    /// So many of something.
+    pub fn count(number: usize) -> Self {
+        let nano = i128::try_from(number).unwrap_or(i128::MAX / BILLION) * BILLION;
+        Self { nano, form: Form::Decimal }
+    }
+
+    /// Both together, written as the first unless that is nothing.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let form = if self.is_zero() { other.form } else { self.form };
+        Self { nano: self.nano.saturating_add(other.nano), form }
+    }
+
+    /// What is left when that much is taken away: nothing at the least.
+    #[must_use]
+    pub fn less(self, other: Self) -> Self {
+        Self { nano: self.nano.saturating_sub(other.nano).max(0), ..self }
+    }
+
+    /// The next whole number.
+    #[must_use]
+    pub fn rounded_up(self) -> Self {
+        Self { nano: self.units() * BILLION, ..self }
+    }
+
+    /// In units, rounded up.
+    pub fn units(self) -> i128 {
+        self.nano.div_euclid(BILLION) + i128::from(self.nano.rem_euclid(BILLION) > 0)
+    }
+
+    /// In thousandths, rounded up.
+    pub fn thousandths(self) -> i128 {
+        let million = BILLION / 1000;
+        self.nano.div_euclid(million) + i128::from(self.nano.rem_euclid(million) > 0)
+    }
+
     /// Whether it is less than nothing.
     pub fn is_negative(self) -> bool {
         self.nano < 0
@@ -176,6 +212,20 @@ mod tests {
         for wrong in ["", "x", "1x", "1.2.3", "-", "."] {
             assert_eq!(Quantity::parse(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn amounts_are_added_taken_away_and_rounded() {
+        let of = |text: &str| Quantity::parse(text).expect("an amount");
+        assert_eq!(of("500m").plus(of("1")).canonical(), "1500m");
+        assert_eq!(of("0").plus(of("1Gi")).canonical(), "1Gi", "nothing has no way to be written");
+        assert_eq!(of("1Gi").plus(of("1")).canonical(), "1073741825");
+        assert_eq!(
+            (of("3").less(of("1")).canonical(), of("1").less(of("3")).canonical()),
+            ("2".into(), "0".into())
+        );
+        assert_eq!((of("1500m").units(), of("1500m").thousandths(), of("1n").thousandths()), (2, 1500, 1));
+        assert_eq!((of("0.5").rounded_up(), Quantity::count(3)), (Quantity::count(1), of("3")));
     }
 
     proptest! {

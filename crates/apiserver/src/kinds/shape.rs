@@ -170,6 +170,23 @@ mod tests {
         assert_eq!(pod, shaped);
     }
 
+    /// A client that speaks protobuf sends the empty fields of a schema too; `id: ""` was refused as an id.
+    #[test]
+    fn schemas_in_a_definition_say_nothing_that_was_not_said() {
+        let schema = json!({"id": "", "type": "object", "nullable": false, "properties": {"a": {
+            "type": "array", "pattern": "", "items": {"type": "string", "format": ""}, "maxItems": 0}},
+            "additionalProperties": true, "default": {"a": ""}, "x-kubernetes-preserve-unknown-fields": false});
+        let mut definition = json!({"spec": {"versions": [{"name": "v1", "deprecated": false, "schema": {"openAPIV3Schema": schema}}]}});
+        let map = definition.as_object_mut().expect("an object");
+        assert!(apply("apiextensions.k8s.io", "v1", "CustomResourceDefinition", map));
+        assert_eq!(
+            definition["spec"]["versions"][0],
+            json!({"name": "v1", "served": false, "storage": false, "schema": {"openAPIV3Schema": {
+                "type": "object", "properties": {"a": {"type": "array", "items": {"type": "string"}, "maxItems": 0}},
+                "additionalProperties": true, "default": {"a": ""}, "x-kubernetes-preserve-unknown-fields": false}}})
+        );
+    }
+
     #[test]
     fn a_kind_that_is_not_in_the_table_stays_as_it_is() {
         let mut object = json!({"spec": {"a": null}});

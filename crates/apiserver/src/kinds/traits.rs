@@ -53,6 +53,8 @@ pub enum NameRule {
     Label,
     /// Anything that is one segment of a path.
     PathSegment,
+    /// An IP address.
+    Address,
 }
 
 impl NameRule {
@@ -68,6 +70,7 @@ impl NameRule {
             Self::Subdomain => names::subdomain(&name),
             Self::Label => names::label(&name),
             Self::PathSegment => names::path_segment(&name),
+            Self::Address => names::address(&name),
         }
     }
 }
@@ -234,6 +237,7 @@ fn name_rule(group: &str, plural: &str) -> NameRule {
     match (group, plural) {
         (RBAC, _) | ("coordination.k8s.io", "leasecandidates") => NameRule::PathSegment,
         ("", "namespaces" | "services") => NameRule::Label,
+        ("networking.k8s.io", "ipaddresses") => NameRule::Address,
         _ => NameRule::Subdomain,
     }
 }

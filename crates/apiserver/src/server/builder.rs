@@ -146,6 +146,12 @@ impl ApiServerBuilder {
         self
     }
 
+    /// Which simulators run, and how what they simulate behaves. None do otherwise.
+    pub fn simulate(mut self, simulators: Simulators) -> Self {
+        self.plan.simulators = Some(simulators);
+        self
+    }
+
     /// How often watches that allow it get a bookmark. Once a minute otherwise.
     pub fn bookmark_period(mut self, period: Duration) -> Self {
         self.plan.settings.bookmark_period = period;

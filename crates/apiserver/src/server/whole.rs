@@ -171,6 +171,10 @@ impl ApiServerBuilder {
         let admin = self.tokens.iter().find(|(_, user)| *user == User::admin());
         let access = Access::new(admin.map(|(token, _)| token.clone()), self.tls.then_some(address))?;
 
+        if let (Some(simulators), Some(certificates)) = (&mut self.plan.simulators, access.certificates()) {
+            simulators.root_certificate.get_or_insert_with(|| certificates.authority());
+        }
+
         let cluster = Cluster::new(self.source());
         cluster.establish_definitions(self.plan.controllers.definitions);
         for (token, user) in &self.tokens {

@@ -38,16 +38,21 @@ impl Simulators {
     /// the same seed gives the same course of things.
     pub async fn run(self, cluster: Arc<Cluster>, shutdown: impl Future<Output = ()>) {
         let it = || Arc::clone(&cluster);
-        let accounts = accounts::Accounts { certificate: self.root_certificate.clone() };
-        let all: Vec<Running> = vec![
-            Box::pin(reconcile::run(it(), accounts)),
+        let mut all: Vec<Running> = vec![
             Box::pin(nodes::run(it(), self.nodes, self.heartbeat)),
             Box::pin(reconcile::run(it(), scheduler::Scheduler::default())),
             Box::pin(reconcile::run(it(), kubelet::Kubelet::new(&self))),
-            Box::pin(reconcile::run(it(), replicasets::ReplicaSets::default())),
-            Box::pin(reconcile::run(it(), deployments::Deployments::default())),
-            Box::pin(reconcile::run(it(), endpoints::Endpoints::default())),
         ];
+        if self.workloads {
+            let accounts = accounts::Accounts { certificate: self.root_certificate.clone() };
+            let workloads: [Running; 4] = [
+                Box::pin(reconcile::run(it(), accounts)),
+                Box::pin(reconcile::run(it(), replicasets::ReplicaSets::default())),
+                Box::pin(reconcile::run(it(), deployments::Deployments::default())),
+                Box::pin(reconcile::run(it(), endpoints::Endpoints::default())),
+            ];
+            all.extend(workloads);
+        }
         together(all, shutdown).await;
     }
 }

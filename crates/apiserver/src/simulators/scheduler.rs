@@ -1,7 +1,7 @@
 //! The scheduler: each pod gets a node, one after the other.
 //!
-//! It looks at what keeps a pod off a node for good, which is `nodeSelector`, taints and nodes that take no pods; it does
-//! not count resources, and knows no affinity.
+//! It looks at what keeps a pod off a node for good, which is `nodeSelector`, the required affinity to nodes, taints and nodes
+//! that take no pods; it does not count resources, and knows no affinity to pods.
 
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::cluster::{Cluster, Place};
 use crate::controllers::reconcile::{Next, Reconciler};
 use crate::controllers::recorder::{Note, record};
 use crate::controllers::{builtin, writer};
-use crate::kinds::look::{flag, items, text};
+use crate::kinds::look::{at, flag, items, text};
 use crate::refusal::Refusal;
 use crate::store::{CollectionName, Encoded};
 
@@ -62,8 +62,15 @@ impl Reconciler for Scheduler {
         let Some(node) = choose(&pod, &nodes, self.round) else {
             let now = cluster.source().stamp();
             let message = format!("0/{} nodes are available", nodes.len());
-            let tell = |it: &mut Value| is_waiting(it) && unschedulable(it, &message, &now);
+            let mut told = false;
+            let tell = |it: &mut Value| {
+                told = is_waiting(it) && unschedulable(it, &message, &now);
+                told
+            };
             cluster.change(&place.part("status"), &writer, tell).await?;
+            if told {
+                record(cluster, &writer, &pod, &Note::warning("FailedScheduling", message)).await;
+            }
             return Ok(Next::touch());
         };
         let name = text(node, "/metadata/name");
@@ -100,10 +107,46 @@ fn choose<'a>(pod: &Value, nodes: &'a [Value], round: usize) -> Option<&'a Value
             && !flag(node, "/spec/unschedulable")
             && !is_deleting(node)
             && selects(&wanted, node)
+            && is_wanted(pod, node)
             && items(node, "/spec/taints").iter().all(|it| tolerates(pod, it))
     };
     let fitting: Vec<_> = nodes.iter().filter(fits).collect();
     fitting.get(round.checked_rem(fitting.len())?).copied()
+}
+
+/// Whether a node is one of those that a pod requires: all terms of one of its alternatives are true of it.
+fn is_wanted(pod: &Value, node: &Value) -> bool {
+    let required = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+    if at(pod, required).is_none() {
+        return true;
+    }
+    let labels = |key: &str| node.pointer("/metadata/labels")?.get(key)?.as_str();
+    let fields = |key: &str| (key == "metadata.name").then(|| text(node, "/metadata/name"));
+    items(pod, &format!("{required}/nodeSelectorTerms")).iter().any(|alternative| {
+        let (by_label, by_field) =
+            (items(alternative, "/matchExpressions"), items(alternative, "/matchFields"));
+        !(by_label.is_empty() && by_field.is_empty())
+            && by_label.iter().all(|it| is_true(it, labels(text(it, "/key"))))
+            && by_field.iter().all(|it| is_true(it, fields(text(it, "/key"))))
+    })
+}
+
+/// Whether a term is true of a value, which may not be there.
+fn is_true(term: &Value, value: Option<&str>) -> bool {
+    let listed = || value.is_some_and(|value| items(term, "/values").iter().any(|it| it == value));
+    let numbers = || {
+        let bound = items(term, "/values").first()?.as_str()?.parse::<i64>().ok()?;
+        Some((value?.parse::<i64>().ok()?, bound))
+    };
+    match text(term, "/operator") {
+        "In" => listed(),
+        "NotIn" => !listed(),
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        "Gt" => numbers().is_some_and(|(value, bound)| value > bound),
+        "Lt" => numbers().is_some_and(|(value, bound)| value < bound),
+        _ => false,
+    }
 }
 
 /// Whether a taint does not keep a pod off a node.
@@ -166,6 +209,30 @@ mod tests {
             (json!({ "key": "only", "operator": "Exists", "effect": "NoExecute" }), "-"),
         ] {
             assert_eq!(chosen(tolerating(toleration.clone()))[0], expected, "{toleration}");
+        }
+    }
+
+    #[test]
+    fn a_pod_may_require_nodes_by_name_and_by_label() {
+        let nodes = [node("a", json!({})), node("b", json!({}))];
+        let chosen = |alternatives: Value| {
+            let required = json!({ "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": alternatives } });
+            let pod = json!({ "spec": { "affinity": { "nodeAffinity": required } } });
+            choose(&pod, &nodes, 0).map(|it| text(it, "/metadata/name").to_owned())
+        };
+        let term = |key: &str, operator: &str| json!({ "key": key, "operator": operator, "values": ["b"] });
+        for (alternatives, expected) in [
+            (json!([{ "matchFields": [term("metadata.name", "In")] }]), Some("b")),
+            (json!([{ "matchExpressions": [term("disk", "NotIn")] }]), Some("a")),
+            (json!([{ "matchExpressions": [term("disk", "In"), term("none", "Exists")] }]), None),
+            (
+                json!([{ "matchExpressions": [term("none", "Exists")] }, { "matchExpressions": [term("disk", "In")] }]),
+                Some("b"),
+            ),
+            (json!([{ "matchExpressions": [term("disk", "Gt")] }]), None),
+            (json!([{}]), None),
+        ] {
+            assert_eq!(chosen(alternatives.clone()).as_deref(), expected, "{alternatives}");
         }
     }
 

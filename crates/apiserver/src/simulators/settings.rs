@@ -8,6 +8,9 @@ use std::time::Duration;
 pub struct Simulators {
     /// How many nodes there are: `node-1` and so on.
     pub nodes: usize,
+    /// Whether deployments, replica sets, services and service accounts are looked after too. Without, there are only nodes
+    /// that pods come to and run on, for controllers of your own.
+    pub workloads: bool,
     /// How often nodes renew their leases; never where there is none.
     pub heartbeat: Option<Duration>,
     /// How long a pod takes from its node to being ready.
@@ -26,6 +29,7 @@ impl Default for Simulators {
     fn default() -> Self {
         Self {
             nodes: 3,
+            workloads: true,
             heartbeat: None,
             ready_after: Duration::from_secs(1),
             jitter: Duration::ZERO,
@@ -37,6 +41,11 @@ impl Default for Simulators {
 }
 
 impl Simulators {
+    /// Nodes and nothing else: whatever makes pods is left to others.
+    pub fn only_nodes() -> Self {
+        Self { workloads: false, ..Self::default() }
+    }
+
     /// A cluster whose pods are ready at once.
     pub fn instant() -> Self {
         Self {

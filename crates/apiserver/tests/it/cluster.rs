@@ -1,6 +1,8 @@
 //! The verbs of a cluster, without HTTP.
 
-use dogwatch_apiserver::cluster::{Cluster, DeleteOptions, Deleted, Place, Source, Writer};
+use dogwatch_apiserver::cluster::{
+    Cluster, DeleteOptions, Deleted, FieldValidation, PatchBody, Place, Source, Writer,
+};
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
@@ -36,6 +38,10 @@ async fn every_cluster_begins_with_its_namespaces_its_service_and_its_classes() 
         assert_eq!(names(api_version, kind), ["default/kubernetes"], "{kind}");
     }
     assert_eq!(names("scheduling.k8s.io/v1", "PriorityClass").len(), 2);
+    let kind = cluster.catalog().kind_of("networking.k8s.io/v1", "ServiceCIDR").expect("served");
+    let range = cluster.get(&kind, &ObjectKey::cluster("kubernetes")).expect("there").to_value();
+    assert_eq!(range["spec"]["cidrs"], json!(["10.96.0.0/16"]));
+    assert_eq!(range["status"]["conditions"][0]["status"], "True");
 }
 
 #[tokio::test]
@@ -52,6 +58,54 @@ async fn a_new_object_gets_what_only_the_server_gives() {
     assert_eq!(deployment["metadata"]["creationTimestamp"], "2026-01-02T03:04:05Z");
     assert_eq!(deployment["spec"]["replicas"], 1);
     assert_eq!(deployment["metadata"]["managedFields"][0]["manager"], "test");
+}
+
+#[tokio::test]
+async fn an_approval_changes_metadata_and_conditions_and_nothing_else() {
+    let cluster = cluster().await;
+    let request = json!({ "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+        "metadata": { "name": "r" }, "spec": { "request": "eA==", "signerName": "example.com/s", "usages": ["any"] } });
+    add(&cluster, request).await;
+    let kind =
+        cluster.catalog().kind_of("certificates.k8s.io/v1", "CertificateSigningRequest").expect("served");
+    let key = ObjectKey::cluster("r");
+    let place = Place::of(&kind, &key).part("approval");
+    let approve = |it: &mut Value| {
+        it["metadata"]["annotations"] = json!({ "who": "me" });
+        it["spec"]["signerName"] = "example.com/other".into();
+        it["status"] = json!({ "certificate": "eA==", "conditions": [
+            { "type": "Approved", "status": "True", "reason": "r", "message": "m" }] });
+        true
+    };
+    cluster.change(&place, &writer(), approve).await.expect("approved");
+    let stored = cluster.get(&kind, &key).expect("there").to_value();
+    assert_eq!(stored["metadata"]["annotations"]["who"], "me");
+    assert_eq!(stored["spec"]["signerName"], "example.com/s");
+    assert_eq!(
+        (stored["status"]["conditions"].as_array().map(Vec::len), stored["status"].get("certificate")),
+        (Some(1), None)
+    );
+}
+
+#[tokio::test]
+async fn what_an_applied_object_says_twice_is_told_or_refused() {
+    let cluster = cluster().await;
+    let kind = cluster.catalog().kind_of("v1", "ConfigMap").expect("served");
+    let key = ObjectKey::namespaced("default", "a");
+    let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  k: a\n  k: b\n";
+    let json = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"a","k":"b"}}"#;
+    for (body, line) in [(yaml, 7), (json, 1)] {
+        let body = PatchBody::Apply { body: body.into(), force: false };
+        let said = format!("line {line}: key \"k\" already set in map");
+        let writer = |validation| Writer { validation, ..writer() };
+        let apply =
+            async |validation| cluster.patch(&Place::of(&kind, &key), &body, &writer(validation)).await;
+        let refusal = apply(FieldValidation::Strict).await.expect_err("refused");
+        let begin = "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:";
+        assert_eq!((refusal.0.code, refusal.0.message.clone()), (400, format!("{begin}\n  {said}")));
+        assert_eq!(apply(FieldValidation::Warn).await.expect("applied").warnings, [said]);
+        assert!(apply(FieldValidation::Ignore).await.expect("applied").warnings.is_empty());
+    }
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod recording;
 mod running;
 mod asking;
 
+mod admission;
 mod auth;
 mod autoscaling;
 mod builtin;

@@ -64,6 +64,52 @@ fn labeled(objects: &[Value], app: &str) -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nodes_alone_run_pods_and_leave_workloads_to_others() {
+    let it = simulated(Simulators::only_nodes()).await;
+    it.add(deployment("web", 3, "i:1")).await;
+    it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default" },
+        "spec": { "containers": [{ "name": "c", "image": "i" }] } }))
+        .await;
+    it.until_one(PODS, "default/p", is_ready).await;
+    assert!(it.all(SETS).is_empty() && it.all(ACCOUNTS).is_empty());
+    assert_eq!(it.all(PODS).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_without_a_node_is_told_about_once() {
+    let it = simulated(Simulators::default()).await;
+    it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default" },
+        "spec": { "nodeSelector": { "no": "where" }, "containers": [{ "name": "c", "image": "i" }] } }))
+        .await;
+    it.until_one(PODS, "default/p", |it| {
+        condition(it, "PodScheduled")["message"] == "0/3 nodes are available"
+    })
+    .await;
+    let events = |it: &Running| -> Vec<Value> {
+        it.all(("v1", "Event")).into_iter().filter(|it| it["reason"] == "FailedScheduling").collect()
+    };
+    let told =
+        |it: &Running| events(it).into_iter().filter(|it| it["message"] == "0/3 nodes are available").count();
+    it.change(NODES, "node-1", "", |it| it["metadata"]["labels"]["new"] = "one".into()).await;
+    it.add(deployment("web", 1, "i:1")).await;
+    it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
+    assert_eq!(told(&it), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_with_a_deadline_fails_when_it_has_passed() {
+    let it = simulated(Simulators::default()).await;
+    it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default" },
+        "spec": { "activeDeadlineSeconds": 30, "containers": [{ "name": "c", "image": "i" }] } }))
+        .await;
+    it.until_one(PODS, "default/p", is_ready).await;
+    let start = tokio::time::Instant::now();
+    let over = it.until_one(PODS, "default/p", |it| it["status"]["phase"] == "Failed").await;
+    assert_eq!(over["status"]["reason"], "DeadlineExceeded");
+    assert!(start.elapsed() >= Duration::from_secs(28) && start.elapsed() <= Duration::from_secs(31));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deployment_comes_up() {
     let it = simulated(Simulators::default()).await;
     let start = tokio::time::Instant::now();

@@ -11,6 +11,7 @@ pub mod metadata;
 mod selector;
 mod volume;
 mod container;
+mod sysctl;
 mod pod;
 mod status;
 mod cron;

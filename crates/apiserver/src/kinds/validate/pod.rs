@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::check::{Problems, duplicate, forbidden, invalid, one_of, required, unsupported, wrong_text};
 use super::container::{Around, containers};
 use super::metadata::{annotations, labels};
+use super::sysctl::sysctls;
 use super::volume::volumes;
 use crate::kinds::look::{at, flag, items, number, text};
 use crate::kinds::names;
@@ -172,6 +173,7 @@ fn spec(out: &mut Problems, spec: &Value, field: &str) {
     let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
     one_of(out, spec, "/dnsPolicy", &format!("{field}.dnsPolicy"), &policies);
     labels(out, spec, "/nodeSelector", &format!("{field}.nodeSelector"));
+    sysctls(out, spec, field);
     named(out, spec, field);
     if let Some(limit) =
         number(spec, "/activeDeadlineSeconds").filter(|it| !(1..=i64::from(i32::MAX)).contains(it))

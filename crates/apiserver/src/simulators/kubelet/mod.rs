@@ -1,4 +1,5 @@
-//! The kubelets of all nodes: pods start, are ready, complete where they are for a job, and end when they are deleted.
+//! The kubelets of all nodes: pods start, are ready, complete where they are for a job, and end when their time is over or they
+//! are deleted.
 
 mod status;
 
@@ -6,6 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use dogwatch_core::ObjectKey;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -145,7 +147,9 @@ impl Reconciler for Kubelet {
             (_, known) => known.to_owned(),
         };
         let (now, uid) = (cluster.source().stamp(), text(&pod, "/metadata/uid"));
-        let facts = Facts { now: &now, host, address: &address, uid };
+        let left = time_left(&pod, cluster.source().now());
+        let over = left.is_some_and(|it| it.is_zero());
+        let facts = Facts { now: &now, host, address: &address, uid, over };
         let report = |it: &mut Value| {
             let status = if text(it, "/metadata/uid") == uid { report(stage, it, facts) } else { None };
             status.map(|status| it["status"] = status).is_some()
@@ -155,8 +159,16 @@ impl Reconciler for Kubelet {
             tell(cluster, &pod, &writer, |it| Note::normal("Started", format!("Started container {it}")))
                 .await;
         }
-        Ok(Next::touch())
+        Ok(left.filter(|_| stage == Stage::Refresh && !over).map_or_else(Next::touch, Next::after))
     }
+}
+
+/// How long a pod may still be active, where that is limited.
+fn time_left(pod: &Value, now: Timestamp) -> Option<Duration> {
+    let allowed = number(pod, "/spec/activeDeadlineSeconds")?;
+    let begun: Timestamp = text(pod, "/status/startTime").parse().ok()?;
+    let end = begun.checked_add(SignedDuration::from_secs(allowed)).ok()?;
+    Some(Duration::try_from(end.duration_since(now)).unwrap_or(Duration::ZERO))
 }
 
 /// What a pod on a node does next, if anything.
@@ -184,7 +196,8 @@ fn report(asked: Stage, pod: &Value, facts: Facts<'_>) -> Option<Value> {
         Stage::Accept => Some(status::starting(pod, facts)),
         Stage::Start => Some(status::running(pod, facts)),
         Stage::Complete => Some(status::completed(pod, facts)),
-        Stage::Refresh => status::refreshed(pod, facts.now),
+        Stage::Refresh if facts.over => Some(status::expired(pod, facts)),
+        Stage::Refresh => status::refreshed(pod, facts),
         Stage::Stop => None,
     }
 }

@@ -13,6 +13,8 @@ pub(super) struct Facts<'a> {
     pub(super) address: &'a str,
     /// Makes the ids of containers tell one pod from another.
     pub(super) uid: &'a str,
+    /// Whether the pod has had its time.
+    pub(super) over: bool,
 }
 
 /// The pod has been taken on: its containers are being made.
@@ -73,10 +75,40 @@ pub(super) fn completed(pod: &Value, facts: Facts<'_>) -> Value {
     status
 }
 
-/// Brings readiness in line with what others say of a running pod. `None` when it is.
-pub(super) fn refreshed(pod: &Value, now: &str) -> Option<Value> {
+/// The pod has had its time.
+pub(super) fn expired(pod: &Value, facts: Facts<'_>) -> Value {
     let mut status = pod["status"].clone();
-    set_conditions(&mut status, pod, true, true, now);
+    status["phase"] = "Failed".into();
+    status["reason"] = "DeadlineExceeded".into();
+    status["message"] = "Pod was active on the node longer than the specified deadline".into();
+    let killed = |it: &Value| {
+        let mut state = ended(it, facts);
+        state["terminated"]["exitCode"] = 137.into();
+        state["terminated"]["reason"] = "Error".into();
+        container(it, facts, state, false)
+    };
+    status["containerStatuses"] = containers(pod, "containers").map(killed).collect();
+    let mut conditions = items(pod, "/status/conditions").to_vec();
+    for kind in ["Ready", "ContainersReady"] {
+        condition::set(&mut conditions, kind, "False", "PodFailed", "", facts.now);
+    }
+    status["conditions"] = conditions.into();
+    status
+}
+
+/// Brings a running pod in line with what others say of it: its readiness, and containers that came later. `None` when it is.
+pub(super) fn refreshed(pod: &Value, facts: Facts<'_>) -> Option<Value> {
+    let mut status = pod["status"].clone();
+    set_conditions(&mut status, pod, true, true, facts.now);
+    let mut later = items(&status, "/ephemeralContainerStatuses").to_vec();
+    for it in containers(pod, "ephemeralContainers") {
+        if !later.iter().any(|known| known["name"] == it["name"]) {
+            later.push(container(it, facts, json!({ "running": { "startedAt": facts.now } }), false));
+        }
+    }
+    if !later.is_empty() {
+        status["ephemeralContainerStatuses"] = later.into();
+    }
     if let Some(generation) = number(pod, "/metadata/generation") {
         status["observedGeneration"] = generation.into();
     }
@@ -165,7 +197,8 @@ fn set_conditions(status: &mut Value, pod: &Value, initialized: bool, containers
 mod tests {
     use super::*;
 
-    const FACTS: Facts<'static> = Facts { now: "t2", host: "172.18.0.2", address: "10.244.1.2", uid: "u" };
+    const FACTS: Facts<'static> =
+        Facts { now: "t2", host: "172.18.0.2", address: "10.244.1.2", uid: "u", over: false };
 
     fn pod(spec: Value) -> Value {
         json!({ "metadata": { "name": "p", "generation": 1 }, "spec": spec,
@@ -204,11 +237,25 @@ mod tests {
         let ids: Vec<_> =
             items(&runs, "/status/containerStatuses").iter().map(|it| &it["containerID"]).collect();
         assert_ne!(ids[0], ids[1]);
-        assert_eq!(refreshed(&runs, "t4"), None);
+        assert_eq!(refreshed(&runs, Facts { now: "t4", ..FACTS }), None);
         let done = with(runs.clone(), completed(&runs, FACTS));
         assert_eq!(done["status"]["phase"], "Succeeded");
         assert_eq!(done["status"]["containerStatuses"][0]["state"]["terminated"]["reason"], "Completed");
         assert_eq!(condition::find(&done, "Ready").unwrap()["reason"], "PodCompleted");
+    }
+
+    #[test]
+    fn containers_that_come_later_run_beside_the_others_and_time_ends_all() {
+        let fresh = pod(json!({ "containers": [{ "name": "a" }] }));
+        let mut runs = with(fresh.clone(), running(&fresh, FACTS));
+        runs["spec"]["ephemeralContainers"] = json!([{ "name": "debug", "image": "i" }]);
+        let runs = with(runs.clone(), refreshed(&runs, FACTS).expect("one has come"));
+        let later = &runs["status"]["ephemeralContainerStatuses"][0];
+        assert!(later["name"] == "debug" && later["state"].get("running").is_some());
+        assert_eq!(refreshed(&runs, FACTS), None);
+        let over = expired(&runs, FACTS);
+        assert_eq!((&over["phase"], &over["reason"]), (&json!("Failed"), &json!("DeadlineExceeded")));
+        assert_eq!(over["containerStatuses"][0]["state"]["terminated"]["exitCode"], 137);
     }
 
     #[test]
@@ -220,7 +267,8 @@ mod tests {
         assert!(!condition::is_true(&runs, "Ready") && condition::is_true(&runs, "ContainersReady"));
         let conditions = runs["status"]["conditions"].as_array_mut().unwrap();
         conditions.push(json!({ "type": "x.io/y", "status": "True" }));
-        let runs = with(runs.clone(), refreshed(&runs, "t5").expect("a gate has opened"));
+        let runs =
+            with(runs.clone(), refreshed(&runs, Facts { now: "t5", ..FACTS }).expect("a gate has opened"));
         assert!(condition::is_true(&runs, "Ready"));
     }
 

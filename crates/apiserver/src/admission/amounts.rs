@@ -1,0 +1,111 @@
+//! Amounts by name, as in `requests`, `limits` and `hard`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::kinds::look::entries;
+use crate::kinds::quantity::Quantity;
+
+/// Amounts of resources, each under its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Amounts(BTreeMap<String, Quantity>);
+
+impl Amounts {
+    /// The amounts in the object at a JSON pointer; what is no amount is left out.
+    pub fn at(value: &Value, pointer: &str) -> Self {
+        let amounts = entries(value, pointer);
+        Self(amounts.filter_map(|(name, it)| Some((name.to_owned(), Quantity::read(it)?))).collect())
+    }
+
+    /// The amount of that name.
+    pub fn get(&self, name: &str) -> Option<Quantity> {
+        self.0.get(name).copied()
+    }
+
+    /// Sets an amount.
+    pub fn set(&mut self, name: impl Into<String>, amount: Quantity) {
+        self.0.insert(name.into(), amount);
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Quantity)> {
+        self.0.iter().map(|(name, amount)| (name.as_str(), *amount))
+    }
+
+    /// The names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// Adds other amounts to these.
+    pub fn add(&mut self, others: &Self) {
+        for (name, amount) in &others.0 {
+            self.0.entry(name.clone()).and_modify(|it| *it = it.plus(*amount)).or_insert(*amount);
+        }
+    }
+
+    /// Takes of each name the larger amount.
+    pub fn raise_to(&mut self, others: &Self) {
+        for (name, amount) in &others.0 {
+            let it = self.0.entry(name.clone()).or_insert(*amount);
+            if amount.exceeds(*it) {
+                *it = *amount;
+            }
+        }
+    }
+
+    /// What these are more than others, where they are.
+    #[must_use]
+    pub fn above(&self, others: &Self) -> Self {
+        let less = |name: &str, amount: Quantity| others.get(name).map_or(amount, |it| amount.less(it));
+        Self(self.iter().map(|(name, amount)| (name.to_owned(), less(name, amount))).collect())
+    }
+
+    /// Those whose name and amount pass.
+    #[must_use]
+    pub fn filter(&self, mut passes: impl FnMut(&str, Quantity) -> bool) -> Self {
+        Self(
+            self.iter()
+                .filter(|(name, it)| passes(name, *it))
+                .map(|(name, it)| (name.to_owned(), it))
+                .collect(),
+        )
+    }
+
+    /// As `name=amount`, one after the other.
+    pub fn described(&self) -> String {
+        let parts = self.iter().map(|(name, amount)| format!("{name}={}", amount.canonical()));
+        parts.collect::<Vec<_>>().join(",")
+    }
+
+    /// As an object.
+    pub fn to_value(&self) -> Value {
+        let amounts = self.iter().map(|(name, amount)| (name.to_owned(), amount.canonical().into()));
+        Value::Object(amounts.collect::<Map<_, _>>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn amounts_are_added_raised_and_told_apart_by_name() {
+        let mut some = Amounts::at(&json!({ "a": { "cpu": "500m", "memory": "1Gi", "x": "no" } }), "/a");
+        let others = Amounts::at(&json!({ "cpu": "700m", "pods": 2 }), "");
+        assert_eq!(some.above(&others).described(), "cpu=0,memory=1Gi");
+        some.add(&others);
+        assert_eq!(some.described(), "cpu=1200m,memory=1Gi,pods=2");
+        some.raise_to(&Amounts::at(&json!({ "cpu": 1, "memory": "2Gi", "new": 1 }), ""));
+        assert_eq!(some.to_value(), json!({ "cpu": "1200m", "memory": "2Gi", "new": "1", "pods": "2" }));
+        assert_eq!(some.filter(|name, _| name == "pods").names().collect::<Vec<_>>(), ["pods"]);
+    }
+}

@@ -1,0 +1,267 @@
+//! Limit ranges: what containers get that ask for nothing, and what nobody may ask for.
+
+use serde_json::Value;
+
+use super::Amounts;
+use super::pod::{self, Side};
+use crate::kinds::look::{each, items, object, text};
+use crate::kinds::quantity::Quantity;
+
+/// Where it is written down what a pod was given.
+const ANNOTATION: &str = "kubernetes.io/limit-ranger";
+/// The largest amount that is compared by thousandths.
+const FINE: i128 = (i64::MAX / 1000) as i128;
+
+/// Gives the containers of a pod what the ranges of its namespace say, where they say nothing themselves.
+pub fn fill(pod: &mut Value, ranges: &[Value]) {
+    for range in ranges {
+        fill_from(pod, range);
+    }
+}
+
+fn fill_from(pod: &mut Value, range: &Value) {
+    let (mut requests, mut limits) = (Amounts::default(), Amounts::default());
+    for limit in items(range, "/spec/limits").iter().filter(|it| text(it, "/type") == "Container") {
+        Amounts::at(limit, "/defaultRequest").iter().for_each(|(name, it)| requests.set(name, it));
+        Amounts::at(limit, "/default").iter().for_each(|(name, it)| limits.set(name, it));
+    }
+    let Some(map) = pod.as_object_mut() else { return };
+    let mut told = Vec::new();
+    let spec = object(map, "spec");
+    for (list, words) in [("containers", "container"), ("initContainers", "init container")] {
+        for container in each(spec, list) {
+            let name = container.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+            for (side, amounts) in [("request", &requests), ("limit", &limits)] {
+                let field = format!("{side}s");
+                let absent = |it: &str, container: &serde_json::Map<String, Value>| {
+                    container
+                        .get("resources")
+                        .and_then(|of| of.get(&field))
+                        .is_none_or(|of| of.get(it).is_none())
+                };
+                let missing = amounts.filter(|it, _| absent(it, container));
+                if missing.is_empty() {
+                    continue;
+                }
+                let slot = object(object(container, "resources"), &field);
+                for (resource, amount) in missing.iter() {
+                    slot.insert(resource.to_owned(), amount.canonical().into());
+                }
+                let named = missing.names().collect::<Vec<_>>().join(", ");
+                told.push(format!("{named} {side} for {words} {name}"));
+            }
+        }
+    }
+    if !told.is_empty() {
+        let said = format!("LimitRanger plugin set: {}", told.join("; "));
+        object(object(map, "metadata"), "annotations").insert(ANNOTATION.to_owned(), said.into());
+    }
+}
+
+/// Why a range does not allow an object of a kind, if one does not. Only pods and claims are limited.
+pub fn refuse(plural: &str, value: &Value, ranges: &[Value]) -> Option<String> {
+    for range in ranges {
+        let mut wrong: Vec<String> = Vec::new();
+        for limit in items(range, "/spec/limits") {
+            let found = match plural {
+                "pods" => wrong_with_pod(limit, value),
+                "persistentvolumeclaims" => wrong_with_claim(limit, value),
+                _ => Vec::new(),
+            };
+            wrong.extend(found);
+        }
+        let mut told: Vec<String> = Vec::new();
+        for one in wrong {
+            if !told.contains(&one) {
+                told.push(one);
+            }
+        }
+        match told.as_slice() {
+            [] => {}
+            [one] => return Some(one.clone()),
+            many => return Some(format!("[{}]", many.join(", "))),
+        }
+    }
+    None
+}
+
+fn wrong_with_pod(limit: &Value, pod: &Value) -> Vec<String> {
+    match text(limit, "/type") {
+        "Container" => {
+            let containers = items(pod, "/spec/containers").iter().chain(items(pod, "/spec/initContainers"));
+            let of = |it: &Value| {
+                let requests = Amounts::at(it, "/resources/requests");
+                wrong(limit, "Container", &requests, &Amounts::at(it, "/resources/limits"))
+            };
+            containers.flat_map(of).collect()
+        }
+        "Pod" => wrong(limit, "Pod", &pod::wanted(pod, Side::Requests), &pod::wanted(pod, Side::Limits)),
+        _ => Vec::new(),
+    }
+}
+
+fn wrong_with_claim(limit: &Value, claim: &Value) -> Vec<String> {
+    let what = "PersistentVolumeClaim";
+    if text(limit, "/type") != what {
+        return Vec::new();
+    }
+    let requests = Amounts::at(claim, "/spec/resources/requests");
+    let least = Amounts::at(limit, "/min");
+    let least = least
+        .iter()
+        .filter_map(|(name, least)| too_little(what, name, least, &requests, &Amounts::default()));
+    let most = Amounts::at(limit, "/max");
+    let most = most.iter().filter_map(|(name, most)| {
+        let begin = format!("maximum {name} usage per {what} is {}", most.canonical());
+        match requests.get(name) {
+            None => Some(format!("{begin}.  No request is specified")),
+            Some(it) if is_more(it, most) => Some(format!("{begin}, but request is {}", it.canonical())),
+            Some(_) => None,
+        }
+    });
+    least.chain(most).collect()
+}
+
+fn wrong(limit: &Value, what: &str, requests: &Amounts, limits: &Amounts) -> Vec<String> {
+    let (least, most) = (Amounts::at(limit, "/min"), Amounts::at(limit, "/max"));
+    let ratio = Amounts::at(limit, "/maxLimitRequestRatio");
+    let least = least.iter().filter_map(|(name, it)| too_little(what, name, it, requests, limits));
+    let most = most.iter().filter_map(|(name, it)| too_much(what, name, it, requests, limits));
+    let apart = ratio.iter().filter_map(|(name, it)| too_far_apart(what, name, it, requests, limits));
+    least.chain(most).chain(apart).collect()
+}
+
+fn too_little(
+    what: &str,
+    name: &str,
+    least: Quantity,
+    requests: &Amounts,
+    limits: &Amounts,
+) -> Option<String> {
+    let begin = format!("minimum {name} usage per {what} is {}", least.canonical());
+    match (requests.get(name), limits.get(name)) {
+        (None, _) => Some(format!("{begin}.  No request is specified")),
+        (Some(it), _) if is_more(least, it) => Some(format!("{begin}, but request is {}", it.canonical())),
+        (_, Some(it)) if is_more(least, it) => Some(format!("{begin}, but limit is {}", it.canonical())),
+        _ => None,
+    }
+}
+
+fn too_much(what: &str, name: &str, most: Quantity, requests: &Amounts, limits: &Amounts) -> Option<String> {
+    let begin = format!("maximum {name} usage per {what} is {}", most.canonical());
+    match (requests.get(name), limits.get(name)) {
+        (_, None) => Some(format!("{begin}.  No limit is specified")),
+        (_, Some(it)) if is_more(it, most) => Some(format!("{begin}, but limit is {}", it.canonical())),
+        (Some(it), _) if is_more(it, most) => Some(format!("{begin}, but request is {}", it.canonical())),
+        _ => None,
+    }
+}
+
+fn too_far_apart(
+    what: &str,
+    name: &str,
+    most: Quantity,
+    requests: &Amounts,
+    limits: &Amounts,
+) -> Option<String> {
+    let begin = format!("{name} max limit to request ratio per {what} is {}, but", most.canonical());
+    let Some(request) = requests.get(name).filter(|it| !it.is_zero()) else {
+        return Some(format!("{begin} no request is specified or request is 0"));
+    };
+    let Some(limit) = limits.get(name).filter(|it| !it.is_zero()) else {
+        return Some(format!("{begin} no limit is specified or limit is 0"));
+    };
+    let ratio = limit.thousandths() as f64 / request.thousandths() as f64;
+    let far = ratio * 1000.0 > most.thousandths() as f64;
+    far.then(|| format!("{begin} provided ratio is {ratio:.6}"))
+}
+
+/// Whether an amount is more than another, by thousandths where they are not too large for that.
+fn is_more(amount: Quantity, other: Quantity) -> bool {
+    if amount.units() <= FINE && other.units() <= FINE {
+        amount.thousandths() > other.thousandths()
+    } else {
+        amount.units() > other.units()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn range(limit: Value) -> Vec<Value> {
+        vec![json!({ "spec": { "limits": [limit] } })]
+    }
+
+    #[test]
+    fn containers_that_ask_for_nothing_get_what_the_range_gives_and_it_is_written_down() {
+        let ranges = range(json!({ "type": "Container", "default": { "cpu": "500m", "memory": "500Mi" },
+            "defaultRequest": { "cpu": "100m" } }));
+        let mut pod = json!({ "metadata": { "name": "p" }, "spec": {
+            "containers": [{ "name": "a" }, { "name": "b", "resources": { "limits": { "cpu": "1" }, "requests": { "cpu": "1" } } }],
+            "initContainers": [{ "name": "i" }] } });
+        fill(&mut pod, &ranges);
+        let given = json!({ "limits": { "cpu": "500m", "memory": "500Mi" }, "requests": { "cpu": "100m" } });
+        assert_eq!(pod["spec"]["containers"][0]["resources"], given);
+        assert_eq!(pod["spec"]["initContainers"][0]["resources"], given);
+        assert_eq!(
+            pod["spec"]["containers"][1]["resources"]["limits"],
+            json!({ "cpu": "1", "memory": "500Mi" })
+        );
+        assert_eq!(
+            pod["metadata"]["annotations"][ANNOTATION],
+            "LimitRanger plugin set: cpu request for container a; cpu, memory limit for container a; \
+             memory limit for container b; cpu request for init container i; cpu, memory limit for init container i"
+        );
+    }
+
+    #[test]
+    fn what_a_range_does_not_allow_is_said_in_the_words_of_the_original() {
+        let pod =
+            |resources: Value| json!({ "spec": { "containers": [{ "name": "a", "resources": resources }] } });
+        let limits = |cpu: &str| json!({ "limits": { "cpu": cpu }, "requests": { "cpu": cpu } });
+        for (limit, resources, expected) in [
+            (json!({ "type": "Container", "max": { "cpu": "1" } }), limits("1"), None),
+            (
+                json!({ "type": "Container", "max": { "cpu": "500m" } }),
+                limits("600m"),
+                Some("maximum cpu usage per Container is 500m, but limit is 600m"),
+            ),
+            (
+                json!({ "type": "Container", "max": { "cpu": "1" } }),
+                json!({}),
+                Some("maximum cpu usage per Container is 1.  No limit is specified"),
+            ),
+            (
+                json!({ "type": "Container", "min": { "cpu": "50m", "memory": "1Mi" } }),
+                limits("10m"),
+                Some(
+                    "[minimum cpu usage per Container is 50m, but request is 10m, minimum memory usage per Container is 1Mi.  No request is specified]",
+                ),
+            ),
+            (
+                json!({ "type": "Pod", "maxLimitRequestRatio": { "cpu": "2" } }),
+                json!({ "limits": { "cpu": "3" }, "requests": { "cpu": "1" } }),
+                Some("cpu max limit to request ratio per Pod is 2, but provided ratio is 3.000000"),
+            ),
+        ] {
+            assert_eq!(refuse("pods", &pod(resources), &range(limit)).as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn claims_are_held_to_what_they_request() {
+        let limit = json!({ "type": "PersistentVolumeClaim", "min": { "storage": "1Gi" }, "max": { "storage": "2Gi" } });
+        let claim = |amount: &str| json!({ "spec": { "resources": { "requests": { "storage": amount } } } });
+        let asked = |amount: &str| refuse("persistentvolumeclaims", &claim(amount), &range(limit.clone()));
+        assert_eq!(asked("1536Mi"), None);
+        assert_eq!(
+            asked("3Gi").as_deref(),
+            Some("maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 3Gi")
+        );
+        assert!(asked("1Mi").is_some_and(|it| it.starts_with("minimum storage usage")));
+        assert_eq!(refuse("secrets", &claim("9Gi"), &range(limit.clone())), None);
+    }
+}

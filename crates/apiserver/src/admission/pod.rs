@@ -1,0 +1,141 @@
+//! What a pod asks for as a whole, from what its containers ask for.
+
+use serde_json::Value;
+
+use super::Amounts;
+use crate::kinds::look::{at, items, text};
+
+/// What a pod is granted at most, or asks for at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Requests,
+    Limits,
+}
+
+impl Side {
+    fn field(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Limits => "limits",
+        }
+    }
+}
+
+/// What the specification of a pod comes to: its containers together, or the most that one of those that come first needs.
+pub(super) fn wanted(pod: &Value, side: Side) -> Amounts {
+    summed(pod, side, |container| Amounts::at(container, &format!("/resources/{}", side.field())))
+}
+
+/// What a pod occupies: what it wants or, while it is being resized, what it still has where that is more.
+pub(super) fn occupied(pod: &Value, side: Side) -> Amounts {
+    let infeasible = items(pod, "/status/conditions")
+        .iter()
+        .any(|it| text(it, "/type") == "PodResizePending" && text(it, "/reason") == "Infeasible");
+    let mut total = summed(pod, side, |container| {
+        let wanted = Amounts::at(container, &format!("/resources/{}", side.field()));
+        let statuses =
+            items(pod, "/status/containerStatuses").iter().chain(items(pod, "/status/initContainerStatuses"));
+        let known = |it: &&Value| it["name"] == container["name"] && at(it, "/resources").is_some();
+        let Some(status) = statuses.into_iter().find(known) else { return wanted };
+        let mut amounts = if infeasible { Amounts::default() } else { wanted };
+        amounts.raise_to(&Amounts::at(status, &format!("/resources/{}", side.field())));
+        if side == Side::Requests {
+            amounts.raise_to(&Amounts::at(status, "/allocatedResources"));
+        }
+        amounts
+    });
+    let overhead = Amounts::at(pod, "/spec/overhead");
+    total.add(&match side {
+        Side::Requests => overhead,
+        // What has no limit gets none by this.
+        Side::Limits => overhead.filter(|name, _| total.get(name).is_some_and(|it| !it.is_zero())),
+    });
+    total
+}
+
+fn summed(pod: &Value, side: Side, of: impl Fn(&Value) -> Amounts) -> Amounts {
+    let mut total = Amounts::default();
+    for container in items(pod, "/spec/containers") {
+        total.add(&of(container));
+    }
+    let (mut beside, mut first) = (Amounts::default(), Amounts::default());
+    for container in items(pod, "/spec/initContainers") {
+        let amounts = of(container);
+        if text(container, "/restartPolicy") == "Always" {
+            total.add(&amounts);
+            beside.add(&amounts);
+            first.raise_to(&beside);
+        } else {
+            let mut amounts = amounts;
+            amounts.add(&beside);
+            first.raise_to(&amounts);
+        }
+    }
+    total.raise_to(&first);
+    for (name, amount) in Amounts::at(pod, &format!("/spec/resources/{}", side.field())).iter() {
+        if is_of_pods(name) {
+            total.set(name, amount);
+        }
+    }
+    total
+}
+
+/// Whether a pod says for itself, rather than its containers, what it needs.
+pub(super) fn speaks_for_itself(pod: &Value) -> bool {
+    ["requests", "limits"]
+        .iter()
+        .any(|it| Amounts::at(pod, &format!("/spec/resources/{it}")).names().any(is_of_pods))
+}
+
+fn is_of_pods(name: &str) -> bool {
+    matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn container(cpu: &str) -> Value {
+        json!({ "name": cpu, "resources": { "requests": { "cpu": cpu } } })
+    }
+
+    #[test]
+    fn containers_add_up_and_those_that_come_first_count_by_the_largest() {
+        let mut side = container("3");
+        side["restartPolicy"] = "Always".into();
+        for (first, expected) in [
+            (json!([]), "cpu=3"),
+            (json!([container("5"), container("4")]), "cpu=5"),
+            (json!([side.clone()]), "cpu=6"),
+            (json!([side, container("4")]), "cpu=7"),
+        ] {
+            let spec = json!({ "containers": [container("1"), container("2")], "initContainers": first });
+            let pod = json!({ "spec": spec });
+            assert_eq!(wanted(&pod, Side::Requests).described(), expected, "{first}");
+        }
+    }
+
+    #[test]
+    fn a_pod_may_speak_for_its_containers_and_classes_for_what_surrounds_them() {
+        let mut pod = json!({ "spec": { "containers": [container("1")],
+            "resources": { "requests": { "cpu": "2" } }, "overhead": { "cpu": "100m", "memory": "1Mi" } } });
+        assert!(speaks_for_itself(&pod));
+        assert_eq!(occupied(&pod, Side::Requests).described(), "cpu=2100m,memory=1Mi");
+        assert_eq!(occupied(&pod, Side::Limits).described(), "", "what has no limit gets none");
+        pod["spec"]["resources"] = json!({});
+        assert!(!speaks_for_itself(&pod));
+    }
+
+    #[test]
+    fn a_pod_that_is_being_resized_occupies_what_it_has_or_what_it_wants() {
+        let status = json!({ "name": "1", "resources": { "requests": { "cpu": "4" } }, "allocatedResources": { "cpu": "5" } });
+        let mut pod = json!({ "spec": { "containers": [container("1")] }, "status": { "containerStatuses": [status] } });
+        assert_eq!(occupied(&pod, Side::Requests).described(), "cpu=5");
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "9".into();
+        assert_eq!(occupied(&pod, Side::Requests).described(), "cpu=9");
+        pod["status"]["conditions"] = json!([{ "type": "PodResizePending", "reason": "Infeasible" }]);
+        assert_eq!(occupied(&pod, Side::Requests).described(), "cpu=5");
+    }
+}

@@ -1,0 +1,217 @@
+//! Quotas: how much of something a namespace may hold. Whoever makes an object is charged for it before it is stored.
+//!
+//! The usage that counts is the one in the status of a quota. What objects give back when they go is found out by a
+//! controller, which counts again.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::scope::{covers, is_terminating};
+use super::{Amounts, pod, usage};
+use crate::kinds::look::{items, text};
+
+/// An object that is about to be stored.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// The group of its kind.
+    pub group: &'a str,
+    /// The plural of its kind.
+    pub plural: &'a str,
+    /// The part of it that is written; empty for the object itself.
+    pub part: &'a str,
+    /// What it was, if it was.
+    pub old: Option<&'a Value>,
+    /// What it will be.
+    pub new: &'a Value,
+    /// The time.
+    pub now: Timestamp,
+}
+
+impl Arrival<'_> {
+    /// Whether any quota could have a say in it.
+    pub fn counts(&self) -> bool {
+        match (self.group, self.plural, self.part, self.old) {
+            ("" | "events.k8s.io", "events", ..) => false,
+            (.., "", None) => true,
+            ("", "pods", "", Some(old)) => is_terminating(old) != is_terminating(self.new),
+            ("", "pods", "resize", Some(_)) => true,
+            ("", "services" | "persistentvolumeclaims", "", Some(_)) => true,
+            ("resource.k8s.io", "resourceclaims", "", Some(_)) => true,
+            _ => false,
+        }
+    }
+
+    fn usage_of(&self, object: &Value) -> Amounts {
+        usage::of(self.group, self.plural, object, self.now)
+    }
+
+    fn is_in(&self, quota: &Value, object: &Value) -> bool {
+        Amounts::at(quota, "/status/hard").names().any(|it| usage::concerns(self.group, self.plural, it))
+            && covers(quota, self.group, self.plural, object)
+    }
+}
+
+/// What a quota will have used once an object is stored; `None` where that changes nothing.
+///
+/// # Errors
+/// The words of the refusal, when it would be too much, cannot be told, or the object does not say what it needs.
+pub fn charge(quota: &Value, arrival: &Arrival<'_>) -> Result<Option<Amounts>, String> {
+    if !arrival.is_in(quota, arrival.new) {
+        return Ok(None);
+    }
+    let name = text(quota, "/metadata/name");
+    let (hard, used) = (Amounts::at(quota, "/status/hard"), Amounts::at(quota, "/status/used"));
+    let limited = hard.filter(|it, _| usage::concerns(arrival.group, arrival.plural, it));
+    if let Some(missing) = unspoken(arrival, &limited) {
+        return Err(format!("failed quota: {name}: must specify {missing}"));
+    }
+    if limited.names().any(|it| used.get(it).is_none()) {
+        let names = limited.names().collect::<Vec<_>>().join(",");
+        return Err(format!("status unknown for quota: {name}, resources: {names}"));
+    }
+    let all = arrival.usage_of(arrival.new);
+    let negative = all.filter(|_, it| it.is_negative());
+    if !negative.is_empty() {
+        let names = negative.names().collect::<Vec<_>>().join(",");
+        return Err(format!("quota usage is negative for resource(s): {names}"));
+    }
+    // One that comes into the scope by the change is charged in full.
+    let before = arrival.old.filter(|it| arrival.is_in(quota, it)).map(|it| arrival.usage_of(it));
+    let more = before.map_or(all.clone(), |it| all.above(&it));
+    let requested = more.filter(|name, it| !it.is_zero() && hard.get(name).is_some());
+    if requested.is_empty() {
+        return Ok(None);
+    }
+    let mut after = used.clone();
+    after.add(&requested);
+    let exceeds = |name: &str| match (after.get(name), hard.get(name)) {
+        (Some(after), Some(hard)) => after.exceeds(hard),
+        _ => false,
+    };
+    let over = requested.filter(|name, _| exceeds(name));
+    if over.is_empty() {
+        return Ok(Some(after));
+    }
+    let of = |amounts: &Amounts| amounts.filter(|name, _| over.get(name).is_some()).described();
+    Err(format!(
+        "exceeded quota: {name}, requested: {}, used: {}, limited: {}",
+        over.described(),
+        of(&used),
+        of(&hard)
+    ))
+}
+
+/// What containers of a pod do not say although a quota counts it, and which of them.
+fn unspoken(arrival: &Arrival<'_>, limited: &Amounts) -> Option<String> {
+    let pod = arrival.new;
+    if (arrival.group, arrival.plural) != ("", "pods") || pod::speaks_for_itself(pod) {
+        return None;
+    }
+    let mut missing: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for container in items(pod, "/spec/containers").iter().chain(items(pod, "/spec/initContainers")) {
+        let said = usage::computed(
+            &Amounts::at(container, "/resources/requests"),
+            &Amounts::at(container, "/resources/limits"),
+        );
+        for name in usage::SPOKEN_ABOUT {
+            if limited.get(name).is_some() && said.get(name).is_none() {
+                missing.entry(name).or_default().push(text(container, "/name"));
+            }
+        }
+    }
+    let told = missing.into_iter().map(|(name, mut containers)| {
+        containers.sort_unstable();
+        containers.dedup();
+        format!("{name} for: {}", containers.join(","))
+    });
+    let told: Vec<_> = told.collect();
+    (!told.is_empty()).then(|| told.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn quota(hard: Value, used: Value) -> Value {
+        json!({ "metadata": { "name": "q" }, "status": { "hard": hard, "used": used } })
+    }
+
+    fn pod(cpu: &str) -> Value {
+        json!({ "spec": { "containers": [{ "name": "c", "resources": { "requests": { "cpu": cpu } } }] } })
+    }
+
+    fn arrival<'a>(plural: &'a str, old: Option<&'a Value>, new: &'a Value) -> Arrival<'a> {
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        Arrival { group: "", plural, part: "", old, new, now }
+    }
+
+    fn charged(quota: &Value, plural: &str, object: &Value) -> Result<String, String> {
+        charge(quota, &arrival(plural, None, object)).map(|it| it.unwrap_or_default().described())
+    }
+
+    #[test]
+    fn an_object_is_charged_for_what_the_quota_counts() {
+        let quota = quota(json!({ "pods": "2", "cpu": "1" }), json!({ "pods": "1", "cpu": "300m" }));
+        assert_eq!(charged(&quota, "pods", &pod("200m")), Ok("cpu=500m,pods=2".to_owned()));
+        assert_eq!(charged(&quota, "secrets", &json!({})), Ok(String::new()));
+    }
+
+    #[test]
+    fn what_is_too_much_is_refused_in_the_words_of_the_original() {
+        let full = quota(
+            json!({ "pods": "1", "cpu": "1", "memory": "1Gi" }),
+            json!({ "pods": "1", "cpu": "300m", "memory": "0" }),
+        );
+        let mut wanted = pod("800m");
+        wanted["spec"]["containers"][0]["resources"]["requests"]["memory"] = "1Mi".into();
+        assert_eq!(
+            charged(&full, "pods", &wanted).unwrap_err(),
+            "exceeded quota: q, requested: cpu=800m,pods=1, used: cpu=300m,pods=1, limited: cpu=1,pods=1"
+        );
+        assert_eq!(
+            charged(&full, "pods", &pod("1m")).unwrap_err(),
+            "failed quota: q: must specify memory for: c"
+        );
+        let new = quota(json!({ "pods": "1", "secrets": "1" }), json!({}));
+        assert_eq!(
+            charged(&new, "pods", &pod("1")).unwrap_err(),
+            "status unknown for quota: q, resources: pods"
+        );
+    }
+
+    #[test]
+    fn a_change_is_charged_for_what_it_adds() {
+        let quota = quota(
+            json!({ "services.nodeports": "2", "services": "1" }),
+            json!({ "services.nodeports": "1", "services": "1" }),
+        );
+        let service =
+            |kind: &str, ports: usize| json!({ "spec": { "type": kind, "ports": vec![json!({}); ports] } });
+        let (one, two, three) = (service("NodePort", 1), service("NodePort", 2), service("NodePort", 3));
+        let change = |old, new| {
+            charge(&quota, &arrival("services", Some(old), new)).map(|it| it.map(|it| it.described()))
+        };
+        assert_eq!(change(&one, &two), Ok(Some("services=1,services.nodeports=2".to_owned())));
+        assert_eq!(change(&two, &one), Ok(None), "what is given back is for a controller to count");
+        assert!(
+            change(&one, &three)
+                .unwrap_err()
+                .starts_with("exceeded quota: q, requested: services.nodeports=2")
+        );
+    }
+
+    #[test]
+    fn only_changes_that_matter_are_looked_at() {
+        let (short, long) = (json!({ "spec": { "activeDeadlineSeconds": 1 } }), json!({ "spec": {} }));
+        assert!(arrival("pods", None, &long).counts() && arrival("secrets", None, &long).counts());
+        assert!(
+            arrival("pods", Some(&long), &short).counts() && !arrival("pods", Some(&long), &long).counts()
+        );
+        assert!(!arrival("events", None, &long).counts() && !arrival("secrets", Some(&long), &long).counts());
+        assert!(!Arrival { part: "status", ..arrival("pods", Some(&long), &short) }.counts());
+    }
+}

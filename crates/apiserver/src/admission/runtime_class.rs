@@ -1,0 +1,105 @@
+//! Runtime classes: what running a pod of one costs, and which nodes can.
+
+use serde_json::{Map, Value};
+
+use super::Amounts;
+use crate::kinds::look::{at, entries, items, object};
+
+/// Gives a pod what its runtime class says. `class` is the one it names.
+///
+/// # Errors
+/// The words of the refusal, where pod and class do not agree.
+pub fn fill(pod: &mut Value, class: &Value) -> Result<(), String> {
+    if at(class, "/overhead").is_some() {
+        let fixed = Amounts::at(class, "/overhead/podFixed");
+        let said = Amounts::at(pod, "/spec/overhead");
+        if !said.is_empty() && !same(&fixed, &said) {
+            return Err(
+                "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned()
+            );
+        }
+        if let Some(overhead) = at(class, "/overhead/podFixed") {
+            pod["spec"]["overhead"] = overhead.clone();
+        }
+    }
+    schedule(pod, class)
+}
+
+/// Why a pod may not say what it says of its overhead, if so; without a class it may say nothing.
+pub fn refuse(pod: &Value, class: Option<&Value>) -> Option<String> {
+    let known = class.is_some_and(|it| at(it, "/overhead").is_some());
+    (!known && at(pod, "/spec/overhead").is_some()).then(|| {
+        "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned()
+    })
+}
+
+fn same(some: &Amounts, others: &Amounts) -> bool {
+    let equal = |(name, amount): (&str, crate::kinds::quantity::Quantity)| {
+        others.get(name).is_some_and(|it| it.equals(amount))
+    };
+    some.names().count() == others.names().count() && some.iter().all(equal)
+}
+
+fn schedule(pod: &mut Value, class: &Value) -> Result<(), String> {
+    for (key, value) in entries(class, "/scheduling/nodeSelector") {
+        let said = pod.pointer("/spec/nodeSelector").and_then(|it| it.get(key));
+        if let Some(said) = said.filter(|it| *it != value) {
+            let (of_class, of_pod) = (value.as_str().unwrap_or_default(), said.as_str().unwrap_or_default());
+            return Err(format!(
+                "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {of_class}; pod.spec.nodeSelector[{key}] = {of_pod}"
+            ));
+        }
+    }
+    let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
+    let wanted: Map<String, Value> = entries(class, "/scheduling/nodeSelector")
+        .map(|(key, value)| (key.to_owned(), value.clone()))
+        .collect();
+    if !wanted.is_empty() {
+        object(spec, "nodeSelector").extend(wanted);
+    }
+    let more = items(class, "/scheduling/tolerations");
+    if !more.is_empty() {
+        let slot = spec.entry("tolerations").or_insert_with(|| Value::Array(Vec::new()));
+        if let Some(tolerations) = slot.as_array_mut() {
+            let new: Vec<Value> = more.iter().filter(|it| !tolerations.contains(it)).cloned().collect();
+            tolerations.extend(new);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_takes_over_what_its_class_says() {
+        let class = json!({ "overhead": { "podFixed": { "cpu": "10m" } },
+            "scheduling": { "nodeSelector": { "a": "b" }, "tolerations": [{ "key": "k", "operator": "Exists" }] } });
+        let mut pod = json!({ "spec": { "nodeSelector": { "x": "y" } } });
+        fill(&mut pod, &class).unwrap();
+        fill(&mut pod, &class).unwrap();
+        assert_eq!(
+            pod["spec"],
+            json!({ "nodeSelector": { "a": "b", "x": "y" }, "overhead": { "cpu": "10m" },
+                "tolerations": [{ "key": "k", "operator": "Exists" }] })
+        );
+        assert_eq!(refuse(&pod, Some(&class)), None);
+    }
+
+    #[test]
+    fn a_pod_that_says_otherwise_is_refused() {
+        let class = json!({ "overhead": { "podFixed": { "cpu": "10m" } }, "scheduling": { "nodeSelector": { "a": "b" } } });
+        let mut pod = json!({ "spec": { "overhead": { "cpu": "11m" } } });
+        assert!(fill(&mut pod, &class).unwrap_err().contains("doesn't match"));
+        let mut pod = json!({ "spec": { "nodeSelector": { "a": "c" } } });
+        assert_eq!(
+            fill(&mut pod, &class).unwrap_err(),
+            "conflict: runtimeClass.scheduling.nodeSelector[a] = b; pod.spec.nodeSelector[a] = c"
+        );
+        let pod = json!({ "spec": { "overhead": { "cpu": "11m" } } });
+        assert!(refuse(&pod, None).is_some() && refuse(&pod, Some(&json!({}))).is_some());
+    }
+}

@@ -1,0 +1,121 @@
+//! The scopes of a quota: of all objects of a kind, those it is about.
+
+use serde_json::Value;
+
+use crate::kinds::look::{at, items, number, text};
+use crate::kinds::prepare::qos_class;
+
+/// Whether an object is in all scopes of a quota. Kinds that know no scopes are in none.
+pub(super) fn covers(quota: &Value, group: &str, plural: &str, object: &Value) -> bool {
+    let inside = |scope: &str, operator: &str, values: &[Value]| match (group, plural) {
+        ("", "pods") => pod_is_in(object, scope, operator, values),
+        ("", "persistentvolumeclaims") => claim_is_in(object, scope, operator, values),
+        _ => false,
+    };
+    let plain = items(quota, "/spec/scopes").iter().filter_map(Value::as_str);
+    let chosen = items(quota, "/spec/scopeSelector/matchExpressions");
+    plain.into_iter().all(|it| inside(it, "Exists", &[]))
+        && chosen.iter().all(|it| inside(text(it, "/scopeName"), text(it, "/operator"), items(it, "/values")))
+}
+
+fn pod_is_in(pod: &Value, scope: &str, operator: &str, values: &[Value]) -> bool {
+    match scope {
+        "Terminating" => is_terminating(pod),
+        "NotTerminating" => !is_terminating(pod),
+        "BestEffort" => qos_class(pod) == "BestEffort",
+        "NotBestEffort" => qos_class(pod) != "BestEffort",
+        "PriorityClass" => {
+            let class = text(pod, "/spec/priorityClassName");
+            selects(operator, values, Some(class).filter(|it| !it.is_empty()))
+        }
+        "CrossNamespacePodAffinity" => looks_elsewhere(pod),
+        _ => false,
+    }
+}
+
+fn claim_is_in(claim: &Value, scope: &str, operator: &str, values: &[Value]) -> bool {
+    if scope != "VolumeAttributesClass" {
+        return false;
+    }
+    let names = [
+        "/spec/volumeAttributesClassName",
+        "/status/currentVolumeAttributesClassName",
+        "/status/modifyVolumeStatus/targetVolumeAttributesClassName",
+    ];
+    let named: Vec<_> = names.iter().map(|it| text(claim, it)).filter(|it| !it.is_empty()).collect();
+    match named.as_slice() {
+        [] => selects(operator, values, None),
+        some => some.iter().any(|it| selects(operator, values, Some(it))),
+    }
+}
+
+/// Whether a pod has only so much time.
+pub(super) fn is_terminating(pod: &Value) -> bool {
+    number(pod, "/spec/activeDeadlineSeconds").is_some_and(|it| it >= 0)
+}
+
+fn selects(operator: &str, values: &[Value], value: Option<&str>) -> bool {
+    let listed = || value.is_some_and(|value| values.iter().any(|it| it == value));
+    match operator {
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        "In" => listed(),
+        "NotIn" => !listed(),
+        _ => false,
+    }
+}
+
+/// Whether a pod wants to be near or far from pods of other namespaces.
+fn looks_elsewhere(pod: &Value) -> bool {
+    ["podAffinity", "podAntiAffinity"].iter().any(|side| {
+        let list = |kind: &str| {
+            items(pod, &format!("/spec/affinity/{side}/{kind}DuringSchedulingIgnoredDuringExecution"))
+        };
+        let required = list("required").iter();
+        let preferred = list("preferred").iter().filter_map(|it| it.get("podAffinityTerm"));
+        required
+            .chain(preferred)
+            .any(|term| !items(term, "/namespaces").is_empty() || at(term, "/namespaceSelector").is_some())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn scopes_tell_pods_apart() {
+        let busy = json!({ "spec": { "activeDeadlineSeconds": 5, "priorityClassName": "high",
+            "containers": [{ "resources": { "requests": { "cpu": 1 } } }],
+            "affinity": { "podAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [
+                { "podAffinityTerm": { "namespaces": ["x"] } }] } } } });
+        let idle = json!({ "spec": { "containers": [{}] } });
+        let chosen = |operator: &str| {
+            json!({ "scopeSelector": { "matchExpressions": [
+            { "scopeName": "PriorityClass", "operator": operator, "values": ["high"] }] } })
+        };
+        for (spec, of_busy, of_idle) in [
+            (json!({}), true, true),
+            (json!({ "scopes": ["Terminating"] }), true, false),
+            (json!({ "scopes": ["NotTerminating"] }), false, true),
+            (json!({ "scopes": ["BestEffort"] }), false, true),
+            (json!({ "scopes": ["NotBestEffort", "Terminating"] }), true, false),
+            (json!({ "scopes": ["PriorityClass"] }), true, false),
+            (json!({ "scopes": ["CrossNamespacePodAffinity"] }), true, false),
+            (chosen("In"), true, false),
+            (chosen("NotIn"), false, true),
+            (chosen("DoesNotExist"), false, true),
+        ] {
+            let quota = json!({ "spec": spec });
+            assert_eq!(
+                (covers(&quota, "", "pods", &busy), covers(&quota, "", "pods", &idle)),
+                (of_busy, of_idle),
+                "{quota}"
+            );
+        }
+        let scoped = json!({ "spec": { "scopes": ["Terminating"] } });
+        assert!(!covers(&scoped, "", "secrets", &json!({})));
+    }
+}

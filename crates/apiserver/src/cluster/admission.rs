@@ -1,0 +1,119 @@
+//! The last step before an object is stored: policies may refuse it, and quotas are charged for it.
+
+use std::sync::Arc;
+
+use dogwatch_core::ObjectKey;
+use serde_json::Value;
+
+use super::pipeline::{Owning, object_mut};
+use super::place::MODIFIED;
+use super::policies::forbidden;
+use super::{Cluster, Place, Writer};
+use crate::admission::quota::{Arrival, charge};
+use crate::admission::{limits, runtime_class};
+use crate::kinds::look::{at, text};
+use crate::refusal::Refusal;
+use crate::registry::Kind;
+use crate::store::{Encoded, Expect};
+
+/// How often a charge is tried when others are charged at the same time.
+const ATTEMPTS: usize = 64;
+
+impl Cluster {
+    /// Asks the policies about an object that is ready to be stored, and charges the quotas for it.
+    ///
+    /// # Errors
+    /// 403 when one of them does not allow it.
+    pub(super) async fn admit(
+        &self,
+        place: &Place<'_>,
+        old: Option<&Value>,
+        new: &Value,
+        writer: &Writer,
+    ) -> Result<(), Refusal> {
+        let kind = place.kind;
+        if !kind.def.namespaced {
+            return Ok(());
+        }
+        let going = old.is_some_and(|it| at(it, "/metadata/deletionTimestamp").is_some());
+        let held_to_limits = match (old.is_some(), place.part) {
+            (false, "") => kind.is("", "pods") || kind.is("", "persistentvolumeclaims"),
+            (true, "") => kind.is("", "persistentvolumeclaims"),
+            (true, "resize") => true,
+            _ => false,
+        };
+        if held_to_limits && !going {
+            let ranges = self.policies(place, "limitranges");
+            if let Some(why) = limits::refuse(&kind.def.plural, new, &ranges) {
+                return Err(forbidden(place, new, &why));
+            }
+        }
+        if old.is_none() && kind.is("", "pods") {
+            let class = self.runtime_class(new).and_then(Result::ok);
+            if let Some(why) = runtime_class::refuse(new, class.as_ref()) {
+                return Err(forbidden(place, new, &why));
+            }
+        }
+        self.charge(place, old, new, writer).await
+    }
+
+    /// Charges all quotas of the namespace, or none where one of them is exceeded.
+    async fn charge(
+        &self,
+        place: &Place<'_>,
+        old: Option<&Value>,
+        new: &Value,
+        writer: &Writer,
+    ) -> Result<(), Refusal> {
+        let def = &place.kind.def;
+        let arrival = Arrival {
+            group: &def.group,
+            plural: &def.plural,
+            part: place.part,
+            old,
+            new,
+            now: self.source.now(),
+        };
+        if !arrival.counts() {
+            return Ok(());
+        }
+        let Some(kind) = self.catalog().kind("", "v1", "resourcequotas") else { return Ok(()) };
+        let mut paid: Vec<ObjectKey> = Vec::new();
+        for _ in 0..ATTEMPTS {
+            let mut charges = Vec::new();
+            for quota in self.list(&kind, place.namespace) {
+                let charged = charge(&kind.show(&quota), &arrival);
+                let charged = charged.map_err(|why| forbidden(place, new, &why))?;
+                charges
+                    .extend(charged.filter(|_| !paid.contains(quota.key())).map(|it| (quota, it.to_value())));
+            }
+            if writer.dry_run || charges.is_empty() {
+                return Ok(());
+            }
+            let mut all = true;
+            for (quota, used) in charges {
+                if self.note_usage(&kind, &quota, used).await? {
+                    paid.push(quota.key().clone());
+                } else {
+                    all = false;
+                }
+            }
+            if all {
+                return Ok(());
+            }
+        }
+        Err(place.kind.conflict(text(new, "/metadata/name"), MODIFIED))
+    }
+
+    /// Writes into a quota what is used of it, if it still is what it was. Says whether it was.
+    async fn note_usage(&self, kind: &Kind, quota: &Arc<Encoded>, used: Value) -> Result<bool, Refusal> {
+        let old = kind.show(quota);
+        let mut new = old.clone();
+        object_mut(&mut new, "status").insert("used".to_owned(), used);
+        let place = Place::of(kind, quota.key()).part("status");
+        self.ready_change(&place, &old, &mut new, &Writer::server("kube-apiserver"), Owning::Track)?;
+        let draft = kind.draft(new).ok_or_else(|| Refusal::internal("a quota has no name"))?;
+        let expect = Expect::At(quota.version());
+        Ok(self.storage.commit(&kind.collection, quota.key(), expect, Some(draft)).await.is_ok())
+    }
+}

@@ -1,0 +1,52 @@
+//! What policies in the cluster say to objects on their way in: which there are, and what they give.
+
+use dogwatch_core::ObjectKey;
+use serde_json::Value;
+
+use super::{Cluster, Place};
+use crate::admission::{limits, runtime_class};
+use crate::kinds::look::{at, text};
+use crate::refusal::Refusal;
+
+impl Cluster {
+    /// Gives a new object, or a pod that is resized, what policies say where it says nothing itself.
+    pub(super) fn fill_by_policy(&self, place: &Place<'_>, object: &mut Value) -> Result<(), Refusal> {
+        let kind = place.kind;
+        if !kind.is("", "pods") {
+            return Ok(());
+        }
+        let refused = |object: &Value, why: &str| forbidden(place, object, why);
+        limits::fill(object, &self.policies(place, "limitranges"));
+        if place.part.is_empty()
+            && let Some(class) = self.runtime_class(object)
+        {
+            let class = class.map_err(|why| refused(object, &why))?;
+            runtime_class::fill(object, &class).map_err(|why| refused(object, &why))?;
+        }
+        Ok(())
+    }
+
+    /// The runtime class that a pod names, or why there is none.
+    pub(super) fn runtime_class(&self, pod: &Value) -> Option<Result<Value, String>> {
+        let name = at(pod, "/spec/runtimeClassName")?.as_str()?;
+        let found = || {
+            let kind = self.catalog().kind("node.k8s.io", "v1", "runtimeclasses")?;
+            let key = ObjectKey::from_parts(None, name).ok()?;
+            Some(kind.show(&*self.get(&kind, &key)?))
+        };
+        Some(found().ok_or_else(|| format!("pod rejected: RuntimeClass {name:?} not found")))
+    }
+
+    /// The policies of a kind of the core group, in the namespace of a place.
+    pub(super) fn policies(&self, place: &Place<'_>, plural: &str) -> Vec<Value> {
+        let Some(kind) = self.catalog().kind("", "v1", plural) else { return Vec::new() };
+        self.list(&kind, place.namespace).iter().map(|it| kind.show(it)).collect()
+    }
+}
+
+/// 403 for an object, which may have no name yet.
+pub(super) fn forbidden(place: &Place<'_>, object: &Value, why: &str) -> Refusal {
+    let (name, base) = (text(object, "/metadata/name"), text(object, "/metadata/generateName"));
+    let name = if name.is_empty() { base } else { name };
+    Refusal::forbidden(&place.kind.def.group, &place.kind.def.plural, name, why)
+}
