@@ -112,7 +112,32 @@ async fn openapi_documents_are_found_by_their_fingerprint() {
     let again = server.send("GET", &address, &[("if-none-match", document.header("etag"))], "").await;
     assert_eq!((again.code.as_u16(), again.bytes.len()), (304, 0));
     assert_eq!(server.get("/openapi/v3/apis/nope/v1").await.code, 404);
-    assert_eq!(server.get("/openapi/v2").await.code, 406);
+}
+
+#[tokio::test]
+async fn openapi_version_2_comes_in_the_form_that_is_wanted_most() {
+    let server = Server::start().await;
+    let before = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    let now = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+    for (accept, given) in [
+        ("", "application/json"),
+        ("*/*", "application/json"),
+        ("application/*", "application/json"),
+        (before, now),
+        (now, now),
+        (&*format!("application/json;q=0.5, {before}"), now),
+    ] {
+        let answer = server.get_as("/openapi/v2", accept).await;
+        let headers = (answer.header("content-type"), answer.header("vary"));
+        assert_eq!((answer.code.as_u16(), headers), (200, (given, "Accept")), "{accept}");
+    }
+    for accept in ["text/plain", "application/yaml"] {
+        assert_eq!(server.get_as("/openapi/v2", accept).await.code, 406, "{accept}");
+    }
+    let document = server.get("/openapi/v2").await;
+    assert_eq!(document.json()["swagger"], "2.0");
+    let again = server.send("GET", "/openapi/v2", &[("if-none-match", document.header("etag"))], "").await;
+    assert_eq!((again.code.as_u16(), again.bytes.len()), (304, 0));
 }
 
 #[tokio::test]
