@@ -110,6 +110,7 @@ impl Authenticator {
             return token_user(token).ok_or_else(unauthorized);
         }
         match self.anonymous {
+            _ if peer.is_some_and(PeerIdentity::is_stranger) => Err(unauthorized()),
             Anonymous::Refused => Err(unauthorized()),
             Anonymous::Allowed => Ok(User::anonymous()),
             Anonymous::Admin => Ok(User::admin()),
@@ -177,6 +178,15 @@ mod tests {
         assert_eq!(found.as_deref(), Ok("alice"));
         let nameless = PeerIdentity::new("", &["devs"]);
         assert_eq!(who(&Authenticator::new(), &[], Some(&nameless)), Err(401));
+    }
+
+    #[test]
+    fn a_certificate_nobody_vouches_for_is_a_wrong_credential_that_a_token_makes_up_for() {
+        let it = Authenticator::new().anonymous(Anonymous::Allowed);
+        let stranger = PeerIdentity::stranger();
+        assert_eq!(who(&it, &[], Some(&stranger)), Err(401));
+        let found = who(&it, &[("authorization", "Bearer open-sesame")], Some(&stranger));
+        assert_eq!(found.as_deref(), Ok("admin"));
     }
 
     #[test]
