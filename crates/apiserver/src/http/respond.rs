@@ -147,6 +147,9 @@ impl Service {
         if let Some(answer) = self.health(path, query).or_else(|| self.openapi(path, &parts.headers, query)) {
             return Ok(answer);
         }
+        if let Some(answered) = self.issuer(parts) {
+            return answered.map_err(Unserved::Refused);
+        }
         match path {
             "/" => Ok(self.paths(&parts.headers, query)),
             "/version" | "/version/" => {

@@ -154,6 +154,30 @@ async fn health_is_text_with_its_checks_for_those_who_ask() {
 }
 
 #[tokio::test]
+async fn those_outside_learn_who_signs_tokens_and_with_which_key() {
+    let server = Server::start().await;
+    let headers = [("host", "here:1234")];
+    let told = server.send("GET", "/.well-known/openid-configuration", &headers, "").await;
+    assert_eq!(told.header("content-type"), "application/json");
+    assert_eq!(told.header("cache-control"), "public, max-age=3600");
+    assert_eq!(
+        told.json(),
+        json!({
+            "issuer": "https://kubernetes.default.svc",
+            "jwks_uri": "https://here:1234/openid/v1/jwks",
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["EdDSA"],
+        })
+    );
+    let keys = server.get("/openid/v1/jwks").await;
+    assert_eq!(keys.header("content-type"), "application/jwk-set+json");
+    let key = &keys.json()["keys"][0];
+    assert_eq!((&key["kty"], &key["use"]), (&json!("OKP"), &json!("sig")));
+    assert_eq!(server.send("POST", "/openid/v1/jwks", &[], "").await.code, 405);
+}
+
+#[tokio::test]
 async fn the_version_is_that_of_the_original() {
     let server = Server::start().await;
     let version = server.get("/version").await.json();
