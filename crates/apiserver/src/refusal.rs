@@ -195,7 +195,11 @@ impl Refusal {
 
     /// 403: the request is not allowed.
     pub fn forbidden(group: &str, plural: &str, name: &str, why: &str) -> Self {
-        let message = format!("{} {name:?} is forbidden: {why}", qualified(group, plural));
+        let message = match (plural, name) {
+            ("", _) => format!("forbidden: {why}"),
+            (_, "") => format!("{} is forbidden: {why}", qualified(group, plural)),
+            _ => format!("{} {name:?} is forbidden: {why}", qualified(group, plural)),
+        };
         Self::of_object(Reason::Forbidden, group, plural, name, message)
     }
 

@@ -6,6 +6,7 @@
 mod definitions;
 mod resources;
 mod protobuf;
+mod prose;
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +20,8 @@ pub(crate) struct Options {
     check: bool,
 }
 
-/// A generated file: its name and what is in it.
+/// A generated file: its name and what is in it. A name that ends in `.gz` says that the file is packed; two packed files
+/// are the same if what they hold is, since another version of the packer may choose other bytes.
 type Table = (&'static str, String);
 
 /// Writes the tables, or checks them.
@@ -28,15 +30,17 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let generated = folder.join("generated");
     for (name, text) in tables(&folder)? {
         let path = generated.join(name);
-        let current = std::fs::read_to_string(&path).unwrap_or_default();
-        if current == text {
+        let packed = name.ends_with(".gz");
+        let current = std::fs::read(&path).unwrap_or_default();
+        if if packed { prose::unpack(&current) == text } else { current == text.as_bytes() } {
             continue;
         }
         if options.check {
             bail!("{name} is not what the facts give; run `cargo xtask gen`");
         }
         std::fs::create_dir_all(&generated).context("cannot make the folder for the tables")?;
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        let bytes = if packed { prose::pack(&text)? } else { text.into_bytes() };
+        std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
         eprintln!("wrote {name}");
     }
     Ok(())
@@ -53,6 +57,7 @@ fn tables(folder: &Path) -> anyhow::Result<Vec<Table>> {
     let values = read(folder.join("openapi-values.json"))?;
     let definitions = definitions::normalise(&read(folder.join("openapi-definitions.json"))?, &values)?;
     let fields = text(folder.join("proto-fields.tsv"))?;
+    let words = text(folder.join("openapi-prose.tsv"))?;
     let kinds = definitions::kinds(&definitions);
     let served = definitions::served(&definitions, &resources::group_versions(&resources)?);
     Ok(vec![
@@ -60,6 +65,7 @@ fn tables(folder: &Path) -> anyhow::Result<Vec<Table>> {
         ("resources.json", resources::table(&resources, &kinds, &served)?),
         ("columns.json", resources::columns(&columns)?),
         ("protobuf.txt", protobuf::lines(&fields, &definitions, &resources::group_versions(&resources)?)?),
+        ("prose.gz", prose::lines(&words, &served)?),
     ])
 }
 

@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use http::{HeaderMap, HeaderValue};
 use percent_encoding::percent_decode_str;
 
+use super::Deed;
 use crate::cluster::User;
 use crate::refusal::Refusal;
+use crate::request::Route;
 
 const USER: &str = "impersonate-user";
 const UID: &str = "impersonate-uid";
@@ -21,12 +23,12 @@ const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 
 /// Who the request acts as: `asking`, unless its headers name somebody else and `asking` may be that.
-pub(super) fn act(asking: User, headers: &HeaderMap) -> Result<User, Refusal> {
+pub(super) fn act(asking: User, headers: &HeaderMap, deed: &Deed<'_>) -> Result<User, Refusal> {
     let Some(wanted) = wanted(headers)? else { return Ok(asking) };
     if asking.groups.iter().any(|it| it == MASTERS) {
         Ok(complete(wanted))
     } else {
-        Err(forbidden(&asking.name, &wanted.name))
+        Err(forbidden(&asking.name, &wanted, deed))
     }
 }
 
@@ -40,8 +42,7 @@ fn wanted(headers: &HeaderMap) -> Result<Option<User>, Refusal> {
             wanted.extra.entry(unescape(key)).or_default().push(text(value));
         }
     }
-    let nobody_else = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
-    match (wanted.name.is_empty(), nobody_else) {
+    match (wanted.name.is_empty(), is_only_named(&wanted)) {
         (false, _) => Ok(Some(wanted)),
         (true, true) => Ok(None),
         (true, false) => {
@@ -53,13 +54,13 @@ fn wanted(headers: &HeaderMap) -> Result<Option<User>, Refusal> {
 
 /// Adds the groups that everybody of that name is in.
 fn complete(mut wanted: User) -> User {
-    let named_only = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
+    let is_node = is_only_named(&wanted) && is_node(&wanted.name);
     if let Some((namespace, _)) = service_account(&wanted.name) {
         if wanted.groups.is_empty() {
             let of_namespace = format!("system:serviceaccounts:{namespace}");
             wanted.groups = vec!["system:serviceaccounts".to_owned(), of_namespace];
         }
-    } else if named_only && wanted.name.strip_prefix("system:node:").is_some_and(|it| !it.is_empty()) {
+    } else if is_node {
         wanted.groups.push(NODES.to_owned());
     }
     let has = |group: &str| wanted.groups.iter().any(|it| it == group);
@@ -79,15 +80,57 @@ fn service_account(user: &str) -> Option<(&str, &str)> {
     (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
 }
 
-fn forbidden(asking: &str, wanted: &str) -> Refusal {
-    let (resource, name, place) = match service_account(wanted) {
-        Some((namespace, name)) => ("serviceaccounts", name, format!("in the namespace {namespace:?}")),
-        None => ("users", wanted, "at the cluster scope".to_owned()),
+/// Whether nothing but a name is asked for.
+fn is_only_named(wanted: &User) -> bool {
+    wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty()
+}
+
+fn is_node(user: &str) -> bool {
+    user.strip_prefix("system:node:").is_some_and(|it| !it.is_empty())
+}
+
+/// The original asks for the right to do this very thing as somebody of that sort, and says that it is missing. Where no sort
+/// fits, it says that the right to be that user is missing.
+fn forbidden(asking: &str, wanted: &User, deed: &Deed<'_>) -> Refusal {
+    let account = service_account(&wanted.name);
+    let sort = match (account.is_some(), is_node(&wanted.name), is_only_named(wanted)) {
+        (true, _, true) => "serviceaccount",
+        (_, true, true) => "arbitrary-node",
+        (false, false, _) => "user-info",
+        _ => {
+            let (resource, name, place) = match account {
+                Some((namespace, name)) => ("serviceaccounts", name, in_namespace(Some(namespace))),
+                None => ("users", wanted.name.as_str(), in_namespace(None)),
+            };
+            let why = format!("cannot impersonate resource {resource:?} in API group \"\" {place}");
+            return Refusal::forbidden("", resource, name, &user_who(asking, &why));
+        }
     };
-    // The original keeps what could be taken for HTML out of the part that quotes the request.
-    let why = format!("User {asking:?} cannot impersonate resource {resource:?} in API group \"\" {place}");
-    let why = why.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    Refusal::forbidden("", resource, name, &why)
+    let Route::Resource(target) = Route::parse(deed.path) else {
+        let verb = deed.method.to_ascii_lowercase();
+        let why = format!("cannot impersonate-on:{sort}:{verb} path {:?}", deed.path);
+        return Refusal::forbidden("", "", "", &user_who(asking, &why));
+    };
+    let verb = target.verb(deed.method, deed.watches);
+    let verb = verb.map_or_else(|| deed.method.to_ascii_lowercase(), |it| it.to_string());
+    let name = target.name.as_deref().unwrap_or_default();
+    let namespace = if target.resource == "namespaces" { &target.name } else { &target.namespace };
+    let place = in_namespace(namespace.as_deref());
+    let part = target.subresource.as_deref().map(|it| format!("/{it}")).unwrap_or_default();
+    let resource = format!("{}{part}", target.resource);
+    let group = &target.group;
+    let why =
+        format!("cannot impersonate-on:{sort}:{verb} resource {resource:?} in API group {group:?} {place}");
+    Refusal::forbidden(group, &target.resource, name, &user_who(asking, &why))
+}
+
+fn in_namespace(namespace: Option<&str>) -> String {
+    namespace.map_or_else(|| "at the cluster scope".to_owned(), |it| format!("in the namespace {it:?}"))
+}
+
+/// The original keeps what could be taken for HTML out of the part that quotes the request.
+fn user_who(name: &str, cannot: &str) -> String {
+    format!("User {name:?} {cannot}").replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 fn text(value: &HeaderValue) -> String {
@@ -123,8 +166,6 @@ fn in_go(user: &User) -> String {
 
 #[cfg(test)]
 mod tests {
-    use dogwatch_core::Details;
-
     use super::*;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -135,8 +176,12 @@ mod tests {
         headers
     }
 
+    fn acted(asking: User, headers: &HeaderMap) -> Result<User, Refusal> {
+        act(asking, headers, &Deed { method: "GET", path: "/api/v1/namespaces/a/pods", watches: false })
+    }
+
     fn acting(pairs: &[(&'static str, &'static str)]) -> User {
-        act(User::admin(), &headers(pairs)).unwrap()
+        acted(User::admin(), &headers(pairs)).unwrap()
     }
 
     #[test]
@@ -187,21 +232,66 @@ mod tests {
         assert_eq!(user.extra["100%"], ["3"]);
     }
 
+    /// Each line was asked of the original.
     #[test]
     fn who_is_no_master_may_not_and_is_told_what() {
-        let nobody = || User::named("nobody", &[]);
-        let refusal = act(nobody(), &headers(&[("impersonate-user", "bob")])).unwrap_err();
-        assert_eq!(
-            refusal.0.message,
-            r#"users "bob" is forbidden: User "nobody" cannot impersonate resource "users" in API group "" at the cluster scope"#
-        );
-        let details = Details { name: "bob".to_owned(), kind: "users".to_owned(), ..Details::default() };
-        assert_eq!((refusal.0.code, refusal.0.details), (403, Some(details)));
-        let account = headers(&[("impersonate-user", "system:serviceaccount:a:b")]);
-        assert_eq!(
-            act(nobody(), &account).unwrap_err().0.message,
-            r#"serviceaccounts "b" is forbidden: User "nobody" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "a""#
-        );
+        for (user, group, method, path, expected) in [
+            (
+                "bob",
+                None,
+                "GET",
+                "/api/v1/namespaces/default/pods",
+                r#"pods is forbidden: User "nobody" cannot impersonate-on:user-info:list resource "pods" in API group "" in the namespace "default""#,
+            ),
+            (
+                "bob",
+                Some("devs"),
+                "GET",
+                "/apis/nope.io/v1/foos",
+                r#"foos.nope.io is forbidden: User "nobody" cannot impersonate-on:user-info:list resource "foos" in API group "nope.io" at the cluster scope"#,
+            ),
+            (
+                "system:serviceaccount:a:b",
+                None,
+                "DELETE",
+                "/api/v1/namespaces/x",
+                r#"namespaces "x" is forbidden: User "nobody" cannot impersonate-on:serviceaccount:delete resource "namespaces" in API group "" in the namespace "x""#,
+            ),
+            (
+                "system:serviceaccount:a:b",
+                Some("devs"),
+                "GET",
+                "/api/v1/nodes",
+                r#"serviceaccounts "b" is forbidden: User "nobody" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "a""#,
+            ),
+            (
+                "system:node:n1",
+                None,
+                "GET",
+                "/api/v1/nodes",
+                r#"nodes is forbidden: User "nobody" cannot impersonate-on:arbitrary-node:list resource "nodes" in API group "" at the cluster scope"#,
+            ),
+            (
+                "system:node:n1",
+                Some("devs"),
+                "GET",
+                "/api",
+                r#"users "system:node:n1" is forbidden: User "nobody" cannot impersonate resource "users" in API group "" at the cluster scope"#,
+            ),
+            (
+                "bob",
+                None,
+                "GET",
+                "/healthz",
+                r#"forbidden: User "nobody" cannot impersonate-on:user-info:get path "/healthz""#,
+            ),
+        ] {
+            let mut pairs = vec![("impersonate-user", user)];
+            pairs.extend(group.map(|it| ("impersonate-group", it)));
+            let deed = Deed { method, path, watches: false };
+            let refusal = act(User::named("nobody", &[]), &headers(&pairs), &deed).unwrap_err();
+            assert_eq!((refusal.0.message.as_str(), refusal.0.code), (expected, 403));
+        }
     }
 
     /// The words were asked of the original.
@@ -215,7 +305,7 @@ mod tests {
                 r#"UID:"", Groups:[]string(nil), Extra:map[string][]string{"foo":[]string{"g1"}}}"#,
             ),
         ] {
-            let refusal = act(User::admin(), &headers(&[(header, "g1")])).unwrap_err();
+            let refusal = acted(User::admin(), &headers(&[(header, "g1")])).unwrap_err();
             let expected =
                 format!(r#"requested &user.DefaultInfo{{Name:"", {words} without impersonating a user name"#);
             assert_eq!((refusal.0.code, refusal.0.message), (400, expected));

@@ -39,6 +39,17 @@ pub enum Anonymous {
     Admin,
 }
 
+/// What a request means to do: those who may not are told.
+#[derive(Clone, Copy, Debug)]
+pub struct Deed<'a> {
+    /// The method of the request.
+    pub method: &'a str,
+    /// Its path, without the query.
+    pub path: &'a str,
+    /// Whether its query asks for a watch.
+    pub watches: bool,
+}
+
 /// Finds out who asks. Holds no secrets: which tokens are good, the cluster knows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Authenticator {
@@ -66,37 +77,24 @@ impl Authenticator {
 
     /// Who asks, with impersonation carried out.
     ///
-    /// A certificate comes first, then a token.
+    /// A certificate comes first, then a token. A path that answers whoever asks needs neither.
     ///
     /// # Errors
     /// 401 for wrong credentials, or none where they are needed; 403 for who may not impersonate; 400 for impersonation of
     /// nobody.
     pub fn authenticate(
         &self,
-        headers: &HeaderMap,
-        peer: Option<&PeerIdentity>,
-        cluster: &Cluster,
-    ) -> Result<User, Refusal> {
-        let user = self.identify(headers, peer, |token| cluster.token_user(token))?;
-        impersonation::act(user, headers)
-    }
-
-    /// As [`Self::authenticate`], for a path: one that answers whoever asks needs no credentials.
-    ///
-    /// # Errors
-    /// As [`Self::authenticate`].
-    pub fn authenticate_for(
-        &self,
-        path: &str,
+        deed: &Deed<'_>,
         headers: &HeaderMap,
         peer: Option<&PeerIdentity>,
         cluster: &Cluster,
     ) -> Result<User, Refusal> {
         let nameless = peer.is_none() && !headers.contains_key(AUTHORIZATION);
-        if nameless && self.anonymous == Anonymous::Refused && Self::is_open(path) {
+        if nameless && self.anonymous == Anonymous::Refused && Self::is_open(deed.path) {
             return Ok(User::anonymous());
         }
-        self.authenticate(headers, peer, cluster)
+        let user = self.identify(headers, peer, |token| cluster.token_user(token))?;
+        impersonation::act(user, headers, deed)
     }
 
     fn identify(
@@ -112,6 +110,7 @@ impl Authenticator {
             return token_user(token).ok_or_else(unauthorized);
         }
         match self.anonymous {
+            _ if peer.is_some_and(PeerIdentity::is_stranger) => Err(unauthorized()),
             Anonymous::Refused => Err(unauthorized()),
             Anonymous::Allowed => Ok(User::anonymous()),
             Anonymous::Admin => Ok(User::admin()),
@@ -179,6 +178,15 @@ mod tests {
         assert_eq!(found.as_deref(), Ok("alice"));
         let nameless = PeerIdentity::new("", &["devs"]);
         assert_eq!(who(&Authenticator::new(), &[], Some(&nameless)), Err(401));
+    }
+
+    #[test]
+    fn a_certificate_nobody_vouches_for_is_a_wrong_credential_that_a_token_makes_up_for() {
+        let it = Authenticator::new().anonymous(Anonymous::Allowed);
+        let stranger = PeerIdentity::stranger();
+        assert_eq!(who(&it, &[], Some(&stranger)), Err(401));
+        let found = who(&it, &[("authorization", "Bearer open-sesame")], Some(&stranger));
+        assert_eq!(found.as_deref(), Ok("admin"));
     }
 
     #[test]

@@ -18,13 +18,24 @@ pub struct PeerIdentity {
     pub organizations: Vec<String>,
     /// What tells this certificate from others of the same user, such as `X509SHA256=8d05…`; empty where it is not known.
     pub credential: String,
+    /// The certificate is of an authority that is not known here.
+    stranger: bool,
 }
 
 impl PeerIdentity {
     /// Somebody by name, whatever the certificate.
     pub fn new(common_name: &str, organizations: &[&str]) -> Self {
         let organizations = organizations.iter().map(|&it| it.to_owned()).collect();
-        Self { common_name: common_name.to_owned(), organizations, credential: String::new() }
+        Self { common_name: common_name.to_owned(), organizations, ..Self::default() }
+    }
+
+    /// Whoever shows a certificate that cannot be trusted. It stands for nobody, and is wrong as a credential.
+    pub fn stranger() -> Self {
+        Self { stranger: true, ..Self::default() }
+    }
+
+    pub(super) fn is_stranger(&self) -> bool {
+        self.stranger
     }
 
     /// Reads a certificate. Whether it can be trusted was decided before.
@@ -40,6 +51,7 @@ impl PeerIdentity {
             common_name: parsed.subject().iter_common_name().last().map(text).unwrap_or_default(),
             organizations: parsed.subject().iter_organization().map(text).collect(),
             credential: format!("X509SHA256={hex}"),
+            stranger: false,
         })
     }
 

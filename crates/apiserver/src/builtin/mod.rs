@@ -5,6 +5,7 @@
 
 mod resource;
 mod tables;
+mod prose;
 mod definitions;
 mod syntax;
 mod words;
@@ -13,6 +14,9 @@ mod typed;
 
 pub use decode::{Findings, duplicate_fields, inspect, type_errors, unknown_fields};
 pub use definitions::BuiltinDefinitions;
+pub(crate) use prose::Prose;
 pub use resource::{Column, ResourceDef, SubresourceDef};
-pub use tables::{columns, definition_json, definition_name, resource, resource_of_kind, resources};
+pub use tables::{
+    columns, definition_json, definition_name, definition_names, resource, resource_of_kind, resources,
+};
 pub use typed::keep_known;

@@ -33,6 +33,11 @@ pub fn definition_name(group: &str, version: &str, kind: &str) -> Option<&'stati
     served().kinds.get(format!("{group}/{version}/{kind}").as_str()).copied()
 }
 
+/// The names of all built-in definitions, in their order.
+pub fn definition_names() -> impl Iterator<Item = &'static str> {
+    DEFINITIONS.lines().filter_map(|line| line.split_once('\t')).map(|(name, _)| name)
+}
+
 /// A definition as OpenAPI v3 has it, in JSON.
 pub fn definition_json(name: &str) -> Option<&'static str> {
     definition_entry(name).map(|(_, json)| json)

@@ -1,18 +1,24 @@
-//! What signs the tokens of service accounts, and reads what it has signed.
+//! What signs the tokens of service accounts, reads what it has signed, and tells others how to check it.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use ring::hmac;
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::source::Source;
 use super::user::User;
 
+/// What stands before a key of this kind where keys say of which kind they are (RFC 8410).
+const KIND: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+
 /// What signs tokens, and the tokens that are known by heart.
+///
+/// The key follows from the source of names, and signatures from the key, so that servers that begin alike stay alike.
 pub struct TokenKey {
-    key: hmac::Key,
+    key: Arc<Ed25519KeyPair>,
     known: Mutex<Vec<(String, User)>>,
 }
 
@@ -24,14 +30,15 @@ impl std::fmt::Debug for TokenKey {
 
 impl Clone for TokenKey {
     fn clone(&self) -> Self {
-        Self { key: self.key.clone(), known: Mutex::new(self.known().clone()) }
+        Self { key: Arc::clone(&self.key), known: Mutex::new(self.known().clone()) }
     }
 }
 
 impl TokenKey {
     pub(super) fn new(source: &Source) -> Self {
-        let secret = source.uid() + &source.uid();
-        Self { key: hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), known: Mutex::default() }
+        let seed = Sha256::digest(source.uid() + &source.uid());
+        let key = Ed25519KeyPair::from_seed_unchecked(&seed).expect("a digest is as long as a seed");
+        Self { key: Arc::new(key), known: Mutex::default() }
     }
 
     pub(super) fn known(&self) -> std::sync::MutexGuard<'_, Vec<(String, User)>> {
@@ -39,18 +46,59 @@ impl TokenKey {
     }
 
     pub(super) fn sign(&self, claims: &Value) -> String {
-        let header = BASE64_URL_SAFE_NO_PAD.encode(json!({ "alg": "HS256", "typ": "JWT" }).to_string());
-        let signed = format!("{header}.{}", BASE64_URL_SAFE_NO_PAD.encode(claims.to_string()));
-        let signature = BASE64_URL_SAFE_NO_PAD.encode(hmac::sign(&self.key, signed.as_bytes()));
-        format!("{signed}.{signature}")
+        let header = json!({ "alg": "EdDSA", "kid": self.id() }).to_string();
+        let signed = format!("{}.{}", encode(&header), encode(&claims.to_string()));
+        format!("{signed}.{}", encode(self.key.sign(signed.as_bytes())))
     }
 
     /// What a token says, if this server signed it.
     pub(super) fn claims(&self, token: &str) -> Option<Value> {
         let (signed, signature) = token.rsplit_once('.')?;
         let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).ok()?;
-        hmac::verify(&self.key, signed.as_bytes(), &signature).ok()?;
+        let public = UnparsedPublicKey::new(&ED25519, self.key.public_key());
+        public.verify(signed.as_bytes(), &signature).ok()?;
         let claims = BASE64_URL_SAFE_NO_PAD.decode(signed.split_once('.')?.1).ok()?;
         serde_json::from_slice(&claims).ok()
+    }
+
+    /// The keys that others check tokens with, as a set of JSON Web Keys.
+    pub(super) fn public_keys(&self) -> Value {
+        let own = json!({
+            "use": "sig", "kty": "OKP", "crv": "Ed25519", "alg": "EdDSA",
+            "kid": self.id(), "x": encode(self.key.public_key()),
+        });
+        json!({ "keys": [own] })
+    }
+
+    /// The name of the key, made of what it is, as the original makes it.
+    fn id(&self) -> String {
+        let digest = Sha256::new().chain_update(KIND).chain_update(self.key.public_key());
+        encode(digest.finalize())
+    }
+}
+
+fn encode(bytes: impl AsRef<[u8]>) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_the_published_key_can_check_a_token() {
+        let key = TokenKey::new(&Source::real());
+        let token = key.sign(&json!({ "sub": "a" }));
+        assert_eq!(key.claims(&token), Some(json!({ "sub": "a" })));
+        let published = &key.public_keys()["keys"][0];
+        let decode = |text: &str| BASE64_URL_SAFE_NO_PAD.decode(text).unwrap();
+        let (signed, signature) = token.rsplit_once('.').unwrap();
+        let public = UnparsedPublicKey::new(&ED25519, decode(published["x"].as_str().unwrap()));
+        public.verify(signed.as_bytes(), &decode(signature)).unwrap();
+        let header: Value = serde_json::from_slice(&decode(token.split('.').next().unwrap())).unwrap();
+        assert_eq!((&header["kid"], &header["alg"]), (&published["kid"], &published["alg"]));
+        // Another server does not take it.
+        assert_eq!(TokenKey::new(&Source::real()).claims(&token), None);
+        assert_eq!(key.claims(&token.replace('.', ".e")), None);
     }
 }

@@ -24,6 +24,11 @@ impl Cluster {
         self.tokens.known().push((token.to_owned(), user));
     }
 
+    /// Who signs tokens, as they name it, and the keys to check them with, as a set of JSON Web Keys.
+    pub fn token_issuer(&self) -> (&'static str, Value) {
+        (ISSUER, self.tokens.public_keys())
+    }
+
     /// Who a token stands for, if it is valid now.
     pub fn token_user(&self, token: &str) -> Option<User> {
         // Every known token is looked at, each in a time that does not tell how much of it fits.

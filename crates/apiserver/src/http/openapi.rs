@@ -1,6 +1,7 @@
 //! The OpenAPI documents: an index with the fingerprint of each, and the documents themselves, to be kept for ever.
 
-use http::header::{CACHE_CONTROL, ETAG, EXPIRES, HeaderValue, IF_NONE_MATCH, LOCATION, VARY};
+use bytes::Bytes;
+use http::header::{ACCEPT, CACHE_CONTROL, ETAG, EXPIRES, HeaderValue, IF_NONE_MATCH, LOCATION, VARY};
 use http::{HeaderMap, StatusCode};
 use jiff::ToSpan;
 
@@ -9,7 +10,13 @@ use super::body::AnswerBody;
 use super::pieces::Pieces;
 use super::query::Query;
 use super::service::Service;
-use crate::openapi::Document;
+use crate::discovery::digest;
+use crate::request::media_types;
+
+const JSON: &str = "application/json";
+/// The document of version 2 as protobuf: the type clients ask for, and the one they are given, which is a type by the rules.
+const SWAGGER_BEFORE: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+const SWAGGER: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 impl Service {
     /// Paths below `/openapi`, if this is one.
@@ -19,38 +26,54 @@ impl Service {
                 let catalog = self.cluster.catalog();
                 Some(answer::text_only(StatusCode::OK, catalog.openapi_index().clone()))
             }
-            // There is no document of the old version: clients of today survive that, as they look at the new one first.
-            "v2" => Some(vary(answer::empty(StatusCode::NOT_ACCEPTABLE))),
+            "v2" => Some(vary(self.swagger(headers))),
             other => other.strip_prefix("v3/").map(|it| self.openapi_document(it, headers, query)),
         }
     }
 
     fn openapi_document(&self, path: &str, headers: &HeaderMap, query: &Query) -> Answer {
         let catalog = self.cluster.catalog();
-        let found = match path.split('/').collect::<Vec<_>>().as_slice() {
-            ["api", version] => catalog.openapi("", version),
-            ["apis", group, version] => catalog.openapi(group, version),
-            _ => None,
+        let (group, version) = match path.split('/').collect::<Vec<_>>().as_slice() {
+            ["api", version] => ("", *version),
+            ["apis", group, version] => (*group, *version),
+            _ => return answer::empty(StatusCode::NOT_FOUND),
         };
-        let Some(document) = found else { return answer::empty(StatusCode::NOT_FOUND) };
-        if !takes_json(headers) {
+        let Some(hash) = catalog.openapi_hash(group, version) else {
+            return answer::empty(StatusCode::NOT_FOUND);
+        };
+        if preferred(headers, &[JSON]).is_none() {
             return vary(answer::empty(StatusCode::NOT_ACCEPTABLE));
         }
-        let tag = format!("\"{}\"", document.hash);
-        let known = headers.get(IF_NONE_MATCH).and_then(|it| it.to_str().ok()).is_some_and(|it| it == tag);
-        let mut answer = match query.get("hash") {
-            Some(hash) if hash != document.hash => moved(document),
-            _ if known => answer::empty(StatusCode::NOT_MODIFIED),
-            _ => {
-                let body = AnswerBody::whole(Pieces::from_iter([document.body.clone()]));
-                answer::of(StatusCode::OK, Some(HeaderValue::from_static("application/json")), body)
-            }
+        let asked = query.get("hash");
+        let mut answer = if asked.is_some_and(|it| it != hash) {
+            moved(path, hash)
+        } else if is_known(headers, hash) {
+            answer::empty(StatusCode::NOT_MODIFIED)
+        } else {
+            let document = catalog.openapi(group, version);
+            whole(JSON, document.map(|it| it.body).unwrap_or_default())
         };
-        if query.get("hash") == Some(&document.hash) {
+        if asked.is_some_and(|it| it == hash) {
             self.keep_for_ever(&mut answer);
         }
-        answer.headers_mut().insert(ETAG, tag.parse().expect("a fingerprint is hexadecimal"));
+        tag(&mut answer, hash);
         vary(answer)
+    }
+
+    /// The document of version 2, in JSON or in protobuf.
+    fn swagger(&self, headers: &HeaderMap) -> Answer {
+        let catalog = self.cluster.catalog();
+        let Some(form) = preferred(headers, &[JSON, SWAGGER_BEFORE, SWAGGER]) else {
+            return answer::empty(StatusCode::NOT_ACCEPTABLE);
+        };
+        let hash = digest(catalog.openapi_index());
+        let mut answer = match form {
+            _ if is_known(headers, &hash) => answer::empty(StatusCode::NOT_MODIFIED),
+            JSON => whole(JSON, catalog.swagger().json()),
+            _ => whole(SWAGGER, catalog.swagger().protobuf()),
+        };
+        tag(&mut answer, &hash);
+        answer
     }
 
     /// What is asked for by its fingerprint never changes.
@@ -64,13 +87,29 @@ impl Service {
     }
 }
 
-fn moved(document: &Document) -> Answer {
+fn moved(path: &str, hash: &str) -> Answer {
     let mut answer = answer::empty(StatusCode::MOVED_PERMANENTLY);
-    let location = format!("/openapi/v3/{}?hash={}", document.path, document.hash);
-    if let Ok(location) = location.parse() {
+    if let Ok(location) = format!("/openapi/v3/{path}?hash={hash}").parse() {
         answer.headers_mut().insert(LOCATION, location);
     }
     answer
+}
+
+fn whole(content_type: &'static str, body: Bytes) -> Answer {
+    let body = AnswerBody::whole(Pieces::from_iter([body]));
+    answer::of(StatusCode::OK, Some(HeaderValue::from_static(content_type)), body)
+}
+
+fn is_known(headers: &HeaderMap, hash: &str) -> bool {
+    headers.get(IF_NONE_MATCH).is_some_and(|it| it.as_bytes() == quoted(hash).as_bytes())
+}
+
+fn tag(answer: &mut Answer, hash: &str) {
+    answer.headers_mut().insert(ETAG, quoted(hash).parse().expect("a fingerprint is hexadecimal"));
+}
+
+fn quoted(hash: &str) -> String {
+    format!("\"{hash}\"")
 }
 
 fn vary(mut answer: Answer) -> Answer {
@@ -78,10 +117,12 @@ fn vary(mut answer: Answer) -> Answer {
     answer
 }
 
-fn takes_json(headers: &HeaderMap) -> bool {
-    let accepted = headers.get(http::header::ACCEPT).and_then(|it| it.to_str().ok()).unwrap_or_default();
-    let takes = |it: &str| {
-        matches!(it.split(';').next().map(str::trim), Some("application/json" | "application/*" | "*/*"))
+/// The first of the `served` types that the best clause of the `Accept` header takes.
+fn preferred(headers: &HeaderMap, served: &[&'static str]) -> Option<&'static str> {
+    let accepted = headers.get(ACCEPT).and_then(|it| it.to_str().ok()).filter(|it| !it.is_empty());
+    let takes = |clause: &str, it: &str| {
+        clause == "*/*" || clause == it || clause.strip_suffix('*').is_some_and(|begin| it.starts_with(begin))
     };
-    accepted.is_empty() || accepted.split(',').any(takes)
+    let clauses = media_types(accepted.unwrap_or("*/*"));
+    clauses.into_iter().find_map(|clause| served.iter().copied().find(|it| takes(clause, it)))
 }

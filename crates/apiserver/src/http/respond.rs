@@ -17,7 +17,7 @@ use super::service::{Exchange, Service};
 use super::wish::Wish;
 use super::write::PatchForm;
 use super::write_options::manager_of_agent;
-use crate::auth::PeerIdentity;
+use crate::auth::{Deed, PeerIdentity};
 use crate::cluster::User;
 use crate::faults::{self, Act, Call};
 use crate::log::Record;
@@ -49,7 +49,12 @@ impl Service {
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query());
         let meant = self.understand(&parts, &query);
-        let user = self.authenticator.authenticate_for(parts.uri.path(), &parts.headers, peer, &self.cluster);
+        let deed = Deed {
+            method: parts.method.as_str(),
+            path: parts.uri.path(),
+            watches: query.flag("watch") == Some(true),
+        };
+        let user = self.authenticator.authenticate(&deed, &parts.headers, peer, &self.cluster);
         let answered = match &user {
             Ok(user) => self.weather(&meant, &parts, &query, user, body).await,
             Err(refusal) => Ok(self.refuse(refusal, None, &parts.headers, &query)),
@@ -141,6 +146,9 @@ impl Service {
         let path = parts.uri.path();
         if let Some(answer) = self.health(path, query).or_else(|| self.openapi(path, &parts.headers, query)) {
             return Ok(answer);
+        }
+        if let Some(answered) = self.issuer(parts) {
+            return answered.map_err(Unserved::Refused);
         }
         match path {
             "/" => Ok(self.paths(&parts.headers, query)),

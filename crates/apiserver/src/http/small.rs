@@ -1,8 +1,10 @@
-//! The small endpoints: version, health, the list of paths, and numbers.
+//! The small endpoints: version, health, the signer of tokens, the list of paths, and numbers.
 
 use bytes::Bytes;
 use dogwatch_core::Reason;
-use http::header::{ACCEPT, HeaderValue};
+use http::header::{ACCEPT, CACHE_CONTROL, HOST, HeaderValue};
+use http::request::Parts;
+use http::uri::Authority;
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::json;
 
@@ -19,6 +21,20 @@ use crate::refusal::Refusal;
 const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
 /// What is checked besides before the server is ready.
 const READY_CHECKS: [&str; 2] = ["informer-sync", "shutdown"];
+
+/// What there is besides resources and checks.
+const OTHER_PATHS: [&str; 10] = [
+    "/.well-known/openid-configuration",
+    "/api",
+    "/apis",
+    "/apis/",
+    "/metrics",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/openapi/v3/",
+    "/openid/v1/jwks",
+    "/version",
+];
 
 impl Service {
     /// `/version`
@@ -82,11 +98,37 @@ impl Service {
         Some(answer::text(StatusCode::OK, text))
     }
 
+    /// Who signs the tokens of service accounts, and with which keys: for those outside who are shown one.
+    pub(super) fn issuer(&self, parts: &Parts) -> Option<Result<Answer, Refusal>> {
+        let (content_type, text) = match parts.uri.path() {
+            "/.well-known/openid-configuration" => {
+                let host = parts.uri.authority().map(Authority::as_str);
+                let host = host.or_else(|| parts.headers.get(HOST)?.to_str().ok()).unwrap_or("localhost");
+                let issuer = self.cluster.token_issuer().0;
+                let algorithm = "EdDSA";
+                // In the order of the original.
+                let text = format!(
+                    r#"{{"issuer":"{issuer}","jwks_uri":"https://{host}/openid/v1/jwks","response_types_supported":["id_token"],"subject_types_supported":["public"],"id_token_signing_alg_values_supported":["{algorithm}"]}}"#
+                );
+                ("application/json", text)
+            }
+            "/openid/v1/jwks" => ("application/jwk-set+json", self.cluster.token_issuer().1.to_string()),
+            _ => return None,
+        };
+        if parts.method != Method::GET {
+            return Some(Err(method_not_allowed()));
+        }
+        let body = AnswerBody::whole(Pieces::from_iter([Bytes::from(text)]));
+        let mut answer = answer::of(StatusCode::OK, Some(HeaderValue::from_static(content_type)), body);
+        let an_hour = HeaderValue::from_static("public, max-age=3600");
+        answer.headers_mut().insert(CACHE_CONTROL, an_hour);
+        Some(Ok(answer))
+    }
+
     /// `/`: all paths.
     pub(super) fn paths(&self, headers: &HeaderMap, query: &Query) -> Answer {
         let catalog = self.cluster.catalog();
-        let mut paths: Vec<String> =
-            ["/api", "/apis", "/apis/", "/metrics", "/openapi/v3", "/version"].map(str::to_owned).to_vec();
+        let mut paths: Vec<String> = OTHER_PATHS.map(str::to_owned).to_vec();
         for def in catalog.served().resources() {
             if def.group.is_empty() {
                 paths.push(format!("/api/{}", def.version));

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::builtin::{self, ResourceDef};
+use crate::builtin::{self, Prose, ResourceDef};
 
 /// Where a reference to a schema points.
-const REFERENCE: &str = "#/components/schemas/";
+pub(super) const REFERENCE: &str = "#/components/schemas/";
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 
@@ -37,8 +37,14 @@ pub(super) fn schema_name(resource: &ResourceDef, kind: &str) -> Option<String> 
     Some(parts.join("."))
 }
 
-/// Adds to `components` what the JSON `text` refers to, and what that refers to, from the built-in definitions.
-pub(super) fn add_referred(components: &mut Components, text: &str, group: &str, version: &str) {
+/// Adds to `components` what the JSON `text` refers to, and what that refers to, from the built-in definitions; without `prose`
+/// as the table has them.
+pub(super) fn add_referred(
+    components: &mut Components,
+    text: &str,
+    (group, version): (&str, &str),
+    prose: Option<&Prose>,
+) {
     let mut wanted = references(text);
     while let Some(name) = wanted.pop() {
         if components.contains_key(&name) {
@@ -46,90 +52,32 @@ pub(super) fn add_referred(components: &mut Components, text: &str, group: &str,
         }
         let Some(json) = builtin::definition_json(&name) else { continue };
         wanted.extend(references(json));
-        let json = of_group(&name, json, group, version);
-        components.insert(name, json);
+        let schema = match prose {
+            Some(prose) => builtin_schema(&name, [(group, version)], prose).map(|it| it.to_string()),
+            None => Some(json.to_owned()),
+        };
+        components.extend(schema.map(|it| (name, it)));
     }
 }
 
-/// The schema of a custom kind: its own, with the fields every object has, and with its name.
-pub(super) fn custom_schema(resource: &ResourceDef, schema: Option<&Value>) -> Value {
-    let mut out = match schema {
-        Some(Value::Object(fields)) => fields.clone(),
-        _ => Map::from_iter([("type".to_owned(), json!("object"))]),
-    };
-    spell_out(&mut out);
-    add_object_fields(&mut out);
-    out.insert("x-kubernetes-group-version-kind".to_owned(), named(resource, &resource.kind));
-    Value::Object(out)
-}
-
-/// The schema of lists of a custom kind.
-pub(super) fn custom_list_schema(resource: &ResourceDef, item: &str) -> Value {
-    json!({
-        "type": "object",
-        "required": ["items"],
-        "properties": {
-            "apiVersion": {"type": "string"},
-            "items": {"type": "array", "items": reference(item)},
-            "kind": {"type": "string"},
-            "metadata": {"allOf": [reference(&meta("ListMeta"))]},
-        },
-        "x-kubernetes-group-version-kind": named(resource, &resource.list_kind()),
-    })
-}
-
-fn named(resource: &ResourceDef, kind: &str) -> Value {
-    json!([{"group": resource.group, "kind": kind, "version": resource.version}])
-}
-
-/// Gives a schema the fields of every object, in place of what it says about them.
-fn add_object_fields(schema: &mut Map<String, Value>) {
-    let properties = schema.entry("properties").or_insert_with(|| json!({}));
-    if let Value::Object(properties) = properties {
-        properties.insert("apiVersion".to_owned(), json!({"type": "string"}));
-        properties.insert("kind".to_owned(), json!({"type": "string"}));
-        properties.insert("metadata".to_owned(), json!({"allOf": [reference(&meta("ObjectMeta"))]}));
+/// The schema of a built-in definition, in words too, and with the names it has in these groups where every group has its
+/// own.
+pub(super) fn builtin_schema<'a>(
+    name: &str,
+    groups: impl IntoIterator<Item = (&'a str, &'a str)>,
+    prose: &Prose,
+) -> Option<Value> {
+    let json = builtin::definition_json(name)?;
+    let mut schema: Value = serde_json::from_str(json).expect("the generator writes JSON");
+    prose.describe(name, &mut schema);
+    if let Some(kind) = EVERYWHERE.iter().find(|it| name == meta(it))
+        && let Some(Value::Array(kinds)) = schema.get_mut("x-kubernetes-group-version-kind")
+    {
+        let groups = groups.into_iter().filter(|(group, _)| !group.is_empty());
+        kinds
+            .extend(groups.map(|(group, version)| json!({"group": group, "kind": kind, "version": version})));
     }
-}
-
-/// Says what our extensions mean in words that those who know only OpenAPI understand, at every depth: numbers that may be
-/// text, and objects within objects.
-fn spell_out(schema: &mut Map<String, Value>) {
-    let is_set = |schema: &Map<String, Value>, name: &str| schema.get(name) == Some(&Value::Bool(true));
-    for key in ["items", "additionalProperties"] {
-        if let Some(Value::Object(inner)) = schema.get_mut(key) {
-            spell_out(inner);
-        }
-    }
-    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
-        properties.values_mut().filter_map(Value::as_object_mut).for_each(spell_out);
-    }
-    if is_set(schema, "x-kubernetes-int-or-string") && !schema.contains_key("anyOf") {
-        schema.insert("anyOf".to_owned(), json!([{"type": "integer"}, {"type": "string"}]));
-    }
-    if is_set(schema, "x-kubernetes-embedded-resource") {
-        add_object_fields(schema);
-        if let Value::Array(required) = schema.entry("required").or_insert_with(|| json!([])) {
-            for name in ["kind", "apiVersion"] {
-                if !required.iter().any(|it| it == name) {
-                    required.push(json!(name));
-                }
-            }
-        }
-    }
-}
-
-/// The text of a definition, with the name it has in this group where every group has its own.
-fn of_group(name: &str, json: &str, group: &str, version: &str) -> String {
-    let Some(kind) = EVERYWHERE.iter().find(|it| name == meta(it)) else { return json.to_owned() };
-    if group.is_empty() {
-        return json.to_owned();
-    }
-    let mut json: Value = serde_json::from_str(json).expect("the generator writes JSON");
-    if let Some(Value::Array(kinds)) = json.get_mut("x-kubernetes-group-version-kind") {
-        kinds.push(json!({"group": group, "kind": kind, "version": version}));
-    }
-    json.to_string()
+    Some(schema)
 }
 
 /// The names of schemas that a JSON text refers to.

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::component::{self, Components};
+use super::custom::{self, CustomKind};
 use super::path;
-use crate::builtin::{self, ResourceDef};
+use crate::builtin::{self, Prose, ResourceDef};
 use crate::discovery::digest;
 
 /// The document of one group and version.
@@ -16,42 +17,40 @@ use crate::discovery::digest;
 pub struct Document {
     /// The path behind `/openapi/v3/`: `api/v1` or `apis/apps/v1`.
     pub path: String,
-    /// The fingerprint of the body: the `hash` in its address, and in quotes its `ETag`.
+    /// The fingerprint: the `hash` in its address, and in quotes its `ETag`. Other bodies have others.
     pub hash: String,
     /// The document, JSON.
     pub body: Bytes,
 }
 
-/// A custom kind that is served, with the schema of its definition.
-#[derive(Clone, Debug)]
-pub struct CustomKind {
-    /// The resource; its group and version are those of the document.
-    pub resource: Arc<ResourceDef>,
-    /// Its `openAPIV3Schema`, where it has one.
-    pub schema: Option<Value>,
+/// The document of a built-in group and version. Made whenever it is asked for: clients keep it under its fingerprint, so that
+/// few ask twice.
+pub fn builtin_document(group: &str, version: &str) -> Option<Document> {
+    builtins().get(&path_of(group, version)).map(Slot::make)
 }
 
-/// The document of a built-in group and version. Made the first time it is asked for, then kept.
-pub fn builtin_document(group: &str, version: &str) -> Option<&'static Document> {
-    let slot = builtins().get(&path_of(group, version))?;
-    Some(slot.document.get_or_init(|| slot.make()))
+/// The fingerprint of the document of a built-in group and version. Found out once.
+pub fn builtin_hash(group: &str, version: &str) -> Option<&'static str> {
+    builtins().get(&path_of(group, version)).map(Slot::hash)
 }
 
 /// The document of a custom group and version, with all its kinds.
 pub fn custom_document(group: &str, version: &str, kinds: &[CustomKind]) -> Document {
     let mut components = Components::new();
-    for CustomKind { resource, schema } in kinds {
-        let own = component::schema_name(resource, &resource.kind);
-        let list = component::schema_name(resource, &resource.list_kind());
+    let prose = Prose::get();
+    for kind in kinds {
+        let own = component::schema_name(&kind.resource, &kind.resource.kind);
+        let list = component::schema_name(&kind.resource, &kind.resource.list_kind());
         if let (Some(own), Some(list)) = (own, list) {
-            components.insert(list, component::custom_list_schema(resource, &own).to_string());
-            components.insert(own, component::custom_schema(resource, schema.as_ref()).to_string());
+            components.insert(list, custom::list_schema(kind, &own, &prose).to_string());
+            components.insert(own, custom::schema(kind, &prose).to_string());
         }
     }
     let mut paths = Map::new();
     kinds.iter().for_each(|it| path::add_paths(&mut paths, &it.resource));
     let info = json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"});
-    assemble(group, version, &info, paths, components, false)
+    let body = assemble((group, version), &info, paths, components, Some(&prose));
+    Document { path: path_of(group, version), hash: digest(body.as_bytes()), body: body.into() }
 }
 
 /// The body of `/openapi/v3`: the address of every document, those of custom groups included.
@@ -66,29 +65,35 @@ pub fn index<'a>(custom: impl IntoIterator<Item = &'a Document>) -> Vec<u8> {
     json!({"paths": paths}).to_string().into_bytes()
 }
 
-/// A built-in document that may have been made.
+/// A built-in document that can be made.
 #[derive(Debug)]
 struct Slot {
     group: &'static str,
     version: &'static str,
     hash: OnceLock<String>,
-    document: OnceLock<Document>,
 }
 
 impl Slot {
     fn make(&self) -> Document {
+        let body = self.body(Some(&Prose::get())).into();
+        Document { path: path_of(self.group, self.version), hash: self.hash().to_owned(), body }
+    }
+
+    /// Taken from the document without words, as words are much of it, and all of the same release.
+    fn hash(&self) -> &str {
+        self.hash.get_or_init(|| {
+            let mut bytes = self.body(None).into_bytes();
+            bytes.extend_from_slice(Prose::mark());
+            digest(&bytes)
+        })
+    }
+
+    fn body(&self, prose: Option<&Prose>) -> String {
         let of_this = |it: &&Arc<ResourceDef>| it.group == self.group && it.version == self.version;
         let mut paths = Map::new();
         builtin::resources().iter().filter(of_this).for_each(|it| path::add_paths(&mut paths, it));
         let info = json!({"title": "Kubernetes", "version": "1.36"});
-        assemble(self.group, self.version, &info, paths, Components::new(), true)
-    }
-
-    fn hash(&self) -> &str {
-        self.hash.get_or_init(|| match self.document.get() {
-            Some(document) => document.hash.clone(),
-            None => self.make().hash,
-        })
+        assemble((self.group, self.version), &info, paths, Components::new(), prose)
     }
 }
 
@@ -99,7 +104,6 @@ fn builtins() -> &'static BTreeMap<String, Slot> {
             group: &it.group,
             version: &it.version,
             hash: OnceLock::new(),
-            document: OnceLock::new(),
         };
         builtin::resources().iter().map(|it| (path_of(&it.group, &it.version), slot(it))).collect()
     })
@@ -109,19 +113,19 @@ fn path_of(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
-/// Puts a document together as text: the schemas are text already.
+/// Puts a document together as text: the schemas are text already. Those of built-in groups say how one proves who one is.
 fn assemble(
-    group: &str,
-    version: &str,
+    place: (&str, &str),
     info: &Value,
     paths: Map<String, Value>,
     mut components: Components,
-    secured: bool,
-) -> Document {
+    prose: Option<&Prose>,
+) -> String {
+    let builtin = components.is_empty();
     let paths = Value::Object(paths).to_string();
     let own: Vec<String> = components.values().cloned().collect();
     for text in own.iter().chain([&paths]) {
-        component::add_referred(&mut components, text, group, version);
+        component::add_referred(&mut components, text, place, prose);
     }
     let mut body =
         format!(r#"{{"openapi":"3.0.0","info":{info},"paths":{paths},"components":{{"schemas":{{"#);
@@ -134,10 +138,12 @@ fn assemble(
         body.push_str(json);
     }
     body.push('}');
-    if secured {
-        let bearer = json!({"BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}});
+    if builtin {
+        let bearer = json!({"BearerToken": {
+            "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header",
+        }});
         body.push_str(&format!(r#","securitySchemes":{bearer}"#));
     }
     body.push_str("}}");
-    Document { path: path_of(group, version), hash: digest(body.as_bytes()), body: body.into() }
+    body
 }

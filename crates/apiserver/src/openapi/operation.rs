@@ -66,6 +66,8 @@ pub(super) struct Target<'a> {
     pub(super) tag: &'a str,
     /// Ends the id of the operation, for example `CoreV1NamespacedPod`.
     pub(super) id: String,
+    /// The kind whose objects have the path, and the subresource of it.
+    pub(super) object: (&'a str, Option<&'a str>),
     pub(super) custom: bool,
 }
 
@@ -116,12 +118,12 @@ impl Action {
         }
     }
 
-    fn statuses(self) -> &'static [&'static str] {
+    fn statuses(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::List | Self::Get | Self::DeleteCollection => &["200"],
-            Self::Post => &["200", "201", "202"],
-            Self::Put | Self::Patch => &["200", "201"],
-            Self::Delete => &["200", "202"],
+            Self::List | Self::Get | Self::DeleteCollection => &[("200", "OK")],
+            Self::Post => &[("200", "OK"), ("201", "Created"), ("202", "Accepted")],
+            Self::Put | Self::Patch => &[("200", "OK"), ("201", "Created")],
+            Self::Delete => &[("200", "OK"), ("202", "Accepted")],
         }
     }
 }
@@ -130,6 +132,7 @@ impl Action {
 pub(super) fn operation(action: Action, target: &Target<'_>) -> Value {
     let mut out = Map::new();
     out.insert("tags".into(), json!([target.tag]));
+    out.insert("description".into(), json!(description(action, target)));
     out.insert("operationId".into(), json!(format!("{}{}", action.word(), target.id)));
     let parameters: Vec<Value> = action.parameters().iter().map(|(name, kind)| query(name, kind)).collect();
     if !parameters.is_empty() {
@@ -145,6 +148,27 @@ pub(super) fn operation(action: Action, target: &Target<'_>) -> Value {
         json!({"group": gvk.group.as_str(), "version": gvk.version.as_str(), "kind": gvk.kind.as_str()});
     out.insert("x-kubernetes-group-version-kind".into(), kind);
     Value::Object(out)
+}
+
+/// What the operation does, in words.
+fn description(action: Action, target: &Target<'_>) -> String {
+    let (kind, part) = target.object;
+    let article = match kind {
+        kind if kind.ends_with('s') && !kind.ends_with("ss") => "",
+        kind if kind.starts_with(['A', 'E', 'I', 'O', 'U']) => " an",
+        _ => " a",
+    };
+    let part = part.map(|it| format!(" {it} of")).unwrap_or_default();
+    match action {
+        Action::List if target.custom => format!("list objects of kind {kind}"),
+        Action::List => format!("list or watch objects of kind {kind}"),
+        Action::Get => format!("read{part} the specified {kind}"),
+        Action::Put => format!("replace{part} the specified {kind}"),
+        Action::Patch => format!("partially update{part} the specified {kind}"),
+        Action::Post => format!("create{part}{article} {kind}"),
+        Action::Delete => format!("delete{part}{article} {kind}"),
+        Action::DeleteCollection => format!("delete collection of {kind}"),
+    }
 }
 
 /// A parameter of the query.
@@ -195,9 +219,12 @@ fn responses(action: Action, target: &Target<'_>) -> Value {
     let status = reference(&meta("Status"));
     let is_delete = matches!(action, Action::Delete | Action::DeleteCollection);
     let given = content(&types, if is_delete { &status } else { &target.schema });
-    let mut out: Map<String, Value> =
-        action.statuses().iter().map(|code| ((*code).to_owned(), json!({"content": given}))).collect();
-    out.insert("401".into(), json!({}));
+    // The patches of custom kinds make objects too, and the original does not say so.
+    let said = |(code, _): &&(&str, &str)| !(target.custom && action == Action::Patch && *code == "201");
+    let response =
+        |(code, words): &(&str, &str)| ((*code).to_owned(), json!({"description": words, "content": given}));
+    let mut out: Map<String, Value> = action.statuses().iter().filter(said).map(response).collect();
+    out.insert("401".into(), json!({"description": "Unauthorized"}));
     Value::Object(out)
 }
 

@@ -109,13 +109,14 @@ fn of_resource(resource: &ResourceDef, names: &Names, action: Action, id: String
     let list_kind = resource.list_kind();
     let kind = if action == Action::List { &*list_kind } else { &resource.kind };
     let schema = schema_name(resource, kind).map_or_else(|| json!({"type": "object"}), |it| reference(&it));
-    let target = Target { gvk: resource.gvk(), schema, tag: &names.tag, id, custom: resource.custom };
+    let object = (resource.kind.as_str(), None);
+    let target = Target { gvk: resource.gvk(), schema, tag: &names.tag, id, object, custom: resource.custom };
     (action, operation(action, &target))
 }
 
 fn subresource_target<'a>(
-    resource: &ResourceDef,
-    subresource: &SubresourceDef,
+    resource: &'a ResourceDef,
+    subresource: &'a SubresourceDef,
     names: &'a Names,
     id: String,
 ) -> Target<'a> {
@@ -131,7 +132,10 @@ fn subresource_target<'a>(
         Some(name) => reference(&name),
         None => json!({"type": "object"}),
     };
-    Target { gvk, schema, tag: &names.tag, id, custom: resource.custom }
+    // Those of custom kinds are said to work on the kind, whatever they take.
+    let gvk = if resource.custom { resource.gvk() } else { gvk };
+    let object = (resource.kind.as_str(), Some(subresource.name.as_str()));
+    Target { gvk, schema, tag: &names.tag, id, object, custom: resource.custom }
 }
 
 fn add(

@@ -10,7 +10,7 @@ use super::kind::Kind;
 use crate::builtin::{self, ResourceDef, SubresourceDef};
 use crate::custom::{CustomKind, Scope, Version, names};
 use crate::discovery::{self, Served};
-use crate::openapi::{self, Document};
+use crate::openapi::{self, Document, Swagger};
 use crate::store::CollectionName;
 
 type Kinds = HashMap<(String, String, String), Arc<Kind>>;
@@ -28,7 +28,8 @@ pub struct Catalog {
     /// The groups that only definitions make, whether they are served now or not.
     custom_groups: Vec<String>,
     documents: OnceLock<Vec<Document>>,
-    schemas: HashMap<(String, String, String), Value>,
+    /// What the OpenAPI documents tell of custom resources.
+    published: HashMap<(String, String, String), openapi::CustomKind>,
     aggregated: OnceLock<[Bytes; 2]>,
     index: OnceLock<Bytes>,
 }
@@ -43,7 +44,7 @@ impl Catalog {
     /// The built-in kinds, and those of these definitions that are established.
     pub fn new<'a>(definitions: impl IntoIterator<Item = &'a Value>) -> Self {
         let mut custom = Kinds::new();
-        let mut schemas = HashMap::new();
+        let mut published = HashMap::new();
         let mut custom_groups = Vec::new();
         for definition in definitions {
             if !names::is_true(definition, "Established") {
@@ -57,7 +58,10 @@ impl Catalog {
             for (at, version) in kind.versions.iter().enumerate().filter(|(_, it)| it.served) {
                 let def = Arc::new(resource_def(&kind, version));
                 let schema = definition.pointer(&format!("/spec/versions/{at}/schema/openAPIV3Schema"));
-                schemas.extend(schema.map(|it| (path_of(&def), it.clone())));
+                let selectable = version.selectable.clone();
+                let told =
+                    openapi::CustomKind { resource: Arc::clone(&def), schema: schema.cloned(), selectable };
+                published.insert(path_of(&def), told);
                 custom.insert(path_of(&def), Arc::new(Kind::custom(def, &kind, at, evolved)));
             }
         }
@@ -66,7 +70,7 @@ impl Catalog {
             custom,
             served,
             custom_groups,
-            schemas,
+            published,
             documents: OnceLock::new(),
             aggregated: OnceLock::new(),
             index: OnceLock::new(),
@@ -140,12 +144,25 @@ impl Catalog {
         self.index.get_or_init(|| Bytes::from(openapi::index(self.documents())))
     }
 
-    /// The OpenAPI document of a group and version.
-    pub fn openapi(&self, group: &str, version: &str) -> Option<&Document> {
-        let path =
-            if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") };
-        openapi::builtin_document(group, version)
-            .or_else(|| self.documents().iter().find(|it| it.path == path))
+    /// The OpenAPI document of a group and version, made anew where it is built in.
+    pub fn openapi(&self, group: &str, version: &str) -> Option<Document> {
+        openapi::builtin_document(group, version).or_else(|| self.custom_document(group, version).cloned())
+    }
+
+    /// The fingerprint of the OpenAPI document of a group and version.
+    pub fn openapi_hash(&self, group: &str, version: &str) -> Option<&str> {
+        openapi::builtin_hash(group, version)
+            .or_else(|| self.custom_document(group, version).map(|it| it.hash.as_str()))
+    }
+
+    /// The OpenAPI v2 document of everything. It changes when the index of version 3 does.
+    pub fn swagger(&self) -> Swagger {
+        Swagger::new(self.published.values())
+    }
+
+    fn custom_document(&self, group: &str, version: &str) -> Option<&Document> {
+        let path = format!("apis/{group}/{version}");
+        self.documents().iter().find(|it| it.path == path)
     }
 
     fn documents(&self) -> &[Document] {
@@ -156,12 +173,8 @@ impl Catalog {
             groups.dedup();
             let document = |(group, version): (&str, &str)| {
                 let of_group = |def: &&Arc<ResourceDef>| def.group == group && def.version == version;
-                let kinds: Vec<_> = (self.served.resources().iter().filter(of_group))
-                    .map(|def| openapi::CustomKind {
-                        resource: Arc::clone(def),
-                        schema: self.schemas.get(&path_of(def)).cloned(),
-                    })
-                    .collect();
+                let defs = self.served.resources().iter().filter(of_group);
+                let kinds: Vec<_> = defs.filter_map(|it| self.published.get(&path_of(it)).cloned()).collect();
                 openapi::custom_document(group, version, &kinds)
             };
             groups.into_iter().map(document).collect()

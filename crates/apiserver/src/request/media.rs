@@ -59,8 +59,7 @@ pub fn negotiate(accept: Option<&str>, transforms: bool) -> Result<(Encoding, An
     let Some(accept) = accept.map(str::trim).filter(|it| !it.is_empty()) else {
         return Ok((Encoding::Json, AnswerForm::Whole));
     };
-    let mut clauses: Vec<_> = accept.split(',').map(clause).collect();
-    clauses.sort_by(|left, right| right.quality.total_cmp(&left.quality));
+    let clauses = clauses(accept);
     let mut known = false;
     for clause in &clauses {
         let encoding = match clause.media {
@@ -74,6 +73,17 @@ pub fn negotiate(accept: Option<&str>, transforms: bool) -> Result<(Encoding, An
         }
     }
     Err(not_acceptable(known))
+}
+
+/// The types an `Accept` header names, without their parameters, the most wanted first.
+pub fn media_types(accept: &str) -> Vec<&str> {
+    clauses(accept).into_iter().map(|it| it.media).collect()
+}
+
+fn clauses(accept: &str) -> Vec<Clause<'_>> {
+    let mut clauses: Vec<_> = accept.split(',').map(clause).collect();
+    clauses.sort_by(|left, right| right.quality.total_cmp(&left.quality));
+    clauses
 }
 
 impl BodyForm {

@@ -10,6 +10,6 @@ mod options;
 pub mod yaml;
 
 pub use continue_token::ContinueToken;
-pub use media::{AnswerForm, BodyForm, Encoding, negotiate};
+pub use media::{AnswerForm, BodyForm, Encoding, media_types, negotiate};
 pub use options::{InitialEvents, ListOptions, ListVersion, WatchOptions};
 pub use route::{Route, Target, Verb};

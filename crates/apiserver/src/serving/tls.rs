@@ -5,9 +5,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -19,11 +22,13 @@ use crate::auth::PeerIdentity;
 /// What to speak, in the order of preference.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// Makes connections private. TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1; a client certificate is welcome and not needed, and one
-/// of another authority ends the handshake.
+/// Makes connections private. TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1; a client certificate is welcome and not needed. One of
+/// another authority does not end the handshake: its requests are told that nobody knows them, if nothing else says whose
+/// they are.
 #[derive(Clone)]
 pub struct Tls {
     acceptor: TlsAcceptor,
+    clients: Arc<dyn ClientCertVerifier>,
 }
 
 impl Tls {
@@ -41,10 +46,10 @@ impl Tls {
         let (chain, key) = certificates.server_der();
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
-            .with_client_cert_verifier(clients)
+            .with_client_cert_verifier(Arc::new(AnyAuthority(Arc::clone(&clients))))
             .with_single_cert(chain, key)?;
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
-        Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)) })
+        Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), clients })
     }
 
     /// The handshake, and who the client is if it showed a certificate.
@@ -58,9 +63,57 @@ impl Tls {
             Some(limit) => tokio::time::timeout(limit, handshake).await??,
             None => handshake.await?,
         };
-        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let peer = shown.and_then(|it| PeerIdentity::from_der(it));
+        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::split_first);
+        let peer = shown.map(|(own, others)| {
+            let verified = self.clients.verify_client_cert(own, others, UnixTime::now());
+            verified.ok().and_then(|_| PeerIdentity::from_der(own)).unwrap_or_else(PeerIdentity::stranger)
+        });
         Ok((stream, peer))
+    }
+}
+
+/// Takes certificates of any authority; the client still has to prove that the one it shows is its own.
+#[derive(Debug)]
+struct AnyAuthority(Arc<dyn ClientCertVerifier>);
+
+impl ClientCertVerifier for AnyAuthority {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who asks, with a cluster that knows tokens.
 
 use dogwatch_apiserver::Refusal;
-use dogwatch_apiserver::auth::{Anonymous, Authenticator, PeerIdentity};
+use dogwatch_apiserver::auth::{Anonymous, Authenticator, Deed, PeerIdentity};
 use dogwatch_apiserver::cluster::{Cluster, Place, Source, User, Writer};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -37,6 +37,10 @@ fn headers(token: Option<&str>, others: &[(&'static str, &str)]) -> HeaderMap {
     headers
 }
 
+fn reading(path: &str) -> Deed<'_> {
+    Deed { method: "GET", path, watches: false }
+}
+
 fn outcome(found: Result<User, Refusal>) -> Result<String, u16> {
     found.map(|it| it.name).map_err(|it| it.0.code)
 }
@@ -56,7 +60,7 @@ async fn every_kind_of_credential_leads_to_its_user() {
         (None, Some(&peer), Ok("jane")),
         (Some("hunter2"), Some(&peer), Ok("jane")),
     ] {
-        let found = authenticator.authenticate(&headers(token, &[]), peer, &cluster);
+        let found = authenticator.authenticate(&reading("/api"), &headers(token, &[]), peer, &cluster);
         assert_eq!(outcome(found), expected.map(str::to_owned), "{token:?} {peer:?}");
     }
 }
@@ -68,7 +72,8 @@ async fn a_token_dies_with_its_account() {
     let kind = cluster.catalog().kind("", "v1", "serviceaccounts").unwrap();
     let place = Place { kind: &kind, namespace: Some("default"), name: "builder", part: "" };
     cluster.delete(&place, &Default::default(), &Writer::server("test")).await.unwrap();
-    let found = Authenticator::new().authenticate(&headers(Some(&token), &[]), None, &cluster);
+    let found =
+        Authenticator::new().authenticate(&reading("/api"), &headers(Some(&token), &[]), None, &cluster);
     assert_eq!(outcome(found), Err(401));
 }
 
@@ -86,7 +91,7 @@ async fn probes_need_no_credentials_but_wrong_ones_are_refused_there_too() {
         (Anonymous::Admin, "/api", Some("wrong"), Err(401)),
     ] {
         let authenticator = Authenticator::new().anonymous(anonymous);
-        let found = authenticator.authenticate_for(path, &headers(token, &[]), None, &cluster);
+        let found = authenticator.authenticate(&reading(path), &headers(token, &[]), None, &cluster);
         assert_eq!(outcome(found), expected.map(str::to_owned), "{anonymous:?} {path} {token:?}");
     }
 }
@@ -95,7 +100,9 @@ async fn probes_need_no_credentials_but_wrong_ones_are_refused_there_too() {
 async fn only_masters_act_as_others() {
     let cluster = cluster().await;
     let as_bob = [("impersonate-user", "bob"), ("impersonate-group", "builders")];
-    let act = |token| Authenticator::new().authenticate(&headers(Some(token), &as_bob), None, &cluster);
+    let act = |token| {
+        Authenticator::new().authenticate(&reading("/api"), &headers(Some(token), &as_bob), None, &cluster)
+    };
     let bob = act("open-sesame").unwrap();
     assert_eq!(
         (bob.name.as_str(), bob.groups),

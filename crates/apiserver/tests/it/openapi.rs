@@ -1,10 +1,11 @@
-//! OpenAPI v3 as kubectl reads it: the recorded parts, whole references, and custom kinds.
+//! OpenAPI as kubectl and older clients read it: the recorded parts, whole references, words, and custom kinds.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dogwatch_apiserver::builtin::{self, ResourceDef, SubresourceDef};
 use dogwatch_apiserver::discovery::digest;
-use dogwatch_apiserver::openapi::{self, CustomKind};
+use dogwatch_apiserver::openapi::{self, CustomKind, Swagger};
 use serde_json::{Value, json};
 
 use crate::recording;
@@ -71,22 +72,24 @@ fn the_recorded_parts_of_index_and_document_are_answered_as_the_original_did() {
     steps[0].check(&index);
     let document = openapi::builtin_document("coordination.k8s.io", "v1").unwrap();
     assert_eq!(url, format!("/openapi/v3/apis/coordination.k8s.io/v1?hash={}", document.hash));
-    assert_eq!(document.hash, digest(&document.body));
+    assert_eq!(openapi::builtin_hash("coordination.k8s.io", "v1"), Some(document.hash.as_str()));
     steps[1].check(&serde_json::from_slice(&document.body).unwrap());
 }
 
 #[test]
 fn every_document_holds_all_that_it_refers_to() {
-    for it in builtin::resources() {
-        assert_whole(&document(&it.group, &it.version), &it.api_version());
+    let versions: BTreeSet<_> = builtin::resources().iter().map(|it| (&it.group, &it.version)).collect();
+    for (group, version) in versions {
+        assert_whole(&document(group, version), &format!("{group}/{version}"));
     }
     assert_eq!(openapi::builtin_document("nothing", "v1"), None);
 }
 
 #[test]
 fn patches_of_built_in_kinds_say_what_kubectl_looks_for() {
+    let mut documents = BTreeMap::new();
     for it in builtin::resources().iter().filter(|it| it.has_verb("patch")) {
-        let document = document(&it.group, &it.version);
+        let document = documents.entry(it.api_version()).or_insert_with(|| document(&it.group, &it.version));
         let root = if it.group.is_empty() { "/api" } else { "/apis" };
         let inside = if it.namespaced { "namespaces/{namespace}/" } else { "" };
         let path = format!("{root}/{}/{inside}{}/{{name}}", it.api_version(), it.plural);
@@ -140,14 +143,18 @@ fn custom_kinds_are_published_with_their_schema_and_without_strategic_merge() {
         "type": "object",
         "properties": {"speed": {"type": "integer"}, "port": {"x-kubernetes-int-or-string": true}},
     }}});
-    let kind = CustomKind { resource: trains(true), schema: Some(schema) };
+    let kind = CustomKind { resource: trains(true), schema: Some(schema), selectable: Vec::new() };
     let made = openapi::custom_document("rail.example.com", "v1", &[kind]);
     assert_eq!(made.path, "apis/rail.example.com/v1");
     let document: Value = serde_json::from_slice(&made.body).unwrap();
     assert_whole(&document, "custom");
     let train = &document["components"]["schemas"]["com.example.rail.v1.Train"];
     assert_eq!(train["description"], "A train");
-    assert_eq!(train["properties"]["apiVersion"], json!({"type": "string"}));
+    let api_version = &train["properties"]["apiVersion"];
+    assert_eq!(api_version["type"], "string");
+    assert!(
+        api_version["description"].as_str().unwrap().starts_with("APIVersion defines the versioned schema")
+    );
     assert_eq!(
         train["properties"]["spec"]["properties"]["port"],
         json!({"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": true})
@@ -164,7 +171,8 @@ fn custom_kinds_are_published_with_their_schema_and_without_strategic_merge() {
         ["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"]
     );
     let scale = &paths["/apis/rail.example.com/v1/namespaces/{namespace}/trains/{name}/scale"]["get"];
-    assert_eq!(scale["x-kubernetes-group-version-kind"]["group"], "autoscaling");
+    assert_eq!(scale["x-kubernetes-group-version-kind"]["kind"], "Train");
+    assert_eq!(made.hash, digest(&made.body));
     let index: Value = serde_json::from_slice(&openapi::index([&made])).unwrap();
     assert_eq!(
         index["paths"]["apis/rail.example.com/v1"]["serverRelativeURL"],
@@ -176,7 +184,7 @@ fn custom_kinds_are_published_with_their_schema_and_without_strategic_merge() {
 fn objects_within_objects_have_the_fields_of_objects() {
     let embedded = json!({"type": "object", "x-kubernetes-embedded-resource": true});
     let schema = json!({"type": "object", "properties": {"list": {"type": "array", "items": embedded}}});
-    let kind = CustomKind { resource: trains(true), schema: Some(schema) };
+    let kind = CustomKind { resource: trains(true), schema: Some(schema), selectable: Vec::new() };
     let made = openapi::custom_document("rail.example.com", "v1", &[kind]);
     let document: Value = serde_json::from_slice(&made.body).unwrap();
     let train = &document["components"]["schemas"]["com.example.rail.v1.Train"];
@@ -187,11 +195,136 @@ fn objects_within_objects_have_the_fields_of_objects() {
 
 #[test]
 fn a_custom_kind_without_a_schema_is_still_an_object() {
-    let kind = CustomKind { resource: trains(false), schema: None };
+    let kind = CustomKind { resource: trains(false), schema: None, selectable: Vec::new() };
     let made = openapi::custom_document("rail.example.com", "v1", &[kind]);
     let document: Value = serde_json::from_slice(&made.body).unwrap();
     assert!(document["paths"]["/apis/rail.example.com/v1/trains/{name}"]["get"].is_object());
     let train = &document["components"]["schemas"]["com.example.rail.v1.Train"];
     assert_eq!(train["type"], "object");
-    assert_eq!(train["properties"]["kind"], json!({"type": "string"}));
+    assert_eq!(train["properties"]["kind"]["type"], "string");
+}
+
+#[test]
+fn definitions_are_explained_in_words() {
+    let core = document("", "v1");
+    let pod = &core["components"]["schemas"]["io.k8s.api.core.v1.Pod"];
+    let words = pod["description"].as_str().unwrap();
+    assert!(words.starts_with("Pod is a collection of containers that can run on a host."), "{words}");
+    let spec = pod["properties"]["spec"]["description"].as_str().unwrap();
+    assert!(spec.starts_with("Specification of the desired behavior of the pod."), "{spec}");
+    let read = &core["paths"]["/api/v1/namespaces/{namespace}/pods/{name}/status"]["get"];
+    assert_eq!(read["description"], "read status of the specified Pod");
+    assert_eq!(read["responses"]["200"]["description"], "OK");
+}
+
+fn swagger(kinds: &[CustomKind]) -> Value {
+    serde_json::from_slice(&Swagger::new(kinds).json()).unwrap()
+}
+
+#[test]
+fn version_2_is_one_document_of_all_groups_that_holds_all_it_refers_to() {
+    let document = swagger(&[]);
+    assert_whole(&document, "swagger");
+    assert_eq!(document["swagger"], "2.0");
+    for it in builtin::resources() {
+        let name = builtin::definition_name(&it.group, &it.version, &it.kind).unwrap();
+        let kinds = document["definitions"][name]["x-kubernetes-group-version-kind"].as_array().unwrap();
+        let own = json!({"group": it.group, "version": it.version, "kind": it.kind});
+        assert!(kinds.contains(&own), "{name}");
+    }
+    let text = document.to_string();
+    assert!(!text.contains("#/components") && !text.contains("oneOf\":[") && !text.contains("requestBody"));
+}
+
+#[test]
+fn operations_of_version_2_say_once_what_they_take_and_give() {
+    let document = swagger(&[]);
+    let item = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"];
+    let deployment = json!({"$ref": "#/definitions/io.k8s.api.apps.v1.Deployment"});
+    assert_eq!(
+        item["parameters"][1],
+        json!({"name": "namespace", "in": "path", "required": true, "type": "string", "uniqueItems": true})
+    );
+    let put = &item["put"];
+    assert_eq!(
+        put["parameters"][0],
+        json!({"name": "body", "in": "body", "required": true, "schema": deployment})
+    );
+    assert_eq!(
+        (&put["consumes"], &put["produces"]),
+        (
+            &json!(["*/*"]),
+            &json!(["application/json", "application/vnd.kubernetes.protobuf", "application/yaml"])
+        )
+    );
+    assert_eq!(put["responses"]["201"], json!({"description": "Created", "schema": deployment}));
+    assert_eq!(put["x-kubernetes-action"], "put");
+    assert_eq!(
+        put["x-kubernetes-group-version-kind"],
+        json!({"group": "apps", "version": "v1", "kind": "Deployment"})
+    );
+    assert!(
+        item["patch"]["consumes"]
+            .as_array()
+            .unwrap()
+            .contains(&json!("application/strategic-merge-patch+json"))
+    );
+}
+
+/// The schema of a custom kind in version 2, without the fields every object has.
+fn simple(schema: Value) -> Value {
+    let kind = CustomKind { resource: trains(true), schema: Some(schema), selectable: vec!["spec.a".into()] };
+    let mut train = swagger(&[kind])["definitions"]["com.example.rail.v1.Train"].take();
+    assert_eq!(train["x-kubernetes-selectable-fields"], json!([{"fieldPath": "spec.a"}]));
+    let fields = train.as_object_mut().unwrap();
+    fields.retain(|key, _| {
+        !matches!(&**key, "x-kubernetes-group-version-kind" | "x-kubernetes-selectable-fields")
+    });
+    train
+}
+
+#[test]
+fn version_2_leaves_out_what_its_readers_would_misread() {
+    let spec = |fields: Value| json!({"type": "object", "properties": {"spec": fields}});
+    for (said, told) in [
+        (json!({"type": "string", "default": "a", "enum": ["a"]}), json!({"type": "string", "enum": ["a"]})),
+        (json!({"type": "object", "nullable": true, "properties": {"a": {}}}), json!({})),
+        (
+            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"a": {}}}),
+            json!({"x-kubernetes-preserve-unknown-fields": true}),
+        ),
+        (
+            json!({"type": "array", "x-kubernetes-preserve-unknown-fields": true, "items": {"type": "object"}}),
+            json!({"x-kubernetes-preserve-unknown-fields": true}),
+        ),
+        (
+            json!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]}),
+            json!({"x-kubernetes-int-or-string": true}),
+        ),
+        (
+            json!({"type": "object", "required": ["a", "b"], "properties": {
+                "a": {"type": "string", "nullable": true}, "b": {"type": "string"},
+            }}),
+            json!({"type": "object", "required": ["b"], "properties": {"a": {}, "b": {"type": "string"}}}),
+        ),
+        (
+            json!({"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}),
+            json!({"x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}),
+        ),
+    ] {
+        assert_eq!(simple(spec(said))["properties"]["spec"], told);
+    }
+    let open =
+        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"a": {}}});
+    assert_eq!(simple(open), json!({"type": "object"}));
+    let metadata = simple(spec(json!({})))["properties"]["metadata"].take();
+    assert_eq!(metadata["$ref"], "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
+}
+
+#[test]
+fn the_message_of_version_2_begins_with_its_version_and_title() {
+    let message = Swagger::new([]).protobuf();
+    assert!(message.starts_with(b"\n\x032.0\x12\x12\n\nKubernetes\x12\x041.36"));
+    let has = |text: &[u8]| message.windows(text.len()).any(|it| it == text);
+    assert!(has(b"io.k8s.api.core.v1.Pod\x12") && has(b"/api/v1/pods\x12"));
 }

@@ -112,7 +112,32 @@ async fn openapi_documents_are_found_by_their_fingerprint() {
     let again = server.send("GET", &address, &[("if-none-match", document.header("etag"))], "").await;
     assert_eq!((again.code.as_u16(), again.bytes.len()), (304, 0));
     assert_eq!(server.get("/openapi/v3/apis/nope/v1").await.code, 404);
-    assert_eq!(server.get("/openapi/v2").await.code, 406);
+}
+
+#[tokio::test]
+async fn openapi_version_2_comes_in_the_form_that_is_wanted_most() {
+    let server = Server::start().await;
+    let before = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    let now = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+    for (accept, given) in [
+        ("", "application/json"),
+        ("*/*", "application/json"),
+        ("application/*", "application/json"),
+        (before, now),
+        (now, now),
+        (&*format!("application/json;q=0.5, {before}"), now),
+    ] {
+        let answer = server.get_as("/openapi/v2", accept).await;
+        let headers = (answer.header("content-type"), answer.header("vary"));
+        assert_eq!((answer.code.as_u16(), headers), (200, (given, "Accept")), "{accept}");
+    }
+    for accept in ["text/plain", "application/yaml"] {
+        assert_eq!(server.get_as("/openapi/v2", accept).await.code, 406, "{accept}");
+    }
+    let document = server.get("/openapi/v2").await;
+    assert_eq!(document.json()["swagger"], "2.0");
+    let again = server.send("GET", "/openapi/v2", &[("if-none-match", document.header("etag"))], "").await;
+    assert_eq!((again.code.as_u16(), again.bytes.len()), (304, 0));
 }
 
 #[tokio::test]
@@ -126,6 +151,30 @@ async fn health_is_text_with_its_checks_for_those_who_ask() {
                     \"nope\"\nlivez check passed\n";
     assert_eq!(verbose.text(), expected);
     assert_eq!(server.get("/readyz/nope").await.code, 404);
+}
+
+#[tokio::test]
+async fn those_outside_learn_who_signs_tokens_and_with_which_key() {
+    let server = Server::start().await;
+    let headers = [("host", "here:1234")];
+    let told = server.send("GET", "/.well-known/openid-configuration", &headers, "").await;
+    assert_eq!(told.header("content-type"), "application/json");
+    assert_eq!(told.header("cache-control"), "public, max-age=3600");
+    assert_eq!(
+        told.json(),
+        json!({
+            "issuer": "https://kubernetes.default.svc",
+            "jwks_uri": "https://here:1234/openid/v1/jwks",
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["EdDSA"],
+        })
+    );
+    let keys = server.get("/openid/v1/jwks").await;
+    assert_eq!(keys.header("content-type"), "application/jwk-set+json");
+    let key = &keys.json()["keys"][0];
+    assert_eq!((&key["kty"], &key["use"]), (&json!("OKP"), &json!("sig")));
+    assert_eq!(server.send("POST", "/openid/v1/jwks", &[], "").await.code, 405);
 }
 
 #[tokio::test]

@@ -1,0 +1,136 @@
+//! What built-in definitions and their fields are for, in the words of the API: for people, through OpenAPI documents.
+//!
+//! Packed inside the program. Unpacked when a document is made and forgotten when nobody makes one any more, as half a
+//! megabyte that nobody reads is half a megabyte too much.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use flate2::read::GzDecoder;
+use serde_json::Value;
+
+static PACKED: &[u8] = include_bytes!("../../data/generated/prose.gz");
+
+/// The words about all definitions.
+#[derive(Debug)]
+pub(crate) struct Prose {
+    text: String,
+    /// Where in the text the lines of each definition are.
+    lines: HashMap<String, Range<usize>>,
+}
+
+impl Prose {
+    /// The words: those someone else has at hand, or unpacked anew.
+    pub(crate) fn get() -> Arc<Self> {
+        static SHARED: Mutex<Weak<Prose>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let prose = Arc::new(Self::unpack());
+            *shared = Arc::downgrade(&prose);
+            prose
+        })
+    }
+
+    /// What tells these words from others: the checksum and the length that end what is packed.
+    pub(crate) fn mark() -> &'static [u8] {
+        &PACKED[PACKED.len() - 8..]
+    }
+
+    fn unpack() -> Self {
+        let mut text = String::new();
+        GzDecoder::new(PACKED).read_to_string(&mut text).expect("the generator packs text");
+        let mut lines: HashMap<String, Range<usize>> = HashMap::new();
+        let (mut at, mut begun) = (0, None);
+        for line in text.split_inclusive('\n') {
+            if !line.starts_with('\t')
+                && let Some((name, _)) = line.split_once('\t')
+            {
+                lines.extend(begun.replace((name, at)).map(|(name, from)| (name.to_owned(), from..at)));
+            }
+            at += line.len();
+        }
+        lines.extend(begun.map(|(name, from)| (name.to_owned(), from..at)));
+        Self { text, lines }
+    }
+
+    /// Puts the words about the definition of that name, and about its fields, into its schema.
+    pub(crate) fn describe(&self, name: &str, schema: &mut Value) {
+        let lines = self.lines.get(name).and_then(|it| self.text.get(it.clone())).unwrap_or_default();
+        for line in lines.lines() {
+            match line.strip_prefix('\t').map(|it| it.split_once('\t')) {
+                None => put(Some(&mut *schema), line.split_once('\t').map_or("", |(_, words)| words)),
+                Some(Some((field, words))) => {
+                    put(schema.get_mut("properties").and_then(|it| it.get_mut(field)), words);
+                }
+                Some(None) => {}
+            }
+        }
+    }
+
+    /// The words about one field of the definition of that name.
+    pub(crate) fn of_field(&self, name: &str, field: &str) -> Option<String> {
+        let lines = self.text.get(self.lines.get(name)?.clone())?.lines();
+        let mut fields = lines.filter_map(|it| it.strip_prefix('\t')?.split_once('\t'));
+        fields.find(|(name, _)| *name == field).map(|(_, words)| plain(words))
+    }
+}
+
+fn put(schema: Option<&mut Value>, words: &str) {
+    if let Some(Value::Object(schema)) = schema
+        && !words.is_empty()
+    {
+        schema.insert("description".to_owned(), plain(words).into());
+    }
+}
+
+/// The words without the marks that kept them on one line.
+fn plain(words: &str) -> String {
+    let mut out = String::with_capacity(words.len());
+    let mut rest = words.chars();
+    while let Some(it) = rest.next() {
+        out.push(match it {
+            '\\' => match rest.next() {
+                Some('n') => '\n',
+                Some('t') => '\t',
+                _ => '\\',
+            },
+            it => it,
+        });
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn definitions_and_their_fields_are_described_in_whole_lines() {
+        let prose = Prose::get();
+        let mut schema = json!({"properties": {"data": {"type": "object"}, "new": {}}});
+        prose.describe("io.k8s.api.core.v1.ConfigMap", &mut schema);
+        assert_eq!(schema["description"], "ConfigMap holds configuration data for pods to consume.");
+        let data = schema["properties"]["data"]["description"].as_str().unwrap();
+        assert!(data.starts_with("Data contains the configuration data."), "{data}");
+        assert_eq!(schema["properties"]["new"], json!({}));
+        let protocol = prose.of_field("io.k8s.api.core.v1.ServicePort", "appProtocol").unwrap();
+        assert!(protocol.contains("either:\n\n* Un-prefixed"), "{protocol}");
+        assert_eq!(prose.of_field("io.k8s.api.core.v1.ServicePort", "nothing"), None);
+        assert_eq!(prose.of_field("nothing", "kind"), None);
+    }
+
+    #[test]
+    fn words_are_unpacked_once_for_all_who_read_them_at_a_time() {
+        let prose = Prose::get();
+        assert!(Arc::ptr_eq(&prose, &Prose::get()));
+    }
+
+    #[test]
+    fn marks_are_read_back() {
+        assert_eq!(plain(r"a\n\tb\\n"), "a\n\tb\\n");
+    }
+}

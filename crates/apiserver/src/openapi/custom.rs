@@ -1,0 +1,193 @@
+//! The schemas of custom kinds: what their definitions say, with the fields every object has.
+//!
+//! Version 3 shows what a definition says as it is. Version 2 cannot say all of it, and its readers take what is not said for
+//! forbidden, so that more is left out there than it could say. Both are made in the form of version 3; [`super::swagger`]
+//! writes the second down.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::component::{meta, reference};
+use crate::builtin::{Prose, ResourceDef};
+
+const CONVENTIONS: &str =
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
+
+/// A kind whose fields have the words that those of all kinds have.
+const ANY_KIND: &str = "io.k8s.api.core.v1.ConfigMap";
+
+/// A custom kind that is served, with the schema of its definition.
+#[derive(Clone, Debug)]
+pub struct CustomKind {
+    /// The resource; its group and version are those of the document.
+    pub resource: Arc<ResourceDef>,
+    /// Its `openAPIV3Schema`, where it has one.
+    pub schema: Option<Value>,
+    /// The fields that field selectors may name, without the dot before them.
+    pub selectable: Vec<String>,
+}
+
+/// The schema of a custom kind: its own, with the fields every object has, and with its name.
+pub(super) fn schema(kind: &CustomKind, prose: &Prose) -> Value {
+    let mut out = own_or_object(kind);
+    spell_out(&mut out, false);
+    add_object_fields(&mut out, |name| prose.of_field(ANY_KIND, name));
+    name_it(&mut out, kind, &kind.resource.kind);
+    Value::Object(out)
+}
+
+/// The same, with nothing in it that version 2 cannot say.
+pub(super) fn simple_schema(kind: &CustomKind, prose: &Prose) -> Value {
+    let mut out = own_or_object(kind);
+    if kind.schema.is_none() || is_set(&out, "x-kubernetes-preserve-unknown-fields") {
+        // Whoever reads version 2 takes fields that are not named for forbidden, so none is named.
+        out = Map::from_iter([("type".to_owned(), json!("object"))]);
+    } else {
+        simplify(&mut out);
+        spell_out(&mut out, true);
+        add_object_fields(&mut out, |name| prose.of_field(ANY_KIND, name));
+    }
+    name_it(&mut out, kind, &kind.resource.kind);
+    Value::Object(out)
+}
+
+/// The schema of lists of a custom kind.
+pub(super) fn list_schema(kind: &CustomKind, item: &str, prose: &Prose) -> Value {
+    let resource = &kind.resource;
+    let list_kind = resource.list_kind();
+    let mut out = Map::new();
+    out.insert("type".to_owned(), json!("object"));
+    out.insert("description".to_owned(), json!(format!("{list_kind} is a list of {}", resource.kind)));
+    out.insert("required".to_owned(), json!(["items"]));
+    add_object_fields(&mut out, |name| prose.of_field(ANY_KIND, name));
+    if let Some(Value::Object(properties)) = out.get_mut("properties") {
+        let words = format!("List of {}. More info: {CONVENTIONS}", resource.plural);
+        let items = json!({"type": "array", "items": reference(item), "description": words});
+        properties.insert("items".to_owned(), items);
+        let words = format!("Standard list metadata. More info: {CONVENTIONS}#types-kinds");
+        let metadata = json!({"allOf": [reference(&meta("ListMeta"))], "description": words});
+        properties.insert("metadata".to_owned(), metadata);
+    }
+    name_it(&mut out, kind, &list_kind);
+    Value::Object(out)
+}
+
+fn own_or_object(kind: &CustomKind) -> Map<String, Value> {
+    match &kind.schema {
+        Some(Value::Object(fields)) => fields.clone(),
+        _ => Map::from_iter([("type".to_owned(), json!("object"))]),
+    }
+}
+
+fn name_it(schema: &mut Map<String, Value>, kind: &CustomKind, name: &str) {
+    let names = json!([{"group": kind.resource.group, "kind": name, "version": kind.resource.version}]);
+    schema.insert("x-kubernetes-group-version-kind".to_owned(), names);
+    if !kind.selectable.is_empty() {
+        let fields = kind.selectable.iter().map(|it| json!({ "fieldPath": it })).collect();
+        schema.insert("x-kubernetes-selectable-fields".to_owned(), fields);
+    }
+}
+
+fn is_set(schema: &Map<String, Value>, name: &str) -> bool {
+    schema.get(name) == Some(&Value::Bool(true))
+}
+
+/// Gives a schema the fields of every object, in place of what it says about them.
+fn add_object_fields(schema: &mut Map<String, Value>, words: impl Fn(&str) -> Option<String>) {
+    let properties = schema.entry("properties").or_insert_with(|| json!({}));
+    if let Value::Object(properties) = properties {
+        for name in ["apiVersion", "kind"] {
+            let mut field = json!({"type": "string"});
+            if let Some(words) = words(name) {
+                field["description"] = words.into();
+            }
+            properties.insert(name.to_owned(), field);
+        }
+        let words = format!("Standard object's metadata. More info: {CONVENTIONS}#metadata");
+        let metadata = json!({"allOf": [reference(&meta("ObjectMeta"))], "description": words});
+        properties.insert("metadata".to_owned(), metadata);
+    }
+}
+
+fn words_within(field: &str) -> Option<String> {
+    Some(match field {
+        "apiVersion" => format!(
+            "apiVersion defines the versioned schema of this representation of an object. More info: {CONVENTIONS}#resources"
+        ),
+        _ => format!(
+            "kind is a string value representing the type of this object. In CamelCase. More info: {CONVENTIONS}#types-kinds"
+        ),
+    })
+}
+
+/// Calls `each` with every schema right below this one.
+fn for_inner(schema: &mut Map<String, Value>, mut each: impl FnMut(&mut Map<String, Value>)) {
+    for key in ["items", "additionalProperties"] {
+        if let Some(Value::Object(inner)) = schema.get_mut(key) {
+            each(inner);
+        }
+    }
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        properties.values_mut().filter_map(Value::as_object_mut).for_each(each);
+    }
+}
+
+/// Says what our extensions mean in words that those who know only OpenAPI understand, at every depth: numbers that may be
+/// text, and objects within objects. In the `simple` form neither can be said of fields that may be anything.
+fn spell_out(schema: &mut Map<String, Value>, simple: bool) {
+    for_inner(schema, |inner| spell_out(inner, simple));
+    if is_set(schema, "x-kubernetes-int-or-string") && !simple && !schema.contains_key("anyOf") {
+        schema.insert("anyOf".to_owned(), json!([{"type": "integer"}, {"type": "string"}]));
+    }
+    let open = simple && is_set(schema, "x-kubernetes-preserve-unknown-fields");
+    if is_set(schema, "x-kubernetes-embedded-resource") && !open {
+        add_object_fields(schema, words_within);
+        if let Value::Array(required) = schema.entry("required").or_insert_with(|| json!([])) {
+            for name in ["kind", "apiVersion"] {
+                if !required.iter().any(|it| it == name) {
+                    required.push(json!(name));
+                }
+            }
+        }
+    }
+}
+
+/// Leaves out what version 2 has no words for: alternatives, defaults, and what a value that may be null or anything holds.
+fn simplify(schema: &mut Map<String, Value>) {
+    for key in ["allOf", "oneOf", "anyOf", "not", "default"] {
+        schema.remove(key);
+    }
+    let nullable = is_set(schema, "nullable");
+    schema.remove("nullable");
+    let open = is_set(schema, "x-kubernetes-preserve-unknown-fields");
+    if nullable || open {
+        schema.remove("items");
+        schema.remove("properties");
+    }
+    let kind = schema.get("type").and_then(Value::as_str);
+    let empty_list = kind == Some("array") && !schema.contains_key("items");
+    if nullable || empty_list || (open && kind == Some("object")) {
+        schema.remove("type");
+    }
+    forget_nullable(schema);
+    for_inner(schema, simplify);
+}
+
+/// A field that may be null is not required.
+fn forget_nullable(schema: &mut Map<String, Value>) {
+    let may_be_null = |it: &Value| it.as_object().is_some_and(|it| is_set(it, "nullable"));
+    let any_field = schema.get("additionalProperties").is_some_and(may_be_null);
+    let mut left: Vec<Value> = match schema.get("required") {
+        Some(Value::Array(names)) if !any_field => names.clone(),
+        _ => Vec::new(),
+    };
+    if let Some(Value::Object(properties)) = schema.get("properties") {
+        left.retain(|name| !name.as_str().and_then(|it| properties.get(it)).is_some_and(may_be_null));
+    }
+    if left.is_empty() {
+        schema.remove("required");
+    } else {
+        schema.insert("required".to_owned(), left.into());
+    }
+}

@@ -1,0 +1,328 @@
+//! OpenAPI v2 as protobuf: the messages of gnostic's `openapi.v2`, as far as a document of this server has them.
+//!
+//! Each message is a [`Layout`]: which key of the JSON goes into which field, and how. Values of any shape (extensions,
+//! allowed values) are text in YAML there; JSON is YAML.
+
+use serde_json::Value;
+
+/// A message: the fields it has, and where keys that begin with `x-` go.
+#[derive(Debug)]
+pub(super) struct Layout {
+    fields: &'static [(&'static str, u32, Form)],
+    extensions: Option<u32>,
+}
+
+/// How a value is written.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    Text,
+    Texts,
+    Whole,
+    Number,
+    Flag,
+    /// Any value, as YAML.
+    Any,
+    /// A list of any values.
+    Anys,
+    /// A message, inside messages that have it as their field of these numbers, from the outside in.
+    Inside(&'static [u32], &'static Layout),
+    Entries(&'static Entries),
+    Types,
+    /// A schema, or whether there may be any.
+    Additional,
+    Parameters,
+    Security,
+}
+
+/// A message with names, each with its own value: where they are in it, and where in the value the message is.
+#[derive(Debug)]
+pub(super) struct Entries {
+    number: u32,
+    place: u32,
+    inside: &'static [u32],
+    layout: &'static Layout,
+}
+
+/// The paths of a document.
+pub(super) static PATHS: Entries = Entries { number: 8, place: 2, inside: &[], layout: &PATH };
+/// The schemas of a document.
+pub(super) static DEFINITIONS: Entries = Entries { number: 9, place: 1, inside: &[], layout: &SCHEMA };
+
+static PROPERTIES: Entries = Entries { number: 25, place: 1, inside: &[], layout: &SCHEMA };
+static RESPONSES: Entries = Entries { number: 9, place: 1, inside: &[1], layout: &RESPONSE };
+static SECURITY: Entries = Entries { number: 13, place: 1, inside: &[2], layout: &API_KEY };
+
+static DOCUMENT: Layout = Layout {
+    fields: &[
+        ("swagger", 1, Form::Text),
+        ("info", 2, Form::Inside(&[], &INFO)),
+        ("security", 12, Form::Security),
+        ("securityDefinitions", 13, Form::Entries(&SECURITY)),
+    ],
+    extensions: None,
+};
+static INFO: Layout =
+    Layout { fields: &[("title", 1, Form::Text), ("version", 2, Form::Text)], extensions: None };
+static API_KEY: Layout = Layout {
+    fields: &[
+        ("type", 1, Form::Text),
+        ("name", 2, Form::Text),
+        ("in", 3, Form::Text),
+        ("description", 4, Form::Text),
+    ],
+    extensions: None,
+};
+static PATH: Layout = Layout {
+    fields: &[
+        ("get", 2, Form::Inside(&[], &OPERATION)),
+        ("put", 3, Form::Inside(&[], &OPERATION)),
+        ("post", 4, Form::Inside(&[], &OPERATION)),
+        ("delete", 5, Form::Inside(&[], &OPERATION)),
+        ("patch", 8, Form::Inside(&[], &OPERATION)),
+        ("parameters", 9, Form::Parameters),
+    ],
+    extensions: None,
+};
+static OPERATION: Layout = Layout {
+    fields: &[
+        ("tags", 1, Form::Texts),
+        ("description", 3, Form::Text),
+        ("operationId", 5, Form::Text),
+        ("produces", 6, Form::Texts),
+        ("consumes", 7, Form::Texts),
+        ("parameters", 8, Form::Parameters),
+        ("responses", 9, Form::Entries(&RESPONSES)),
+        ("schemes", 10, Form::Texts),
+    ],
+    extensions: Some(13),
+};
+static RESPONSE: Layout = Layout {
+    fields: &[("description", 1, Form::Text), ("schema", 2, Form::Inside(&[1], &SCHEMA))],
+    extensions: None,
+};
+static BODY: Layout = Layout {
+    fields: &[
+        ("name", 2, Form::Text),
+        ("in", 3, Form::Text),
+        ("required", 4, Form::Flag),
+        ("schema", 5, Form::Inside(&[], &SCHEMA)),
+    ],
+    extensions: None,
+};
+static QUERY: Layout = Layout {
+    fields: &[
+        ("in", 2, Form::Text),
+        ("name", 4, Form::Text),
+        ("type", 6, Form::Text),
+        ("uniqueItems", 20, Form::Flag),
+    ],
+    extensions: None,
+};
+static IN_PATH: Layout = Layout {
+    fields: &[
+        ("required", 1, Form::Flag),
+        ("in", 2, Form::Text),
+        ("name", 4, Form::Text),
+        ("type", 5, Form::Text),
+        ("uniqueItems", 19, Form::Flag),
+    ],
+    extensions: None,
+};
+static DOCS: Layout =
+    Layout { fields: &[("description", 1, Form::Text), ("url", 2, Form::Text)], extensions: None };
+static SCHEMA: Layout = Layout {
+    fields: &[
+        ("$ref", 1, Form::Text),
+        ("format", 2, Form::Text),
+        ("title", 3, Form::Text),
+        ("description", 4, Form::Text),
+        ("multipleOf", 6, Form::Number),
+        ("maximum", 7, Form::Number),
+        ("exclusiveMaximum", 8, Form::Flag),
+        ("minimum", 9, Form::Number),
+        ("exclusiveMinimum", 10, Form::Flag),
+        ("maxLength", 11, Form::Whole),
+        ("minLength", 12, Form::Whole),
+        ("pattern", 13, Form::Text),
+        ("maxItems", 14, Form::Whole),
+        ("minItems", 15, Form::Whole),
+        ("uniqueItems", 16, Form::Flag),
+        ("maxProperties", 17, Form::Whole),
+        ("minProperties", 18, Form::Whole),
+        ("required", 19, Form::Texts),
+        ("enum", 20, Form::Anys),
+        ("additionalProperties", 21, Form::Additional),
+        ("type", 22, Form::Types),
+        ("items", 23, Form::Inside(&[1], &SCHEMA)),
+        ("properties", 25, Form::Entries(&PROPERTIES)),
+        ("externalDocs", 29, Form::Inside(&[], &DOCS)),
+        ("example", 30, Form::Any),
+    ],
+    extensions: Some(31),
+};
+
+/// A document without its paths and schemas, which [`add_entries`] adds.
+pub(super) fn document(head: &Value) -> Vec<u8> {
+    message(&DOCUMENT, head)
+}
+
+/// Adds a field with these names and values.
+pub(super) fn add_entries<'a>(
+    out: &mut Vec<u8>,
+    entries: &Entries,
+    values: impl Iterator<Item = (&'a str, Value)>,
+) {
+    let mut inner = Vec::new();
+    values.for_each(|(name, value)| add_entry(&mut inner, entries, name, &value));
+    add_bytes(out, entries.number, &inner);
+}
+
+fn message(layout: &Layout, value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (key, number, form) in layout.fields {
+        if let Some(value) = value.get(key) {
+            add(&mut out, *number, *form, value);
+        }
+    }
+    let fields = layout.extensions.into_iter().flat_map(|number| {
+        value.as_object().into_iter().flatten().map(move |(key, value)| (number, key, value))
+    });
+    for (number, key, value) in fields.filter(|(_, key, _)| key.starts_with("x-")) {
+        add_bytes(&mut out, number, &named(key, &any(value)));
+    }
+    out
+}
+
+fn add(out: &mut Vec<u8>, number: u32, form: Form, value: &Value) {
+    match form {
+        Form::Text => add_bytes(out, number, value.as_str().unwrap_or_default().as_bytes()),
+        Form::Texts => {
+            texts(value).for_each(|it| add_bytes(out, number, it.as_bytes()));
+        }
+        Form::Whole => add_varint(out, number, value.as_i64().unwrap_or_default().cast_unsigned()),
+        Form::Number => {
+            varint(out, u64::from(number) << 3 | 1);
+            out.extend(value.as_f64().unwrap_or_default().to_le_bytes());
+        }
+        Form::Flag => add_varint(out, number, value.as_bool().unwrap_or_default().into()),
+        Form::Any => add_bytes(out, number, &any(value)),
+        Form::Anys => value.as_array().into_iter().flatten().for_each(|it| add_bytes(out, number, &any(it))),
+        Form::Inside(path, layout) => add_bytes(out, number, &inside(path, message(layout, value))),
+        Form::Entries(entries) => {
+            let mut inner = Vec::new();
+            for (name, value) in value.as_object().into_iter().flatten() {
+                add_entry(&mut inner, entries, name, value);
+            }
+            add_bytes(out, number, &inner);
+        }
+        Form::Types => {
+            let mut inner = Vec::new();
+            texts(value).for_each(|it| add_bytes(&mut inner, 1, it.as_bytes()));
+            add_bytes(out, number, &inner);
+        }
+        Form::Additional => {
+            let mut inner = Vec::new();
+            match value {
+                Value::Bool(may) => add_varint(&mut inner, 2, (*may).into()),
+                schema => add_bytes(&mut inner, 1, &message(&SCHEMA, schema)),
+            }
+            add_bytes(out, number, &inner);
+        }
+        Form::Parameters => {
+            value.as_array().into_iter().flatten().for_each(|it| add_bytes(out, number, &parameter(it)));
+        }
+        Form::Security => {
+            for (name, _) in value.as_array().into_iter().flatten().filter_map(Value::as_object).flatten() {
+                let mut inner = Vec::new();
+                add_bytes(&mut inner, 1, &named(name, &[]));
+                add_bytes(out, number, &inner);
+            }
+        }
+    }
+}
+
+/// One text, or a list of them.
+fn texts(value: &Value) -> impl Iterator<Item = &str> {
+    let one = value.as_str().into_iter();
+    one.chain(value.as_array().into_iter().flatten().filter_map(Value::as_str))
+}
+
+fn add_entry(out: &mut Vec<u8>, entries: &Entries, name: &str, value: &Value) {
+    let value = inside(entries.inside, message(entries.layout, value));
+    add_bytes(out, entries.place, &named(name, &value));
+}
+
+/// `Parameter` and what it is made of, by where the parameter is.
+fn parameter(value: &Value) -> Vec<u8> {
+    match value.get("in").and_then(Value::as_str) {
+        Some("body") => inside(&[1, 1], message(&BODY, value)),
+        Some("path") => inside(&[1, 2, 4], message(&IN_PATH, value)),
+        _ => inside(&[1, 2, 3], message(&QUERY, value)),
+    }
+}
+
+fn inside(path: &[u32], message: Vec<u8>) -> Vec<u8> {
+    path.iter().rev().fold(message, |inner, number| {
+        let mut out = Vec::with_capacity(inner.len() + 6);
+        add_bytes(&mut out, *number, &inner);
+        out
+    })
+}
+
+fn named(name: &str, value: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(name.len() + value.len() + 8);
+    add_bytes(&mut out, 1, name.as_bytes());
+    add_bytes(&mut out, 2, value);
+    out
+}
+
+fn any(value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    add_bytes(&mut out, 2, format!("{value}\n").as_bytes());
+    out
+}
+
+fn add_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
+    varint(out, u64::from(number) << 3 | 2);
+    varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn add_varint(out: &mut Vec<u8>, number: u32, value: u64) {
+    varint(out, u64::from(number) << 3);
+    varint(out, value);
+}
+
+fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_schema_is_written_as_gnostic_does() {
+        let schema = json!({
+            "description": "Its color", "maxLength": 9, "minLength": 1, "pattern": "^[a-z]+$", "type": "string",
+            "x-kubernetes-list-map-keys": ["name"],
+        });
+        let expected = b"\"\tIts colorX\t`\x01j\x08^[a-z]+$\xb2\x01\x08\n\x06string\
+            \xfa\x01)\n\x1ax-kubernetes-list-map-keys\x12\x0b\x12\t[\"name\"]\n";
+        assert_eq!(message(&SCHEMA, &schema), expected);
+    }
+
+    #[test]
+    fn parameters_are_where_they_belong() {
+        let query = parameter(&json!({"name": "a", "in": "query", "type": "string", "uniqueItems": true}));
+        assert_eq!(query, b"\n\x19\x12\x17\x1a\x15\x12\x05query\x22\x01a2\x06string\xa0\x01\x01");
+        let path = parameter(&json!({"name": "a", "in": "path", "required": true}));
+        assert_eq!(path, b"\n\x0f\x12\x0d\x22\x0b\x08\x01\x12\x04path\x22\x01a");
+    }
+}
