@@ -165,11 +165,14 @@ fn tolerates(pod: &Value, taint: &Value) -> bool {
 
 /// Says in a pod that there is no node for it. Says whether that changed anything.
 fn unschedulable(pod: &mut Value, message: &str, now: &str) -> bool {
+    let is_known = |it: &&Value| it["status"] == "False" && it["message"] == message;
+    if condition::find(pod, "PodScheduled").filter(is_known).is_some() {
+        return false;
+    }
     let mut conditions = items(pod, "/status/conditions").to_vec();
     condition::set(&mut conditions, "PodScheduled", "False", "Unschedulable", message, now);
-    let changed = conditions != items(pod, "/status/conditions");
     pod["status"]["conditions"] = conditions.into();
-    changed
+    true
 }
 
 #[cfg(test)]
