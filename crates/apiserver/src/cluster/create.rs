@@ -63,10 +63,17 @@ impl Cluster {
             let ready = self.ready_new(place, &mut new, writer, owning);
             let uid = text(&new, "/metadata/uid").to_owned();
             let kept = match ready {
-                Ok(()) if !versioned.is_empty() && versioned != "0" => {
+                Ok(()) if versioned.is_empty() || versioned == "0" => {
+                    self.keep(place, &name, new, writer).await
+                }
+                // It is storage that minds, and a trial never gets there.
+                Ok(()) if writer.dry_run => {
+                    metadata_mut(&mut new).insert("resourceVersion".to_owned(), versioned.into());
+                    self.keep(place, &name, new, writer).await
+                }
+                Ok(()) => {
                     Err(Refusal::unexplained("resourceVersion should not be set on objects to be created"))
                 }
-                Ok(()) => self.keep(place, &name, new, writer).await,
                 Err(refusal) => Err(refusal),
             };
             match kept {
