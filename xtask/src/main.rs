@@ -17,6 +17,7 @@ mod tables;
 mod ci;
 mod conformance;
 mod controllers;
+mod controller_runtime;
 mod follow;
 mod bench;
 mod sample;
@@ -51,6 +52,8 @@ enum Task {
     Conformance(conformance::Options),
     /// Run the original kube-controller-manager on our server, and say what it does there.
     OriginalControllers(controllers::Options),
+    /// Run the suites of controller-runtime on our server.
+    ControllerRuntime(controller_runtime::Options),
     /// Let kube-rs, client-go and our own client follow a server on which faults run, and compare what they have.
     Follow(follow::Options),
     /// Measure something, in release mode.
@@ -78,6 +81,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Gen(options) => tables::run(&options),
         Task::Conformance(options) => conformance::run(&options),
         Task::OriginalControllers(options) => waiting::wait(controllers::run(&options)),
+        Task::ControllerRuntime(options) => waiting::wait(controller_runtime::run(&options)),
         Task::Follow(options) => waiting::wait(follow::run(&options)),
         Task::Bench(options) => bench::run(&options),
         Task::Pods(options) => sample::run(&options),
@@ -108,6 +112,13 @@ mod tests {
         let named = ["xtask", "original-controllers", "--kube-controller-manager", "x"];
         assert!(Arguments::try_parse_from(named).is_ok());
         assert!(Arguments::try_parse_from(["xtask", "follow", "--objects", "10"]).is_ok());
+    }
+
+    #[test]
+    fn the_suites_of_controller_runtime_take_a_checkout_and_packages() {
+        assert!(Arguments::try_parse_from(["xtask", "controller-runtime"]).is_err());
+        let named = ["xtask", "controller-runtime", "--source", "x", "pkg/client", "pkg/cache"];
+        assert!(Arguments::try_parse_from(named).is_ok());
     }
 
     #[test]

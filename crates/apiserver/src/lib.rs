@@ -34,6 +34,7 @@ pub mod patch;
 pub mod ownership;
 pub mod custom;
 pub mod registry;
+mod webhook;
 pub mod cluster;
 pub mod auth;
 pub mod faults;

@@ -111,7 +111,8 @@ impl Cluster {
         let mut new = old.clone();
         object_mut(&mut new, "status").insert("used".to_owned(), used);
         let place = Place::of(kind, quota.key()).part("status");
-        self.ready_change(&place, &old, &mut new, &Writer::server("kube-apiserver"), Owning::Track)?;
+        self.begin_change(&place, &old, &mut new, &Writer::server("kube-apiserver"), Owning::Track);
+        self.ready_change(&place, &old, &mut new)?;
         let draft = kind.draft(new).ok_or_else(|| Refusal::internal("a quota has no name"))?;
         let expect = Expect::At(quota.version());
         Ok(self.storage.commit(&kind.collection, quota.key(), expect, Some(draft)).await.is_ok())

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use super::claim::Claim;
+use super::hooks::Asked;
 use super::pipeline::{Owning, metadata_mut, warnings};
 use super::{Cluster, Place, Writer, Written};
 use crate::kinds::look::{at, text};
@@ -24,18 +26,25 @@ impl Cluster {
         mut object: Value,
         writer: &Writer,
     ) -> Result<Written, Refusal> {
-        if !place.part.is_empty() {
-            return self.create_part(place, object, writer).await;
+        if place.part.is_empty() && place.kind.def.has_verb("get") {
+            Self::settle_namespace(place, &mut object)?;
+            return self.make(place, object, writer, Owning::Track).await;
         }
-        Self::settle_namespace(place, &mut object)?;
-        if place.kind.is("", "bindings") {
+        // What is asked for and never stored.
+        if place.part.is_empty() {
+            Self::settle_namespace(place, &mut object)?;
+        }
+        let mut warnings = self.admit_by_hooks(&Asked::create(place, writer), &mut object).await?;
+        let written = if !place.part.is_empty() {
+            self.create_part(place, object, writer).await?
+        } else if place.kind.is("", "bindings") {
             let pod = text(&object, "/metadata/name").to_owned();
-            return self.bind(place, &pod, &object, writer).await;
-        }
-        if !place.kind.def.has_verb("get") {
-            return self.review(place, object, writer);
-        }
-        self.make(place, object, writer, Owning::Track).await
+            self.bind(place, &pod, &object, writer).await?
+        } else {
+            self.review(place, object, writer)?
+        };
+        warnings.extend(written.warnings);
+        Ok(Written { warnings, ..written })
     }
 
     /// Makes an object of what was decoded, however it came here.
@@ -46,8 +55,15 @@ impl Cluster {
         writer: &Writer,
         owning: Owning,
     ) -> Result<Written, Refusal> {
-        let kind = place.kind;
         self.admit_to_namespace(place, text(&object, "/metadata/name"))?;
+        let versioned = text(&object, "/metadata/resourceVersion").to_owned();
+        let mut object = object;
+        metadata_mut(&mut object).remove("resourceVersion");
+        self.begin_new(place, &mut object, writer, owning);
+        let asked = Asked::create(place, writer);
+        let mut mutated = Some(object);
+        let mut warnings = self.mutate(&asked, &mut mutated).await?;
+        let object = mutated.unwrap_or_default();
         let base = text(&object, "/metadata/generateName").to_owned();
         let generated = text(&object, "/metadata/name").is_empty() && !base.is_empty();
         for attempt in 1.. {
@@ -57,37 +73,48 @@ impl Cluster {
                 let name = format!("{kept}{}", self.source.suffix());
                 metadata_mut(&mut new).insert("name".to_owned(), name.into());
             }
-            let versioned = text(&new, "/metadata/resourceVersion").to_owned();
-            metadata_mut(&mut new).remove("resourceVersion");
-            let name = text(&new, "/metadata/name").to_owned();
-            let ready = self.ready_new(place, &mut new, writer, owning);
-            let uid = text(&new, "/metadata/uid").to_owned();
-            let kept = match ready {
-                Ok(()) if !versioned.is_empty() && versioned != "0" => {
-                    Err(Refusal::unexplained("resourceVersion should not be set on objects to be created"))
+            match self.make_once(&asked, new, &versioned).await {
+                Ok(written) => {
+                    warnings.extend(written.warnings);
+                    return Ok(Written { warnings, ..written });
                 }
-                Ok(()) => match self.admit(place, None, &new, writer).await {
-                    Ok(()) => self.keep(place, &name, new, writer).await,
-                    Err(refusal) => Err(refusal),
-                },
-                Err(refusal) => Err(refusal),
-            };
-            match kept {
-                Ok(written) => return Ok(written),
-                Err(refusal) => {
-                    self.settle_addresses(kind, &uid, None);
-                    if !(generated && refusal.0.is_already_exists()) {
-                        return Err(refusal);
-                    }
-                    if attempt == ATTEMPTS {
-                        let mut refusal = refusal;
-                        refusal.0.details.get_or_insert_default().retry_after_seconds = 1;
-                        return Err(refusal);
-                    }
+                Err(refusal) if !(generated && refusal.0.is_already_exists()) => return Err(refusal),
+                Err(mut refusal) if attempt == ATTEMPTS => {
+                    refusal.0.details.get_or_insert_default().retry_after_seconds = 1;
+                    return Err(refusal);
                 }
+                Err(_) => {}
             }
         }
         unreachable!("the loop ends at the last attempt")
+    }
+
+    /// Readies and stores a new object that has a name; `versioned` is the version its writer thinks it has.
+    async fn make_once(
+        &self,
+        asked: &Asked<'_>,
+        mut new: Value,
+        versioned: &str,
+    ) -> Result<Written, Refusal> {
+        let (place, writer) = (asked.place(), asked.writer());
+        let name = text(&new, "/metadata/name").to_owned();
+        metadata_mut(&mut new).insert("uid".to_owned(), self.source.uid().into());
+        let claim = Claim::of(self, place.kind, text(&new, "/metadata/uid"), None);
+        self.ready_new(place, &mut new)?;
+        let mut warnings = self.approve(asked, Some(&new)).await?;
+        if !versioned.is_empty() && versioned != "0" {
+            // It is storage that minds, and a trial never gets there.
+            if !writer.dry_run {
+                return Err(Refusal::unexplained(
+                    "resourceVersion should not be set on objects to be created",
+                ));
+            }
+            metadata_mut(&mut new).insert("resourceVersion".to_owned(), versioned.into());
+        }
+        self.admit(place, None, &new, writer).await?;
+        let written = self.keep(place, &name, new, writer, claim).await?;
+        warnings.extend(written.warnings);
+        Ok(Written { warnings, ..written })
     }
 
     /// Stores a new object that is ready.
@@ -97,6 +124,7 @@ impl Cluster {
         name: &str,
         object: Value,
         writer: &Writer,
+        claim: Claim<'_>,
     ) -> Result<Written, Refusal> {
         let kind = place.kind;
         let key = place.key_of(name)?;
@@ -112,16 +140,14 @@ impl Cluster {
             if let Some(current) = self.get(kind, &key) {
                 return Err(exists(Some(current.to_value())));
             }
-            self.settle_addresses(kind, text(&object, "/metadata/uid"), None);
             return Ok(Written { warnings, ..Written::value(object, true) });
         }
-        let uid = text(&object, "/metadata/uid").to_owned();
         let draft = kind
             .draft(object.clone())
             .ok_or_else(|| Refusal::internal("the object has no name to store it under"))?;
         match self.storage.commit(&kind.collection, &key, Expect::Absent, Some(draft)).await {
             Ok(stored) => {
-                self.settle_addresses(kind, &uid, Some(&object));
+                claim.keep(Some(&object));
                 self.definitions_changed(kind).await;
                 Ok(Written { warnings, ..Written::stored(stored, true) })
             }

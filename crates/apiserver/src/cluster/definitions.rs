@@ -28,7 +28,7 @@ impl Cluster {
 
     /// Serves what is stored.
     pub(super) fn refresh_definitions(&self) {
-        self.registry.define(&self.stored_definitions());
+        self.registry.define(|| self.stored_definitions());
         for kind in self.catalog().custom() {
             self.store().begin(&kind.collection);
         }

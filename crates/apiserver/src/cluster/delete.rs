@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::hooks::Asked;
 use super::pipeline::{is_definition, metadata_mut, object_mut};
 use super::place::MODIFIED;
 use super::update::{ATTEMPTS, goes};
@@ -44,6 +45,29 @@ pub enum Propagation {
     Background,
     /// They stay.
     Orphan,
+}
+
+impl DeleteOptions {
+    /// As a review tells it.
+    fn to_value(&self) -> Value {
+        let propagation = self.propagation.map(|it| match it {
+            Propagation::Foreground => "Foreground",
+            Propagation::Background => "Background",
+            Propagation::Orphan => "Orphan",
+        });
+        let mut preconditions = json!({ "uid": self.uid, "resourceVersion": self.version });
+        let mut said = json!({ "gracePeriodSeconds": self.grace, "propagationPolicy": propagation,
+            "orphanDependents": self.orphan_dependents });
+        for value in [&mut preconditions, &mut said] {
+            if let Some(fields) = value.as_object_mut() {
+                fields.retain(|_, it| !it.is_null());
+            }
+        }
+        if preconditions != json!({}) {
+            said["preconditions"] = preconditions;
+        }
+        said
+    }
 }
 
 /// What came of a deletion.
@@ -104,6 +128,13 @@ impl Cluster {
         for _ in 0..ATTEMPTS {
             let current = self.get(kind, &place.key()?).ok_or_else(|| kind.not_found(place.name))?;
             check_preconditions(place, options, &current)?;
+            let mut warnings = warnings.clone();
+            if self.has_webhooks() {
+                let old = kind.show(&current);
+                let asked = Asked::delete(place, &old, writer, options.to_value());
+                warnings.extend(self.mutate(&asked, &mut None).await?);
+                warnings.extend(self.approve(&asked, None).await?);
+            }
             let going = |object: Shown| Deleted::Going {
                 object,
                 accepted: options.orphan_dependents == Some(false),

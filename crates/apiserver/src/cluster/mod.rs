@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! create ─┐
-//! update ─┤  default ─► prepare ─► own ─► validate ─► commit, again when somebody else was faster
+//! update ─┤  default ─► own ─► webhooks ─► prepare ─► validate ─► webhooks ─► commit, again when somebody else was faster
 //! patch  ─┤
-//! apply  ─┘                                             delete ─► finalizers, grace ─► commit
+//! apply  ─┘                                   delete ─► webhooks ─► finalizers, grace ─► commit
 //! ```
 //!
 //! Requests, controllers and simulators change objects through the same verbs, so the same rules hold for all of them.
@@ -19,11 +19,14 @@ mod addresses;
 mod token_key;
 mod decode;
 mod place;
+mod selected;
 mod state;
 mod policies;
 mod pipeline;
 mod admission;
+mod claim;
 mod namespaces;
+mod hooks;
 mod create;
 mod update;
 mod patch;

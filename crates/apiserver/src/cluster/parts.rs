@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::pipeline::{Owning, metadata_mut, object_mut};
 use super::place::MODIFIED;
+use super::selected::selects;
 use super::update::{ATTEMPTS, Attempt};
 use super::{Cluster, DeleteOptions, Place, Propagation, Shown, Writer, Written};
 use crate::kinds::look::{at, entries, items, number, text};
@@ -206,9 +207,7 @@ impl Cluster {
         let Some(budgets) = self.catalog().kind("policy", "v1", "poddisruptionbudgets") else {
             return Ok(());
         };
-        let labels: std::collections::BTreeMap<String, String> = entries(pod, "/metadata/labels")
-            .map(|(key, value)| (key.to_owned(), value.as_str().unwrap_or_default().to_owned()))
-            .collect();
+        let labels = at(pod, "/metadata/labels").cloned().unwrap_or_default();
         let covers = |budget: &Arc<Encoded>| {
             let budget = budget.to_value();
             let selector = at(&budget, "/spec/selector").cloned();
@@ -256,24 +255,6 @@ fn violates(budget: &Value, name: &str, stale: bool) -> Refusal {
     let cause =
         format!("The disruption budget {name} needs {desired} healthy pods and has {healthy} currently");
     refusal.cause("DisruptionBudget", &cause, "")
-}
-
-/// Whether a selector as objects hold it selects these labels.
-fn selects(selector: &Value, labels: &std::collections::BTreeMap<String, String>) -> bool {
-    let equal = entries(selector, "/matchLabels")
-        .all(|(key, value)| labels.get(key).map(String::as_str) == value.as_str());
-    let expressed = items(selector, "/matchExpressions").iter().all(|it| {
-        let has = labels.get(text(it, "/key"));
-        let listed =
-            has.is_some_and(|label| items(it, "/values").iter().any(|value| value == label.as_str()));
-        match text(it, "/operator") {
-            "In" => listed,
-            "NotIn" => !listed,
-            "Exists" => has.is_some(),
-            _ => has.is_none(),
-        }
-    });
-    equal && expressed
 }
 
 /// Sets a condition in place of one of its type.

@@ -39,24 +39,24 @@ struct Around<'a> {
 }
 
 impl Cluster {
-    /// Readies a new object: system fields, ownership, the rules of its kind, validation.
-    pub(super) fn ready_new(
-        &self,
-        place: &Place<'_>,
-        object: &mut Value,
-        writer: &Writer,
-        owning: Owning,
-    ) -> Result<(), Refusal> {
-        let kind = place.kind;
+    /// Begins to ready a new object: system fields go, and what is left has an owner.
+    pub(super) fn begin_new(&self, place: &Place<'_>, object: &mut Value, writer: &Writer, owning: Owning) {
         let metadata = metadata_mut(object);
-        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        for field in
+            ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"]
+        {
             metadata.remove(field);
         }
-        metadata.insert("uid".to_owned(), self.source.uid().into());
-        metadata.insert("creationTimestamp".to_owned(), self.source.stamp().into());
         if owning == Owning::Track {
             self.own(place, None, object, writer);
         }
+    }
+
+    /// Readies a new object that has its name and uid: the rules of its kind, validation.
+    pub(super) fn ready_new(&self, place: &Place<'_>, object: &mut Value) -> Result<(), Refusal> {
+        let kind = place.kind;
+        let metadata = metadata_mut(object);
+        metadata.insert("creationTimestamp".to_owned(), self.source.stamp().into());
         let name = text(object, "/metadata/name").to_owned();
         let problems = match kind.custom_version() {
             Some(version) => {
@@ -85,20 +85,30 @@ impl Cluster {
         if problems.is_empty() { Ok(()) } else { Err(kind.invalid(&name, &problems)) }
     }
 
-    /// Readies the new state of an object.
-    pub(super) fn ready_change(
+    /// Begins to ready the new state of an object: what it keeps, and who owns what.
+    pub(super) fn begin_change(
         &self,
         place: &Place<'_>,
         old: &Value,
         new: &mut Value,
         writer: &Writer,
         owning: Owning,
-    ) -> Result<(), Refusal> {
-        let kind = place.kind;
+    ) {
         keep_system_fields(old, new);
         if owning == Owning::Track {
             self.own(place, Some(old), new, writer);
         }
+    }
+
+    /// Readies the new state of an object: the rules of its kind, validation.
+    pub(super) fn ready_change(
+        &self,
+        place: &Place<'_>,
+        old: &Value,
+        new: &mut Value,
+    ) -> Result<(), Refusal> {
+        let kind = place.kind;
+        keep_system_fields(old, new);
         let problems = match (kind.custom_version(), place.part) {
             (Some(version), "status") => {
                 custom::object::prepare_status(new, old);

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Cluster, Place, User, Writer, Written};
+use super::{Cluster, Place, Writer, Written};
 use crate::kinds::look::{at, items, text};
 use crate::refusal::{Problem, ProblemKind, Refusal};
 
@@ -20,7 +20,7 @@ impl Cluster {
         let status = match kind.def.plural.as_str() {
             "selfsubjectreviews" => {
                 object["metadata"]["creationTimestamp"] = self.source.stamp().into();
-                json!({ "userInfo": user_info(&writer.user) })
+                json!({ "userInfo": writer.user.info() })
             }
             "tokenreviews" => match self.token_user(text(&object, "/spec/token")) {
                 Some(user) => {
@@ -30,7 +30,7 @@ impl Cluster {
                     } else {
                         audiences
                     };
-                    json!({ "authenticated": true, "user": user_info(&user), "audiences": audiences })
+                    json!({ "authenticated": true, "user": user.info(), "audiences": audiences })
                 }
                 None => json!({ "user": {}, "error": "[invalid bearer token, token lookup failed]" }),
             },
@@ -77,15 +77,4 @@ fn access_problems(review: &Value, about_self: bool) -> Vec<Problem> {
         problems.push(invalid("spec.user", r#""""#, "at least one of user or group must be specified"));
     }
     problems
-}
-
-fn user_info(user: &User) -> Value {
-    let mut info = json!({ "username": user.name, "groups": user.groups });
-    if !user.uid.is_empty() {
-        info["uid"] = user.uid.as_str().into();
-    }
-    if !user.extra.is_empty() {
-        info["extra"] = json!(user.extra);
-    }
-    info
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::decode::judge;
+use super::hooks::Asked;
 use super::patch::{decode_applied, decode_patch};
 use super::pipeline::{Owning, metadata_mut, object_mut};
 use super::place::MODIFIED;
@@ -88,6 +89,11 @@ impl Cluster {
         for _ in 0..ATTEMPTS {
             let current = self.get(kind, &place.key()?).ok_or_else(|| kind.not_found(place.name))?;
             let (old, new, warnings) = self.scaled(place, &current, &paths, (writer, owning), &next)?;
+            let shown = |it: &Value| Ok(finished(kind, it, scale::scale_of(it, &paths)?));
+            let (before, after): (Value, Value) = (shown(&old)?, shown(&new)?);
+            let asked = Asked::update(place, &before, writer);
+            let mut warnings = warnings;
+            warnings.extend(self.approve(&asked, Some(&after)).await?);
             match self.attempt(place, &current, &old, new, writer, Owning::Settled).await? {
                 Attempt::Again => {}
                 Attempt::Done(written) => {

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::claim::Claim;
+use super::hooks::Asked;
 use super::pipeline::{Owning, metadata_mut, warnings};
 use super::place::MODIFIED;
 use super::{Cluster, Place, Shown, Writer, Written};
@@ -96,16 +98,24 @@ impl Cluster {
         owning: Owning,
     ) -> Result<Attempt, Refusal> {
         let kind = place.kind;
-        let ready = self.ready_change(place, old, &mut new, writer, owning);
-        if ready.is_err() || writer.dry_run {
-            self.settle_addresses(kind, current.uid(), Some(old));
+        self.begin_change(place, old, &mut new, writer, owning);
+        let asked = Asked::update(place, old, writer);
+        // Of what else is written as a change of the whole object, they were asked before.
+        let by_hooks = !matches!(place.part, "binding" | "scale");
+        let mut warned = Vec::new();
+        if by_hooks {
+            let mut mutated = Some(new);
+            warned = self.mutate(&asked, &mut mutated).await?;
+            new = mutated.unwrap_or_default();
         }
-        ready?;
-        if let Err(refusal) = self.admit(place, Some(old), &new, writer).await {
-            self.settle_addresses(kind, current.uid(), Some(old));
-            return Err(refusal);
+        let claim = Claim::of(self, kind, current.uid(), Some(old));
+        self.ready_change(place, old, &mut new)?;
+        if by_hooks {
+            warned.extend(self.approve(&asked, Some(&new)).await?);
         }
-        let warnings = warnings(kind, &new, Some(old));
+        self.admit(place, Some(old), &new, writer).await?;
+        warned.extend(warnings(kind, &new, Some(old)));
+        let warnings = warned;
         let done = |written: Written| Ok(Attempt::Done(Written { warnings: warnings.clone(), ..written }));
         let draft = kind
             .draft(new.clone())
@@ -121,7 +131,7 @@ impl Cluster {
             // The last thing that held it is gone.
             return match self.storage.commit(&kind.collection, key, expect, None).await {
                 Ok(_) => {
-                    self.settle_addresses(kind, current.uid(), None);
+                    claim.keep(None);
                     self.definitions_changed(kind).await;
                     done(Written::value(new, false))
                 }
@@ -130,7 +140,7 @@ impl Cluster {
         }
         match self.storage.commit(&kind.collection, key, expect, Some(draft)).await {
             Ok(stored) => {
-                self.settle_addresses(kind, current.uid(), Some(&new));
+                claim.keep(Some(&new));
                 self.definitions_changed(kind).await;
                 done(Written::stored(stored, false))
             }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::{Value, json};
+
 /// Who asks: what authentication found out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
@@ -34,6 +36,18 @@ impl User {
             groups: vec!["system:unauthenticated".to_owned()],
             ..Self::default()
         }
+    }
+
+    /// As reviews tell it.
+    pub(super) fn info(&self) -> Value {
+        let mut info = json!({ "username": self.name, "groups": self.groups });
+        if !self.uid.is_empty() {
+            info["uid"] = self.uid.as_str().into();
+        }
+        if !self.extra.is_empty() {
+            info["extra"] = json!(self.extra);
+        }
+        info
     }
 
     /// A part of the server itself.

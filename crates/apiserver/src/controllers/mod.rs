@@ -65,7 +65,7 @@ impl Controllers {
     pub async fn run(self, cluster: Arc<Cluster>, shutdown: impl Future<Output = ()>) {
         let mut all: Vec<Running> = Vec::new();
         if self.namespaces {
-            all.push(Box::pin(reconcile::run(Arc::clone(&cluster), namespaces::Namespaces)));
+            all.push(Box::pin(reconcile::run(Arc::clone(&cluster), namespaces::Namespaces::default())));
         }
         if self.definitions {
             all.push(Box::pin(reconcile::run(Arc::clone(&cluster), definitions::Definitions)));

@@ -1,8 +1,8 @@
 //! Namespaces that are being deleted: all their content goes, pods first, and then they do.
 //!
 //! ```text
-//! deletionTimestamp ─► pods ─► everything else ─► conditions ─► /finalize without `kubernetes` ─► gone
-//!                       └───────────┴─ something is left: wait until it changes
+//! deletionTimestamp ─► a pause ─► pods ─► everything else ─► conditions ─► /finalize without `kubernetes` ─► gone
+//!                                  └───────────┴─ something is left: wait until it changes
 //! ```
 
 use std::collections::BTreeMap;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use dogwatch_core::ObjectKey;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::part::{builtin, writer};
 use super::purge::{Left, purge};
@@ -23,10 +24,16 @@ use crate::store::{CollectionName, Encoded};
 
 /// The finalizer that keeps a namespace until it is empty.
 const FINALIZER: &str = "kubernetes";
+/// How long a namespace is left alone before it is emptied. Clients rely on there being such a time: those that finalize a
+/// namespace themselves delete it, read it and write it back. The original waits 5 seconds.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Empties namespaces that are being deleted, and lets them go.
-#[derive(Debug)]
-pub(super) struct Namespaces;
+#[derive(Debug, Default)]
+pub(super) struct Namespaces {
+    /// The namespaces that are being deleted, since when that is known.
+    begun: BTreeMap<ObjectKey, Instant>,
+}
 
 /// What came of deleting all content of a namespace.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -68,11 +75,16 @@ impl Reconciler for Namespaces {
 
     async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
         let kind = builtin(cluster, "", "v1", "namespaces");
-        let Some(namespace) = cluster.get(&kind, key).map(|it| it.to_value()) else {
+        let namespace = cluster.get(&kind, key).map(|it| it.to_value());
+        let going = |it: &Value| at(it, "/metadata/deletionTimestamp").is_some();
+        let Some(namespace) = namespace.filter(going) else {
+            self.begun.remove(key);
             return Ok(Next::touch());
         };
-        if at(&namespace, "/metadata/deletionTimestamp").is_none() {
-            return Ok(Next::touch());
+        let begun = *self.begun.entry(key.clone()).or_insert_with(Instant::now);
+        let pause = PAUSE.saturating_sub(begun.elapsed());
+        if !pause.is_zero() {
+            return Ok(Next::after(pause));
         }
         let place = Place::of(&kind, key);
         let writer = writer("namespace-controller", "kube-controller-manager");
@@ -93,6 +105,7 @@ impl Reconciler for Namespaces {
         cluster.change(&place.part("status"), &writer, |it| report(it, &pass, &now)).await?;
         if pass.remaining.is_empty() && pass.failures.is_empty() {
             cluster.change(&place.part("finalize"), &writer, finalize).await?;
+            self.begun.remove(key);
             return Ok(Next::touch());
         }
         if pass.collections.is_empty() {

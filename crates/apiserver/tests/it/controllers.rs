@@ -133,6 +133,22 @@ async fn pods_go_first_and_have_their_time_to_end() {
     assert!(it.get(MAPS, "a/m").is_none());
 }
 
+/// The suite of controller-runtime deletes a namespace, reads it and writes it back without its finalizer, as there are no
+/// controllers where it usually runs. A controller that is faster than a client can ask fails it.
+#[tokio::test(start_paused = true)]
+async fn a_namespace_is_left_alone_for_a_moment_so_that_a_client_may_finalize_it() {
+    let it = running().await;
+    it.add(namespace("a")).await;
+    it.add(map("a", "m", &[])).await;
+    it.delete(NAMESPACES, "a", None).await;
+    it.pass(Duration::from_millis(900)).await;
+    let left_alone = it.get(NAMESPACES, "a").expect("it is still there");
+    assert_eq!(left_alone["status"], json!({ "phase": "Terminating" }));
+    assert_eq!(left_alone["spec"]["finalizers"], json!(["kubernetes"]));
+    it.change(NAMESPACES, "a", "finalize", |it| it["spec"]["finalizers"] = json!([])).await;
+    assert!(it.get(NAMESPACES, "a").is_none(), "whoever finalizes it need not wait");
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_its_controller_a_namespace_stays() {
     let it = Running::with(Controllers::none()).await;

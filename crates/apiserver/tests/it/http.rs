@@ -1,5 +1,6 @@
 //! The HTTP layer without a socket: a request in, an answer out.
 
+mod hooks;
 mod read;
 mod small;
 mod watch;

@@ -44,6 +44,16 @@ async fn a_dry_run_changes_nothing_and_any_other_run_is_refused() {
 }
 
 #[tokio::test]
+async fn a_dry_run_may_create_what_has_a_version_and_shows_it() {
+    let server = Server::start().await;
+    let object = json!({ "metadata": { "name": "a", "resourceVersion": "77" } });
+    let dry = server.post(&format!("{MAPS}?dryRun=All"), object.clone()).await;
+    assert_eq!((dry.code.as_u16(), &dry.json()["metadata"]["resourceVersion"]), (201, &json!("77")));
+    let why = "resourceVersion should not be set on objects to be created";
+    assert_eq!(server.post(MAPS, object).await.refusal(), (500, why.to_owned()));
+}
+
+#[tokio::test]
 async fn a_body_is_json_or_yaml_and_not_too_long() {
     let server = Server::start().await;
     let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: yaml\ndata:\n  key: \"1\"\n";

@@ -1,0 +1,48 @@
+//! Selectors as objects hold them: `matchLabels` and `matchExpressions`.
+
+use serde_json::Value;
+
+use crate::kinds::look::{entries, items, text};
+
+/// Whether a selector selects an object with these labels. One that says nothing selects everything.
+pub(super) fn selects(selector: &Value, labels: &Value) -> bool {
+    let equal = entries(selector, "/matchLabels").all(|(key, value)| labels.get(key) == Some(value));
+    let expressed = items(selector, "/matchExpressions").iter().all(|it| {
+        let has = labels.get(text(it, "/key"));
+        let listed = has.is_some_and(|label| items(it, "/values").contains(label));
+        match text(it, "/operator") {
+            "In" => listed,
+            "NotIn" => !listed,
+            "Exists" => has.is_some(),
+            _ => has.is_none(),
+        }
+    });
+    equal && expressed
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn all_that_a_selector_says_must_hold() {
+        let labels = json!({ "app": "web", "tier": "front" });
+        let expression = |operator: &str, key: &str, values: &[&str]| json!({ "matchExpressions": [{ "key": key, "operator": operator, "values": values }] });
+        for (selector, selected) in [
+            (json!({}), true),
+            (json!({ "matchLabels": { "app": "web" } }), true),
+            (json!({ "matchLabels": { "app": "web", "x": "y" } }), false),
+            (expression("In", "app", &["a", "web"]), true),
+            (expression("In", "x", &["web"]), false),
+            (expression("NotIn", "app", &["web"]), false),
+            (expression("NotIn", "x", &["web"]), true),
+            (expression("Exists", "tier", &[]), true),
+            (expression("DoesNotExist", "tier", &[]), false),
+        ] {
+            assert_eq!(selects(&selector, &labels), selected, "{selector}");
+        }
+        assert!(!selects(&json!({ "matchLabels": { "app": "web" } }), &Value::Null));
+    }
+}

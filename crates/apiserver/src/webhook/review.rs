@@ -1,0 +1,154 @@
+//! AdmissionReviews: what a webhook says to one, and the refusals that come of it.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use dogwatch_core::Status;
+use serde_json::{Value, json};
+
+use crate::kinds::look::{at, flag, items, text};
+use crate::refusal::Refusal;
+
+const GROUP: &str = "admission.k8s.io";
+/// The versions of a review that can be sent, the best one first.
+const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+
+/// What a webhook says.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Verdict {
+    pub(crate) allowed: bool,
+    /// Why not, where it says so.
+    pub(crate) status: Option<Value>,
+    /// A JSON patch.
+    pub(crate) patch: Option<Vec<u8>>,
+    /// What the writer should know.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// The version of a review that a webhook understands.
+pub(crate) fn version_for(webhook: &Value) -> Option<&'static str> {
+    let understood = items(webhook, "/admissionReviewVersions");
+    VERSIONS.into_iter().find(|it| understood.iter().any(|said| said == it))
+}
+
+/// A review with this request.
+pub(crate) fn question(version: &str, request: &Value) -> Value {
+    json!({ "kind": "AdmissionReview", "apiVersion": format!("{GROUP}/{version}"), "request": request })
+}
+
+/// Reads the answer to a review of that version and with a request of that uid.
+///
+/// # Errors
+/// What is wrong with the answer.
+pub(crate) fn read(answer: &Value, version: &str, uid: &str) -> Result<Verdict, String> {
+    let api_version = format!("{GROUP}/{version}");
+    let (said_version, said_kind) = (text(answer, "/apiVersion"), text(answer, "/kind"));
+    if (said_version, said_kind) != (api_version.as_str(), "AdmissionReview") {
+        return Err(format!(
+            "expected webhook response of {GROUP}/{version}, Kind=AdmissionReview, got {said_version}, Kind={said_kind}"
+        ));
+    }
+    let response = at(answer, "/response")
+        .filter(|it| it.is_object())
+        .ok_or_else(|| "webhook response was absent".to_owned())?;
+    let said = text(response, "/uid");
+    if said != uid {
+        return Err(format!("expected response.uid={uid:?}, got {said:?}"));
+    }
+    let encoded = text(response, "/patch");
+    let patch = if encoded.is_empty() {
+        None
+    } else {
+        if text(response, "/patchType") != "JSONPatch" {
+            return Err(format!(
+                "invalid response.patchType, expected \"JSONPatch\", got {:?}",
+                text(response, "/patchType")
+            ));
+        }
+        Some(STANDARD.decode(encoded).map_err(|why| why.to_string())?)
+    };
+    let warnings = items(response, "/warnings").iter().filter_map(Value::as_str);
+    Ok(Verdict {
+        allowed: flag(response, "/allowed"),
+        status: at(response, "/status").filter(|it| it.is_object()).cloned(),
+        patch,
+        warnings: warnings.map(str::to_owned).collect(),
+    })
+}
+
+/// The refusal of a request that a webhook does not allow, for the reason it gives.
+pub(crate) fn denied(webhook: &str, status: Option<&Value>) -> Refusal {
+    let mut said: Status = status.and_then(|it| serde_json::from_value(it.clone()).ok()).unwrap_or_default();
+    if said.code < 400 {
+        said.code = 400;
+    }
+    said.status = Some("Failure".to_owned());
+    let denied = format!("admission webhook {webhook:?} denied the request");
+    said.message = match (said.message.as_str(), said.reason.as_str()) {
+        ("", "") => format!("{denied} without explanation"),
+        ("", reason) => format!("{denied}: {reason}"),
+        (message, _) => format!("{denied}: {message}"),
+    };
+    Refusal(Box::new(said))
+}
+
+/// The refusal of a request about which a webhook could not be asked.
+pub(crate) fn unanswered(webhook: &str, why: &str) -> Refusal {
+    broken(&format!("failed calling webhook {webhook:?}: failed to call webhook: {why}"))
+}
+
+/// The refusal of a request for which an answer is no use.
+pub(crate) fn broken(why: &str) -> Refusal {
+    Refusal::internal(format!("Internal error occurred: {why}")).cause("", why, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(response: Value) -> Value {
+        json!({ "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response })
+    }
+
+    #[test]
+    fn the_best_version_both_sides_know_is_taken() {
+        let understood = |versions: &[&str]| version_for(&json!({ "admissionReviewVersions": versions }));
+        assert_eq!(understood(&["v1beta1", "v1"]), Some("v1"));
+        assert_eq!(understood(&["v2", "v1beta1"]), Some("v1beta1"));
+        assert_eq!(understood(&["v2"]), None);
+    }
+
+    #[test]
+    fn an_answer_is_about_the_request_that_was_sent_or_it_is_none() {
+        let read = |answer: Value| read(&answer, "v1", "u");
+        let fine = read(answer(json!({ "uid": "u", "allowed": true, "warnings": ["w"] }))).unwrap();
+        assert_eq!((fine.allowed, fine.patch, fine.warnings), (true, None, vec!["w".to_owned()]));
+        let patched = json!({ "uid": "u", "allowed": true, "patchType": "JSONPatch", "patch": "W10=" });
+        assert_eq!(read(answer(patched)).unwrap().patch, Some(b"[]".to_vec()));
+        let why = |it: Value| read(it).unwrap_err();
+        assert_eq!(why(answer(json!({ "uid": "x" }))), r#"expected response.uid="u", got "x""#);
+        assert_eq!(why(answer(Value::Null)), "webhook response was absent");
+        assert!(
+            why(answer(json!({ "uid": "u", "patch": "W10=" }))).starts_with("invalid response.patchType")
+        );
+        assert_eq!(
+            why(json!({ "kind": "Status", "apiVersion": "v1" })),
+            "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got v1, Kind=Status"
+        );
+    }
+
+    #[test]
+    fn a_denial_says_who_denies_and_why_and_is_never_a_success() {
+        for (status, code, message) in [
+            (json!({ "message": "no", "code": 403, "reason": "Forbidden" }), 403, ": no"),
+            (json!({}), 400, " without explanation"),
+            (json!({ "reason": "Why" }), 400, ": Why"),
+            (json!({ "code": 200, "status": "Success", "message": "m" }), 400, ": m"),
+        ] {
+            let refusal = denied("h.test", Some(&status)).0;
+            let whole = format!("admission webhook \"h.test\" denied the request{message}");
+            assert_eq!((refusal.code, refusal.message.as_str()), (code, whole.as_str()));
+            assert_eq!(refusal.status.as_deref(), Some("Failure"));
+        }
+        assert_eq!(denied("h.test", None).0.code, 400);
+    }
+}

@@ -1,0 +1,142 @@
+//! Where a webhook is: what a `clientConfig` says.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::Uri;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use serde_json::Value;
+
+use crate::kinds::look::{at, number, text};
+
+/// Where a webhook is, and which certificates to believe there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// The host and port as its URL names them.
+    pub(super) authority: String,
+    /// Where to connect to.
+    pub(super) address: (String, u16),
+    /// The name its certificate must carry.
+    pub(super) name: String,
+    /// The path, clean and with a slash at its beginning.
+    pub(super) path: String,
+    pub(super) bundle: Vec<CertificateDer<'static>>,
+}
+
+impl Target {
+    /// Reads a `clientConfig`. `locate` says where a port of a service is, by namespace and name.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people.
+    pub(crate) fn read(
+        config: &Value,
+        locate: impl FnOnce(&str, &str, u16) -> Result<(String, u16), String>,
+    ) -> Result<Self, String> {
+        let bundle = bundle(text(config, "/caBundle"))?;
+        if let Some(service) = at(config, "/service").filter(|it| !it.is_null()) {
+            let (namespace, name) = (text(service, "/namespace"), text(service, "/name"));
+            let port = number(service, "/port").and_then(|it| u16::try_from(it).ok()).unwrap_or(443);
+            let (host, at_port) = locate(namespace, name, port)?;
+            let name = format!("{name}.{namespace}.svc");
+            return Ok(Self {
+                authority: format!("{name}:{port}"),
+                address: (host, at_port),
+                name,
+                path: clean(text(service, "/path")),
+                bundle,
+            });
+        }
+        let url = text(config, "/url");
+        let uri: Uri = url.parse().map_err(|_| format!("Unparsable webhook URL: {url}"))?;
+        if uri.scheme_str() != Some("https") {
+            return Err(format!("Unparsable webhook URL: {url}"));
+        }
+        let authority = uri.authority().ok_or_else(|| format!("Unparsable webhook URL: {url}"))?;
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        Ok(Self {
+            authority: authority.as_str().to_owned(),
+            address: (host.clone(), authority.port_u16().unwrap_or(443)),
+            name: host,
+            path: clean(uri.path()),
+            bundle,
+        })
+    }
+}
+
+/// A path without what says nothing. Test environments write two slashes at its beginning.
+fn clean(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+fn bundle(encoded: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let unfit = || "unable to load root certificates: unable to parse bytes as PEM block".to_owned();
+    let pem = STANDARD.decode(encoded).map_err(|_| unfit())?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    match found {
+        Ok(found) if !found.is_empty() || pem.is_empty() => Ok(found),
+        _ => Err(unfit()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn nowhere(_: &str, _: &str, _: u16) -> Result<(String, u16), String> {
+        Err("no services".to_owned())
+    }
+
+    #[test]
+    fn an_address_is_read_whatever_its_path_looks_like() {
+        for (url, authority, address, path) in [
+            ("https://127.0.0.1:9443//failing", "127.0.0.1:9443", ("127.0.0.1", 9443), "/failing"),
+            ("https://hook.test", "hook.test", ("hook.test", 443), "/"),
+            ("https://[::1]:1/a/./b/../c/", "[::1]:1", ("::1", 1), "/a/c"),
+        ] {
+            let target = Target::read(&json!({ "url": url }), nowhere).unwrap();
+            assert_eq!((target.authority.as_str(), target.path.as_str()), (authority, path), "{url}");
+            assert_eq!((target.address.0.as_str(), target.address.1), address, "{url}");
+        }
+        for url in ["", "http://127.0.0.1/", "/path", "https://"] {
+            assert!(Target::read(&json!({ "url": url }), nowhere).is_err(), "{url:?}");
+        }
+    }
+
+    #[test]
+    fn a_service_is_found_by_whoever_knows_services_and_shows_its_own_name() {
+        let config =
+            json!({ "service": { "namespace": "ns", "name": "web", "path": "check", "port": 8443 } });
+        let target =
+            Target::read(&config, |namespace, name, port| Ok((format!("{namespace}/{name}"), port + 1)));
+        let target = target.unwrap();
+        assert_eq!((target.name.as_str(), target.path.as_str()), ("web.ns.svc", "/check"));
+        assert_eq!(
+            (target.authority.as_str(), target.address),
+            ("web.ns.svc:8443", ("ns/web".to_owned(), 8444))
+        );
+        assert_eq!(Target::read(&config, nowhere), Err("no services".to_owned()));
+    }
+
+    #[test]
+    fn a_bundle_must_be_made_of_certificates() {
+        let pem = rcgen::generate_simple_self_signed(["a.test".to_owned()]).unwrap().cert.pem();
+        let with = |bundle: &str| {
+            Target::read(&json!({ "url": "https://a.test", "caBundle": bundle }), nowhere)
+                .map(|it| it.bundle.len())
+        };
+        assert_eq!(with(&STANDARD.encode(pem.repeat(2))), Ok(2));
+        assert_eq!(with(""), Ok(0));
+        assert!(with("%").is_err());
+        assert!(with(&STANDARD.encode("nothing")).is_err());
+    }
+}

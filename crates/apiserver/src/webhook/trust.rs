@@ -1,0 +1,150 @@
+//! Whom to believe that it is the webhook: the certificates that its configuration names.
+//!
+//! As the original, which is written in Go, this takes a certificate of the bundle itself, whoever issued it, besides those
+//! that an authority of the bundle has issued. Test environments rely on it.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+#[derive(Debug)]
+struct Trust {
+    bundle: Vec<CertificateDer<'static>>,
+    /// What judges certificates that somebody of the bundle has issued; absent where nobody can have.
+    issued: Option<Arc<WebPkiServerVerifier>>,
+    provider: Arc<CryptoProvider>,
+}
+
+/// How to speak TLS to a webhook that shows one of these certificates, or one issued by them.
+///
+/// # Errors
+/// Where TLS itself cannot be had.
+pub(super) fn config(bundle: Vec<CertificateDer<'static>>) -> Result<ClientConfig, Error> {
+    let provider = Arc::new(ring::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(bundle.iter().cloned());
+    let issued =
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build().ok();
+    let trust = Trust { bundle, issued, provider: Arc::clone(&provider) };
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(trust))
+        .with_no_client_auth();
+    Ok(config)
+}
+
+impl Trust {
+    /// Judges a certificate that is in the bundle: its name and its time must be right.
+    fn verify_known(
+        certificate: &CertificateDer<'_>,
+        name: &ServerName<'_>,
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+        let (_, parsed) = x509_parser::parse_x509_certificate(certificate)
+            .map_err(|_| Error::InvalidCertificate(CertificateError::BadEncoding))?;
+        let (validity, now) = (parsed.validity(), i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+        if now < validity.not_before.timestamp() {
+            return Err(Error::InvalidCertificate(CertificateError::NotValidYet));
+        }
+        if now > validity.not_after.timestamp() {
+            return Err(Error::InvalidCertificate(CertificateError::Expired));
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+}
+
+impl ServerCertVerifier for Trust {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if self.bundle.iter().any(|it| it == certificate) {
+            return Self::verify_known(certificate, name, now);
+        }
+        match &self.issued {
+            Some(issued) => issued.verify_server_cert(certificate, intermediates, name, ocsp, now),
+            None => Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn made(names: &[&str]) -> CertificateDer<'static> {
+        let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
+        rcgen::generate_simple_self_signed(names).unwrap().cert.der().clone()
+    }
+
+    fn judge(
+        bundle: &[CertificateDer<'static>],
+        shown: &CertificateDer<'_>,
+        name: &str,
+        now: UnixTime,
+    ) -> bool {
+        let trust =
+            Trust { bundle: bundle.to_vec(), issued: None, provider: Arc::new(ring::default_provider()) };
+        let name = ServerName::try_from(name).unwrap();
+        trust.verify_server_cert(shown, &[], &name, &[], now).is_ok()
+    }
+
+    #[test]
+    fn a_certificate_of_the_bundle_is_believed_for_its_names_and_in_its_time() {
+        let (ours, other) = (made(&["a.test", "127.0.0.1"]), made(&["a.test"]));
+        let bundle = [ours.clone()];
+        assert!(judge(&bundle, &ours, "a.test", UnixTime::now()));
+        assert!(judge(&bundle, &ours, "127.0.0.1", UnixTime::now()));
+        assert!(!judge(&bundle, &ours, "b.test", UnixTime::now()));
+        assert!(!judge(&bundle, &other, "a.test", UnixTime::now()));
+        // Certificates that are made without times begin in 1975 and end in 4096.
+        assert!(!judge(&bundle, &ours, "a.test", UnixTime::since_unix_epoch(Duration::ZERO)));
+        let late = UnixTime::since_unix_epoch(Duration::from_secs(70_000_000_000));
+        assert!(!judge(&bundle, &ours, "a.test", late));
+    }
+}

@@ -1,0 +1,227 @@
+//! Webhooks: who is asked, about what, and what becomes of the request.
+
+use std::sync::{Arc, Mutex};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::PrivateKeyDer;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+use super::{JSON, Server};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1";
+
+/// What a webhook answers to a request: what goes beside its uid.
+type Answer = fn(&Value) -> Value;
+
+/// A webhook on a port of the loopback, which shows a certificate of its own. Ends when it is dropped.
+struct Webhook {
+    url: String,
+    bundle: String,
+    asked: Arc<Mutex<Vec<Value>>>,
+    task: JoinHandle<()>,
+}
+
+impl Webhook {
+    async fn start(answer: Answer) -> Self {
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key)
+            .unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}//hook", listener.local_addr().unwrap());
+        let asked = Arc::new(Mutex::default());
+        let log = Arc::clone(&asked);
+        let task = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                // Who does not believe the certificate goes away here.
+                let Ok(stream) = acceptor.accept(stream).await else { continue };
+                let service = hyper::service::service_fn(|request| reply(request, &log, answer));
+                let served = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service);
+                drop(served.await);
+            }
+        });
+        Self { url, bundle: STANDARD.encode(made.cert.pem()), asked, task }
+    }
+
+    /// The requests of the reviews it was sent.
+    fn asked(&self) -> Vec<Value> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    fn client_config(&self) -> Value {
+        json!({ "url": self.url, "caBundle": self.bundle })
+    }
+}
+
+impl Drop for Webhook {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn reply(
+    request: Request<Incoming>,
+    log: &Mutex<Vec<Value>>,
+    answer: Answer,
+) -> Result<Response<Full<Bytes>>, hyper::Error> {
+    assert_eq!(request.uri().path(), "/hook");
+    let body = request.into_body().collect().await?.to_bytes();
+    let review: Value = serde_json::from_slice(&body).unwrap();
+    let mut response = answer(&review["request"]);
+    response["uid"] = review["request"]["uid"].clone();
+    log.lock().unwrap().push(review["request"].clone());
+    let answer = json!({ "apiVersion": review["apiVersion"], "kind": review["kind"], "response": response });
+    Ok(Response::new(Full::new(answer.to_string().into())))
+}
+
+/// Has a webhook of that sort asked about every ConfigMap; `more` says what else its configuration says.
+async fn install(server: &Server, sort: &str, client_config: Value, more: Value) {
+    let mut webhook = json!({ "name": "h.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+        "clientConfig": client_config,
+        "rules": [{ "operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] }] });
+    webhook.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let configuration = json!({ "metadata": { "name": "c" }, "webhooks": [webhook] });
+    let made = server.post(&format!("{HOOKS}/{sort}webhookconfigurations"), configuration).await;
+    assert_eq!(made.code, 201, "{made:?}");
+}
+
+fn map(name: &str, labels: Value) -> Value {
+    json!({ "metadata": { "name": name, "labels": labels }, "data": { "k": "v" } })
+}
+
+#[tokio::test]
+async fn what_a_validating_webhook_denies_is_not_stored_and_its_words_are_passed_on() {
+    let server = Server::start().await;
+    let deny: Answer = |request| match request["object"]["metadata"]["name"].as_str() {
+        Some("good") => json!({ "allowed": true, "warnings": ["be careful"] }),
+        _ => json!({ "allowed": false, "status": { "message": "no", "reason": "Forbidden", "code": 403 } }),
+    };
+    let webhook = Webhook::start(deny).await;
+    install(&server, "validating", webhook.client_config(), json!({})).await;
+    let refused = server.post(MAPS, map("bad", json!({}))).await;
+    let why = r#"admission webhook "h.example.com" denied the request: no"#;
+    assert_eq!((refused.refusal(), &refused.json()["reason"]), ((403, why.to_owned()), &json!("Forbidden")));
+    assert_eq!(server.get(&format!("{MAPS}/bad")).await.code, 404);
+    let made = server.post(MAPS, map("good", json!({}))).await;
+    assert_eq!((made.code.as_u16(), made.header("warning")), (201, r#"299 - "be careful""#));
+    assert_eq!(
+        server.send("DELETE", &format!("{MAPS}/good"), &[], "").await.code,
+        403,
+        "it has no object then"
+    );
+    let asked = webhook.asked();
+    let told: Vec<_> =
+        asked.iter().map(|it| (it["operation"].as_str().unwrap(), it["name"].as_str().unwrap())).collect();
+    assert_eq!(told, [("CREATE", "bad"), ("CREATE", "good"), ("DELETE", "good")]);
+    assert!(asked[0]["object"]["metadata"]["uid"].is_string(), "it sees what would be stored");
+    assert_eq!((&asked[2]["object"], &asked[2]["oldObject"]["data"]), (&Value::Null, &json!({ "k": "v" })));
+    assert_eq!(asked[0]["userInfo"]["username"], "admin");
+    assert_eq!(asked[0]["options"], json!({ "kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1" }));
+}
+
+#[tokio::test]
+async fn what_a_mutating_webhook_adds_is_stored_and_owned_by_nobody() {
+    let server = Server::start().await;
+    let webhook = Webhook::start(|request| {
+        assert!(request["object"]["metadata"]["uid"].is_null() || request["operation"] == "UPDATE");
+        let patch = json!([{ "op": "add", "path": "/metadata/labels", "value": { "hooked": "yes" } }]);
+        json!({ "allowed": true, "patchType": "JSONPatch", "patch": STANDARD.encode(patch.to_string()) })
+    })
+    .await;
+    install(&server, "mutating", webhook.client_config(), json!({})).await;
+    let made =
+        server.post(MAPS, json!({ "metadata": { "generateName": "a-" }, "data": { "k": "v" } })).await.json();
+    assert_eq!(made["metadata"]["labels"], json!({ "hooked": "yes" }));
+    let fields = json!({ "f:data": { ".": {}, "f:k": {} }, "f:metadata": { "f:generateName": {} } });
+    assert_eq!(made["metadata"]["managedFields"][0]["fieldsV1"], fields);
+    assert_eq!(webhook.asked()[0].get("name"), None, "there is none yet");
+    let path = format!("{MAPS}/{}", made["metadata"]["name"].as_str().unwrap());
+    let changed = server.merge(&path, json!({ "metadata": { "labels": null } })).await.json();
+    assert_eq!(changed["metadata"]["labels"], json!({ "hooked": "yes" }));
+    assert_eq!(webhook.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn a_webhook_that_does_not_answer_is_in_the_way_unless_it_need_not_be_asked() {
+    let server = Server::start().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}/x", listener.local_addr().unwrap());
+    drop(listener);
+    install(&server, "validating", json!({ "url": url }), json!({ "timeoutSeconds": 3 })).await;
+    let refused = server.post(MAPS, map("a", json!({}))).await;
+    let address = url.trim_start_matches("https://").trim_end_matches("/x");
+    let why = format!(
+        "failed calling webhook \"h.example.com\": failed to call webhook: Post \"{url}?timeout=3s\": dial tcp {address}: connect: connection refused"
+    );
+    assert_eq!(refused.refusal(), (500, format!("Internal error occurred: {why}")));
+    assert_eq!(refused.json()["details"], json!({ "causes": [{ "message": why }] }));
+    let ignore = json!([{ "op": "add", "path": "/webhooks/0/failurePolicy", "value": "Ignore" }]).to_string();
+    let configuration = format!("{HOOKS}/validatingwebhookconfigurations/c");
+    let patched = server
+        .send("PATCH", &configuration, &[("content-type", "application/json-patch+json")], &ignore)
+        .await;
+    assert_eq!(patched.code, 200, "{patched:?}");
+    assert_eq!(server.post(MAPS, map("a", json!({}))).await.code, 201);
+}
+
+#[tokio::test]
+async fn a_webhook_that_shows_another_certificate_is_not_believed() {
+    let server = Server::start().await;
+    let (webhook, other) =
+        (Webhook::start(|_| json!({ "allowed": true })).await, Webhook::start(|_| json!({})).await);
+    install(&server, "validating", json!({ "url": webhook.url, "caBundle": other.bundle }), json!({})).await;
+    let refused = server.post(MAPS, map("a", json!({}))).await.refusal();
+    assert!(refused.0 == 500 && refused.1.contains("tls: failed to verify certificate"), "{refused:?}");
+    assert!(webhook.asked().is_empty());
+}
+
+#[tokio::test]
+async fn selectors_rules_and_dry_runs_decide_who_is_asked() {
+    let server = Server::start().await;
+    let webhook = Webhook::start(|_| json!({ "allowed": false })).await;
+    let selecting = json!({ "objectSelector": { "matchLabels": { "checked": "yes" } },
+        "sideEffects": "NoneOnDryRun",
+        "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": "default" } } });
+    install(&server, "validating", webhook.client_config(), selecting).await;
+    let checked = json!({ "checked": "yes" });
+    assert_eq!(server.post(MAPS, map("a", json!({}))).await.code, 201, "another label");
+    let elsewhere = "/api/v1/namespaces/kube-system/configmaps";
+    assert_eq!(server.post(elsewhere, map("a", checked.clone())).await.code, 201, "another namespace");
+    let secret = json!({ "metadata": { "name": "a", "labels": checked } });
+    assert_eq!(server.post("/api/v1/namespaces/default/secrets", secret).await.code, 201, "another kind");
+    assert!(webhook.asked().is_empty());
+    let denied = server.post(&format!("{MAPS}?dryRun=All"), map("b", checked.clone())).await;
+    let why = r#"admission webhook "h.example.com" denied the request without explanation"#;
+    assert_eq!(denied.refusal(), (400, why.to_owned()));
+    assert_eq!(webhook.asked()[0]["dryRun"], true);
+    // What gets the label is asked about, and so is what loses it.
+    let labelled =
+        server.merge(&format!("{MAPS}/a"), json!({ "metadata": { "labels": { "checked": "yes" } } })).await;
+    assert_eq!(labelled.code, 400);
+    let configuration = format!("{HOOKS}/validatingwebhookconfigurations/c");
+    assert_eq!(
+        server.send("DELETE", &configuration, &[JSON], "").await.code,
+        200,
+        "nobody is asked about that"
+    );
+    assert_eq!(server.post(MAPS, map("b", checked)).await.code, 201);
+}
