@@ -1,8 +1,8 @@
-//! A bell: whoever listens is woken when it is rung, in the order in which they began to wait.
+//! A bell: whoever listens is woken when it is rung, those of one task one behind the other.
 //!
-//! The order is the point. The watches of one connection begin to wait one behind the other, so a change wakes them one
-//! behind the other too: their connection finds all of them ready, and what they tell leaves in one write. A listener that
-//! is asked again before the next ring costs an atomic load.
+//! The order is the point. The watches of one connection run in one task. When a change wakes them together, the task runs
+//! once and finds all of them ready, and what they tell leaves in one write; were they woken in between others, it would run
+//! and write again and again. A listener that is asked again before the next ring costs an atomic load.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,10 +20,19 @@ pub(crate) struct Bell {
 /// Those who wait for the next ring.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// In the order in which they came; `None` where one has gone.
-    places: Vec<Option<Waker>>,
-    /// Invariant: exactly the places that hold `None`.
+    /// In the order in which they came.
+    places: Vec<Seat>,
+    /// Invariant: exactly the places whose waker is `None`.
     free: Vec<usize>,
+}
+
+/// Where somebody waits.
+#[derive(Debug)]
+struct Seat {
+    /// The task in which they wait, if it is one.
+    task: Option<tokio::task::Id>,
+    /// `None` when whoever waited has gone.
+    waker: Option<Waker>,
 }
 
 /// Hears a bell. A ring is heard once, and none is lost: several of them are heard as one.
@@ -44,14 +53,15 @@ struct Place {
 }
 
 impl Bell {
-    /// Wakes everybody who waits.
+    /// Wakes everybody who waits: task by task, and in a task in the order in which they came.
     pub(crate) fn ring(&self) {
         let mut waiting = self.waiting();
         self.rings.fetch_add(1, Ordering::Release);
         waiting.free.clear();
-        let woken = std::mem::take(&mut waiting.places);
+        let mut woken = std::mem::take(&mut waiting.places);
         drop(waiting);
-        woken.into_iter().flatten().for_each(Waker::wake);
+        woken.sort_by_key(|it| it.task);
+        woken.into_iter().filter_map(|it| it.waker).for_each(Waker::wake);
     }
 
     /// Hears every ring from now on.
@@ -93,7 +103,7 @@ impl Listener {
     }
 
     fn wait(&mut self, waker: &Waker) -> Poll<()> {
-        let bell = Arc::clone(&self.bell);
+        let (bell, task) = (Arc::clone(&self.bell), tokio::task::try_id());
         let mut waiting = bell.waiting();
         if self.has_rung() {
             return Poll::Ready(());
@@ -102,11 +112,12 @@ impl Listener {
         let at = match mine.or_else(|| waiting.free.pop()) {
             Some(at) => at,
             None => {
-                waiting.places.push(None);
+                waiting.places.push(Seat { task, waker: None });
                 waiting.places.len() - 1
             }
         };
-        let before = waiting.places[at].replace(waker.clone());
+        let seat = Seat { task, waker: Some(waker.clone()) };
+        let before = std::mem::replace(&mut waiting.places[at], seat);
         drop(waiting);
         drop(before);
         self.place = Some(Place { rings: self.heard, at, waker: waker.clone() });
@@ -119,7 +130,7 @@ impl Drop for Listener {
         let Some(place) = &self.place else { return };
         let mut waiting = self.bell.waiting();
         if self.bell.rings() == place.rings {
-            let waker = waiting.places[place.at].take();
+            let waker = waiting.places[place.at].waker.take();
             waiting.free.push(place.at);
             drop(waiting);
             drop(waker);
@@ -172,6 +183,30 @@ mod tests {
         assert_eq!(woken.lock().expect("no panic").len(), 4, "nobody waits");
         assert!(listeners.iter_mut().all(poll), "several rings are heard as one");
         assert!(!listeners.iter_mut().any(poll));
+    }
+
+    #[tokio::test]
+    async fn those_of_one_task_are_woken_one_behind_the_other_whenever_they_came() {
+        let (bell, mut listeners, woken) = listening(4);
+        let others = listeners.split_off(2);
+        let both = Arc::new(tokio::sync::Barrier::new(2));
+        let tasks = [listeners, others].map(|mut mine| {
+            let both = Arc::clone(&both);
+            tokio::spawn(async move {
+                for listener in &mut mine {
+                    assert!(!poll(listener));
+                    both.wait().await;
+                }
+                mine
+            })
+        });
+        let mut kept = Vec::new();
+        for task in tasks {
+            kept.push(task.await.expect("no panic"));
+        }
+        bell.ring();
+        let woken = woken.lock().expect("no panic").clone();
+        assert!(woken == [0, 1, 2, 3] || woken == [2, 3, 0, 1], "{woken:?}");
     }
 
     #[test]

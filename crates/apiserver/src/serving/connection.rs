@@ -20,6 +20,7 @@ use super::gathered::Gathered;
 use super::handler::Handler;
 use super::inner::Inner;
 use super::limits::{GRACE, Limits};
+use super::turn::Turn;
 use crate::auth::PeerIdentity;
 
 /// Serves one connection until its end.
@@ -48,7 +49,7 @@ pub(super) async fn serve<H: Handler>(
     let builder = limits.builder(begun.clone());
     let line = Gathered::new(io);
     let mut connection = pin!(builder.serve_connection(line.clone(), service));
-    let mut running = Running { begun, streams: FuturesUnordered::new(), line };
+    let mut running = Running::new(begun, line);
     let soon = inner.ending.soon.clone();
     let ended = tokio::select! {
         ended = running.beside(connection.as_mut()) => Some(ended),
@@ -75,12 +76,18 @@ type Stream = Pin<Box<dyn Future<Output = ()> + Send>>;
 #[derive(Clone, Default)]
 struct Streams(Arc<Mutex<Vec<Stream>>>);
 
+/// How often streams that wake one another are run before others have their turn.
+const ROUNDS: usize = 4;
+
 /// The streams of a connection. They run in its own task, and always before it writes: what many watches are told at one
 /// moment leaves in one piece, and everything ends with the connection.
 struct Running<IO> {
     begun: Streams,
     streams: FuturesUnordered<Stream>,
     line: Gathered<IO>,
+    /// When streams may wake the task, and when the connection may.
+    of_streams: Turn,
+    of_connection: Turn,
 }
 
 impl<F> Executor<F> for Streams
@@ -102,14 +109,20 @@ impl Streams {
 }
 
 impl<IO: Read + Write + Unpin> Running<IO> {
+    fn new(begun: Streams, line: Gathered<IO>) -> Self {
+        let (of_streams, of_connection) = (Turn::default(), Turn::default());
+        Self { begun, streams: FuturesUnordered::new(), line, of_streams, of_connection }
+    }
+
     /// Runs a connection and its streams until the connection ends.
     async fn beside<C: Future>(&mut self, mut connection: Pin<&mut C>) -> C::Output {
         std::future::poll_fn(|context| {
             loop {
-                let begun = std::mem::take(&mut *self.begun.begun());
-                self.streams.extend(begun);
-                while let Poll::Ready(Some(())) = self.streams.poll_next_unpin(context) {}
-                let polled = connection.as_mut().poll(context);
+                // The connection comes behind the streams: they need not wake it.
+                self.of_connection.hold(context);
+                self.run_streams(context);
+                self.of_connection.pass();
+                let polled = connection.as_mut().poll(&mut self.of_connection.context());
                 if polled.is_pending() && !self.begun.begun().is_empty() {
                     continue;
                 }
@@ -120,6 +133,20 @@ impl<IO: Read + Write + Unpin> Running<IO> {
             }
         })
         .await
+    }
+
+    /// Runs the streams that have something to do.
+    fn run_streams(&mut self, context: &Context<'_>) {
+        let begun = std::mem::take(&mut *self.begun.begun());
+        self.streams.extend(begun);
+        for _ in 0..ROUNDS {
+            self.of_streams.hold(context);
+            while let Poll::Ready(Some(())) = self.streams.poll_next_unpin(&mut self.of_streams.context()) {}
+            if !self.of_streams.pass() {
+                return;
+            }
+        }
+        context.waker().wake_by_ref();
     }
 }
 

@@ -21,6 +21,7 @@ mod limits;
 mod tls;
 mod inner;
 mod gathered;
+mod turn;
 mod connection;
 mod listener;
 mod in_process;
