@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, bail};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::definitions::Definitions;
 
@@ -32,8 +32,26 @@ pub(crate) fn table(
 }
 
 /// `{"group/version/plural": [{name, type, format, priority}]}`.
+///
+/// Each column is a list: name, type, format, priority, and the number of its description among the `words`, as most are
+/// said of many columns.
 pub(crate) fn columns(columns: &Value) -> anyhow::Result<String> {
-    Ok(serde_json::to_string(columns)? + "\n")
+    let mut words: Vec<&str> = Vec::new();
+    let mut table = Map::new();
+    for (resource, columns) in columns.as_object().context("columns are an object")? {
+        let columns = columns.as_array().context("the columns of a resource are a list")?;
+        let mut rows = Vec::new();
+        for column in columns {
+            let described = text(column, "description");
+            let word = words.iter().position(|it| *it == described).unwrap_or_else(|| {
+                words.push(described);
+                words.len() - 1
+            });
+            rows.push(json!([column["name"], column["type"], column["format"], column["priority"], word]));
+        }
+        table.insert(resource.clone(), rows.into());
+    }
+    Ok(json!({ "columns": table, "words": words }).to_string() + "\n")
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {

@@ -4,6 +4,7 @@
 //! OpenAPI documents read both alike.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use dogwatch_core::{Gvk, Gvr, ResourceType, Scope};
 use serde::Deserialize;
@@ -59,17 +60,18 @@ pub struct SubresourceDef {
 }
 
 /// A column of a resource printed as a table.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     /// The heading.
     pub name: String,
     /// The OpenAPI type of the cells.
-    #[serde(rename = "type")]
     pub kind: String,
     /// The OpenAPI format; `name` marks the column with the name of the object.
     pub format: String,
     /// 0 is always shown, others only in wide tables.
     pub priority: i32,
+    /// What the cells say, in words.
+    pub description: Arc<str>,
 }
 
 impl ResourceDef {

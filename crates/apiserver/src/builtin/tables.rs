@@ -53,12 +53,31 @@ pub(super) fn definition_entry(name: &str) -> Option<(&'static str, &'static str
 /// The columns of a built-in resource printed as a table, where the original has its own.
 pub fn columns(group: &str, version: &str, plural: &str) -> Option<&'static [Column]> {
     static TABLE: OnceLock<HashMap<String, Vec<Column>>> = OnceLock::new();
-    let table =
-        TABLE.get_or_init(|| serde_json::from_str(COLUMNS).expect("the generator writes what is read here"));
+    let table = TABLE.get_or_init(|| {
+        let written: WrittenColumns =
+            serde_json::from_str(COLUMNS).expect("the generator writes what is read here");
+        let words: Vec<Arc<str>> = written.words.into_iter().map(Into::into).collect();
+        let column = |(name, kind, format, priority, word): WrittenColumn| {
+            let description = words.get(word).cloned().unwrap_or_default();
+            Column { name, kind, format, priority, description }
+        };
+        let columns = |it: Vec<WrittenColumn>| it.into_iter().map(column).collect();
+        written.columns.into_iter().map(|(resource, it)| (resource, columns(it))).collect()
+    });
     table.get(&format!("{group}/{version}/{plural}")).map(Vec::as_slice)
 }
 
-/// The file, as it is written.
+/// Name, type, format, priority, and which of the words.
+type WrittenColumn = (String, String, String, i32, usize);
+
+/// The file of columns, as it is written.
+#[derive(Debug, Deserialize)]
+struct WrittenColumns {
+    columns: HashMap<String, Vec<WrittenColumn>>,
+    words: Vec<String>,
+}
+
+/// The file of resources, as it is written.
 #[derive(Debug, Deserialize)]
 struct Written {
     resources: Vec<ResourceDef>,
@@ -108,6 +127,10 @@ mod tests {
     fn columns_are_there_for_what_can_be_listed() {
         let columns = columns("", "v1", "pods").unwrap();
         assert_eq!(columns[0].name, "Name");
+        assert_eq!(
+            &*columns[1].description,
+            "The aggregate readiness state of this pod for accepting traffic."
+        );
         for it in resources().iter().filter(|it| it.has_verb("list")) {
             assert!(super::columns(&it.group, &it.version, &it.plural).is_some(), "{}", it.gvr());
         }

@@ -10,11 +10,12 @@ use crate::refusal::Refusal;
 const ADVERTISED: &str = "10.255.255.1";
 
 impl Cluster {
-    /// Puts into an empty cluster what every cluster has: namespaces, the service of the API server, priority classes.
-    /// What is there already stays.
+    /// Puts into an empty cluster what every cluster has: namespaces, the service of the API server, priority classes,
+    /// and since when the use of old tokens is noted. What is there already stays.
     pub async fn bootstrap(&self) {
         let writer = Writer::server("kube-apiserver");
-        for object in objects() {
+        let today = self.source.now().strftime("%Y-%m-%d").to_string();
+        for object in objects(&today) {
             if let Err(refusal) = self.add(object, &writer).await
                 && !refusal.0.is_already_exists()
             {
@@ -44,7 +45,7 @@ impl Cluster {
     }
 }
 
-fn objects() -> Vec<Value> {
+fn objects(today: &str) -> Vec<Value> {
     let namespaces = ["kube-system", "kube-public", "kube-node-lease", "default"]
         .map(|name| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }));
     let class = |name: &str, value: i64, description: &str| {
@@ -53,11 +54,15 @@ fn objects() -> Vec<Value> {
     };
     let metadata = |labels: Value| json!({ "name": "kubernetes", "namespace": "default", "labels": labels });
     let ours = [
-        class("system-node-critical", 2_000_001_000, "For pods a node cannot do without."),
+        class(
+            "system-node-critical",
+            2_000_001_000,
+            "Used for system critical pods that must not be moved from their current node.",
+        ),
         class(
             "system-cluster-critical",
             2_000_000_000,
-            "For pods the cluster cannot do without, wherever they run.",
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
         ),
         json!({ "apiVersion": "v1", "kind": "Service",
             "metadata": metadata(json!({ "component": "apiserver", "provider": "kubernetes" })),
@@ -71,6 +76,10 @@ fn objects() -> Vec<Value> {
             "ports": [{ "name": "https", "port": 6443, "protocol": "TCP" }] }),
         json!({ "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": { "name": "kubernetes" },
             "spec": { "cidrs": ["10.96.0.0/16"] } }),
+        // Controllers that clean up old tokens look since when their use is noted.
+        json!({ "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "kube-apiserver-legacy-service-account-token-tracking", "namespace": "kube-system" },
+            "data": { "since": today } }),
     ];
     namespaces.into_iter().chain(ours).collect()
 }

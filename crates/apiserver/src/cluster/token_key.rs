@@ -47,7 +47,7 @@ impl TokenKey {
 
     pub(super) fn sign(&self, claims: &Value) -> String {
         let header = json!({ "alg": "EdDSA", "kid": self.id() }).to_string();
-        let signed = format!("{}.{}", encode(&header), encode(&claims.to_string()));
+        let signed = format!("{}.{}", encode(header), encode(claims.to_string()));
         format!("{signed}.{}", encode(self.key.sign(signed.as_bytes())))
     }
 

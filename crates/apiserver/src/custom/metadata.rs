@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::Structural;
 use super::printed::{quoted, shown};
+use crate::patch::json_name;
 
 enum Kind {
     Text,
@@ -141,7 +142,9 @@ fn misfit_of(metadata: &Value) -> Option<String> {
     match metadata {
         Value::Null => None,
         Value::Object(_) => misfit_in(metadata, META, "ObjectMeta", ""),
-        other => Some(format!("json: cannot unmarshal {} into Go value of type v1.ObjectMeta", word(other))),
+        other => {
+            Some(format!("json: cannot unmarshal {} into Go value of type v1.ObjectMeta", json_name(other)))
+        }
     }
 }
 
@@ -152,7 +155,7 @@ fn misfit_in(value: &Value, fields: &[(&str, Kind)], owner: &str, above: &str) -
         let refuse = |value: &Value, go: &str| {
             Some(format!(
                 "json: cannot unmarshal {} into Go struct field {owner}.{path} of type {go}",
-                word(value)
+                json_name(value)
             ))
         };
         let text =
@@ -178,7 +181,7 @@ fn misfit_in(value: &Value, fields: &[(&str, Kind)], owner: &str, above: &str) -
 
 fn misfit_time(value: &Value) -> Option<String> {
     let Some(text) = value.as_str() else {
-        return Some(format!("json: cannot unmarshal {} into Go value of type string", word(value)));
+        return Some(format!("json: cannot unmarshal {} into Go value of type string", json_name(value)));
     };
     if text.parse::<jiff::Timestamp>().is_ok() {
         return None;
@@ -205,15 +208,4 @@ fn drop_unknown(value: &mut Value, fields: &[(&str, Kind)], path: &str, unknown:
         }
         true
     });
-}
-
-fn word(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }

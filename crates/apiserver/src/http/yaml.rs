@@ -1,11 +1,12 @@
 //! YAML for those who ask for it: keys in order, lists as far in as their key, quotes where the text could be taken for
-//! something else.
-//!
-//! Written as the original writes it, but for one thing: long lines are not folded.
+//! something else, lines folded where they grow long. Written as the original writes it.
 
 use std::fmt::Write;
 
 use serde_json::Value;
+
+/// A line longer than this goes on in the next at its next blank.
+const WIDTH: usize = 80;
 
 /// A value as YAML, with a line end behind it.
 pub(super) fn to_yaml(value: &Value) -> String {
@@ -25,7 +26,7 @@ fn node(out: &mut String, value: &Value, level: usize, inline: bool) {
                 if at > 0 || !inline {
                     indent(out, level);
                 }
-                out.push_str(&scalar(key, true, level));
+                key_of(out, key);
                 out.push(':');
                 match field {
                     Value::Object(inner) if !inner.is_empty() => {
@@ -49,13 +50,17 @@ fn node(out: &mut String, value: &Value, level: usize, inline: bool) {
                     indent(out, level);
                 }
                 out.push_str("- ");
-                node(out, item, level + 1, true);
+                match item {
+                    // The lines of a text go on one step behind the dash.
+                    Value::String(_) => node(out, item, level, true),
+                    item => node(out, item, level + 1, true),
+                }
             }
         }
         Value::Object(_) => out.push_str("{}\n"),
         Value::Array(_) => out.push_str("[]\n"),
         Value::String(text) => {
-            out.push_str(&scalar(text, false, level));
+            scalar(out, text, level);
             out.push('\n');
         }
         other => {
@@ -69,16 +74,81 @@ fn indent(out: &mut String, level: usize) {
     out.extend(std::iter::repeat_n("  ", level));
 }
 
-/// A text in the plainest form that is read back as this text.
-fn scalar(text: &str, key: bool, level: usize) -> String {
+/// How a text is written inside of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quotes {
+    None,
+    Single,
+    Double,
+}
+
+impl Quotes {
+    /// The plainest in which a text is read back as this text.
+    fn of(text: &str) -> Self {
+        let printable = text.chars().all(is_printable);
+        match text {
+            _ if !printable || is_taken(text) => Self::Double,
+            text if can_be_plain(text) => Self::None,
+            _ => Self::Single,
+        }
+    }
+
+    fn mark(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Single => "'",
+            Self::Double => "\"",
+        }
+    }
+
+    fn write(self, out: &mut String, it: char) {
+        match (self, it) {
+            (Self::Single, '\'') => out.push_str("''"),
+            (Self::Double, it) => escape(out, it),
+            _ => out.push(it),
+        }
+    }
+}
+
+/// A key, which is never folded.
+fn key_of(out: &mut String, text: &str) {
+    let quotes = Quotes::of(text);
+    out.push_str(quotes.mark());
+    text.chars().for_each(|it| quotes.write(out, it));
+    out.push_str(quotes.mark());
+}
+
+/// A text, whose further lines are a step behind this level.
+fn scalar(out: &mut String, text: &str, level: usize) {
     let printable = text.chars().all(|it| is_printable(it) || it == '\n');
-    if text.contains('\n') && printable && !key && can_be_block(text) {
-        return block(text, level);
+    if text.contains('\n') && printable && can_be_block(text) {
+        return out.push_str(&block(text, level));
     }
-    if !printable || text.contains('\n') || is_taken(text) {
-        return double_quoted(text);
+    let quotes = Quotes::of(text);
+    let mut column = out.rsplit('\n').next().unwrap_or_default().chars().count() + quotes.mark().len();
+    out.push_str(quotes.mark());
+    let mut rest = text.chars().peekable();
+    let (mut inner, mut blank_before) = (false, false);
+    while let Some(it) = rest.next() {
+        let blank_behind = rest.peek() == Some(&' ');
+        let may = match quotes {
+            Quotes::None => !blank_behind,
+            Quotes::Single => !blank_behind && inner && rest.peek().is_some(),
+            Quotes::Double => inner && rest.peek().is_some(),
+        };
+        let mut begun = out.len();
+        if it == ' ' && may && !blank_before && column > WIDTH {
+            out.push('\n');
+            (begun, column) = (out.len(), 0);
+            indent(out, level + 1);
+            out.push_str(if blank_behind { "\\" } else { "" });
+        } else {
+            quotes.write(out, it);
+        }
+        column += out[begun..].chars().count();
+        (inner, blank_before) = (true, it == ' ');
     }
-    if can_be_plain(text) { text.to_owned() } else { format!("'{}'", text.replace('\'', "''")) }
+    out.push_str(quotes.mark());
 }
 
 fn can_be_block(text: &str) -> bool {
@@ -102,22 +172,39 @@ fn block(text: &str, level: usize) -> String {
     out
 }
 
-/// JSON's way to quote a text is one of YAML's, but for characters that only JSON takes as they are.
-fn double_quoted(text: &str) -> String {
-    let mut out = String::new();
-    for it in Value::from(text).to_string().chars() {
-        if is_printable(it) {
-            out.push(it);
-        } else {
-            let _ = write!(out, "\\u{:04x}", u32::from(it));
+/// A character between double quotes.
+fn escape(out: &mut String, it: char) {
+    let short = match it {
+        '\0' => '0',
+        '\u{7}' => 'a',
+        '\u{8}' => 'b',
+        '\t' => 't',
+        '\n' => 'n',
+        '\u{b}' => 'v',
+        '\u{c}' => 'f',
+        '\r' => 'r',
+        '\u{1b}' => 'e',
+        '"' | '\\' => it,
+        '\u{85}' => 'N',
+        '\u{2028}' => 'L',
+        '\u{2029}' => 'P',
+        it if is_printable(it) => return out.push(it),
+        it => {
+            // Writing to a string does not fail.
+            let _ = match u32::from(it) {
+                code @ ..=0xff => write!(out, "\\x{code:02X}"),
+                code @ ..=0xffff => write!(out, "\\u{code:04X}"),
+                code => write!(out, "\\U{code:08X}"),
+            };
+            return;
         }
-    }
-    out
+    };
+    out.extend(['\\', short]);
 }
 
-/// Whether YAML takes a character as it is, inside of a line.
+/// Whether the original takes a character as it is, inside of a line.
 fn is_printable(it: char) -> bool {
-    !it.is_control() && !matches!(it, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+    !it.is_control() && !matches!(it, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}'..)
 }
 
 fn can_be_plain(text: &str) -> bool {
@@ -223,6 +310,45 @@ message: |-
 metadata: {}
 quoted: configmaps "nope" not found
 tab: "a\tb"
+"#;
+        assert_eq!(to_yaml(&value), expected);
+    }
+
+    /// As the original answered.
+    #[test]
+    fn long_lines_are_folded_at_a_blank() {
+        let value = json!({
+            "plain": "The quick brown fox jumps over the lazy dog and then the quick brown fox jumps over the lazy dog again",
+            "single": "'The quick brown fox jumps over the lazy dog and then the quick brown fox jumps over the lazy dog' of it",
+            "double": "The\tquick brown fox jumps over the lazy dog and then the quick brown fox jumps over the lazy dog again \u{7} and",
+            "edge80": "1234567 10 345678 20 345678 30 345678 40 345678 50 345678 60 345678 70 345678 80 345678 90",
+            "spaces": "The quick brown fox jumps over the lazy dog and then the quick   brown fox  jumps over the lazy dog",
+            "list": ["word word word word word word word word word word word word word word word word word", "a\nb"],
+            "in": {"a": "word word word word word word word word word word word word word word word word word word"},
+            "none": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+            "smile": "\u{1f600} \u{2028}",
+        });
+        let expected = r#"double: "The\tquick brown fox jumps over the lazy dog and then the quick brown fox
+  jumps over the lazy dog again \a and"
+edge80: 1234567 10 345678 20 345678 30 345678 40 345678 50 345678 60 345678 70 345678
+  80 345678 90
+in:
+  a: word word word word word word word word word word word word word word word word
+    word word
+list:
+- word word word word word word word word word word word word word word word word
+  word
+- |-
+  a
+  b
+none: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+plain: The quick brown fox jumps over the lazy dog and then the quick brown fox jumps
+  over the lazy dog again
+single: '''The quick brown fox jumps over the lazy dog and then the quick brown fox
+  jumps over the lazy dog'' of it'
+smile: "\U0001F600 \L"
+spaces: The quick brown fox jumps over the lazy dog and then the quick   brown fox  jumps
+  over the lazy dog
 "#;
         assert_eq!(to_yaml(&value), expected);
     }

@@ -15,6 +15,7 @@ mod list;
 mod strategic;
 
 pub(crate) use syntax::mistake as json_mistake;
+pub(crate) use words::json_name;
 
 use std::borrow::Cow;
 

@@ -26,7 +26,7 @@ pub(super) fn type_name(value: &Value) -> &'static str {
 }
 
 /// What a value is called where it cannot be decoded.
-pub(super) fn json_name(value: &Value) -> &'static str {
+pub(crate) fn json_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

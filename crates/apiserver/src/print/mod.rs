@@ -10,15 +10,14 @@ mod describe;
 mod core;
 mod pod;
 mod workloads;
+mod upkeep;
 mod others;
-
-use std::collections::HashMap;
-use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::Refusal;
+use crate::builtin;
 
 /// What a row holds besides its cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,30 +47,24 @@ impl IncludeObject {
     }
 }
 
-static COLUMNS: LazyLock<HashMap<String, Value>> = LazyLock::new(|| {
-    serde_json::from_str(include_str!("../../data/table-columns.json"))
-        .expect("the table in the repo is valid")
-});
-
 /// The columns of a built-in kind, as they are sent. Kinds that are not known have name and age.
 pub fn columns(group: &str, version: &str, plural: &str) -> Value {
-    let column = |name: &str, kind: &str| json!({"name": name, "type": kind, "format": "", "priority": 0, "description": ""});
+    let column = |name: &str, kind: &str, format: &str| json!({"name": name, "type": kind, "format": format, "priority": 0, "description": ""});
     if (group, plural) == ("autoscaling", "scale") {
-        let number = |name| column(name, "integer");
         return json!([
-            column("Name", "string"),
-            number("Desired"),
-            number("Available"),
-            column("Age", "string")
+            column("Name", "string", ""),
+            column("Desired", "integer", ""),
+            column("Available", "integer", ""),
+            column("Age", "string", "")
         ]);
     }
-    let key = format!("{group}/{version}/{plural}");
-    COLUMNS.get(&key).cloned().unwrap_or_else(|| {
-        json!([
-            {"name": "Name", "type": "string", "format": "name", "priority": 0, "description": ""},
-            {"name": "Age", "type": "string", "format": "", "priority": 0, "description": ""},
-        ])
-    })
+    let Some(columns) = builtin::columns(group, version, plural) else {
+        return json!([column("Name", "string", "name"), column("Age", "string", "")]);
+    };
+    let sent = columns.iter().map(|it| {
+        json!({"name": it.name, "type": it.kind, "format": it.format, "priority": it.priority, "description": &*it.description})
+    });
+    sent.collect()
 }
 
 /// The cells of an object of a built-in kind, in the order of its [`columns`].

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::age;
 use super::describe::{first_three, joined, load_balancer, name, or, selector};
+use super::upkeep;
 use crate::kinds::autoscaling;
 use crate::kinds::look::{at, flag, items, number, text};
 
@@ -76,7 +77,7 @@ pub(super) fn cells(group: &str, plural: &str, object: &Value, now: Timestamp) -
             vec![first, plain("/metadata/creationTimestamp")]
         }
         ("node.k8s.io", "runtimeclasses") => vec![first, plain("/handler"), age],
-        _ => return None,
+        _ => return upkeep::cells(group, plural, object, age),
     })
 }
 

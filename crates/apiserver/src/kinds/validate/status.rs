@@ -51,6 +51,7 @@ fn numbers(group: &str, kind: &str) -> Option<(&'static [&'static str], &'static
             ],
             &[],
         ),
+        ("autoscaling", "HorizontalPodAutoscaler") => (&["currentReplicas", "desiredReplicas"], &[]),
         ("batch", "Job") => (&["active", "succeeded", "failed"], &[]),
         _ => return None,
     })

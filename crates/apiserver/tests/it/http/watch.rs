@@ -131,7 +131,7 @@ async fn bookmarks_of_typed_kinds_show_the_fields_that_are_always_shown() {
     let template =
         json!({ "metadata": {}, "spec": { "template": { "metadata": {}, "spec": { "containers": null } } } });
     assert_eq!(job["spec"], json!({ "schedule": "", "jobTemplate": template }));
-    let table = shown("/api/v1/configmaps", TABLE).await;
+    let table = shown(MAPS, TABLE).await;
     assert_eq!(table["rows"][0]["cells"], json!(["", 0, "<unknown>"]));
     assert_eq!(shown("/api/v1/pods", METADATA).await["kind"], "PartialObjectMetadata");
 }

@@ -205,3 +205,33 @@ async fn a_custom_kind_is_served_with_rules_of_its_own() {
         .await;
     assert_eq!(crosswise.refusal(), (500, "content is not a list".to_owned()));
 }
+
+/// As the original answered.
+#[tokio::test]
+async fn the_status_of_an_autoscaler_is_written_in_either_version() {
+    let server = Server::start().await;
+    let first = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
+    let second = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers/a";
+    let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "d" });
+    let spec = json!({ "maxReplicas": 5, "targetCPUUtilizationPercentage": 60, "scaleTargetRef": target });
+    let mut object = server.post(first, json!({ "metadata": { "name": "a" }, "spec": spec })).await.json();
+    object["spec"]["maxReplicas"] = json!(9);
+    object["status"] =
+        json!({ "currentReplicas": 2, "desiredReplicas": 3, "currentCPUUtilizationPercentage": 70 });
+    let status = format!("{first}/a/status");
+    let written = server.send("PUT", &status, &[JSON], &object.to_string()).await.json();
+    assert_eq!((&written["spec"]["maxReplicas"], &written["status"]), (&json!(5), &object["status"]));
+    let shown = server.get(second).await.json()["status"].clone();
+    let cpu = json!({ "name": "cpu", "current": { "averageUtilization": 70 } });
+    assert_eq!(shown["currentMetrics"][0]["resource"], cpu);
+
+    let metric = json!({ "name": "cpu", "current": { "averageUtilization": 33, "averageValue": "100m" } });
+    let metrics = json!([{ "type": "Resource", "resource": metric }]);
+    server.merge(&format!("{second}/status"), json!({ "status": { "currentMetrics": metrics } })).await;
+    let shown = server.get(&status).await.json();
+    assert_eq!(shown["status"]["currentCPUUtilizationPercentage"], 33);
+    let refused = server.merge(&status, json!({ "status": { "currentReplicas": -1 } })).await;
+    let why = "HorizontalPodAutoscaler.autoscaling \"a\" is invalid: status.currentReplicas: Invalid value: -1: must be \
+               greater than or equal to 0";
+    assert_eq!(refused.refusal(), (422, why.to_owned()));
+}
