@@ -104,6 +104,8 @@ fn is_empty(value: &Value, field: &Field) -> bool {
     match value {
         Value::Null => true,
         _ if field.presence == Presence::WhereSet => false,
+        // Definitions of custom kinds are kept as JSON, where an empty list is not the same as none.
+        Value::Array(_) if shown && field.target.starts_with("apiextensions/") => false,
         Value::Array(list) => list.is_empty(),
         Value::Object(map) => map.is_empty() && (!shown || matches!(field.container, Container::Map)),
         _ if shown => false,
