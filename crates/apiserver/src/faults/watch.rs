@@ -118,6 +118,12 @@ impl WatchLab {
         }
     }
 
+    /// Whether [`Self::gate`] would say yes without waiting. Cheaper, and the usual case.
+    pub fn is_open(&mut self) -> bool {
+        self.hear();
+        !self.weather.paused && !self.weather.lags && self.due.is_none() && !self.is_over()
+    }
+
     /// Waits until the watch shall end or send a bookmark; for ever if neither comes. A bookmark is reported once. Dropping
     /// the future loses nothing.
     pub async fn disturbed(&mut self) -> Disturbance {

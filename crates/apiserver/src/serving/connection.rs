@@ -76,9 +76,6 @@ type Stream = Pin<Box<dyn Future<Output = ()> + Send>>;
 #[derive(Clone, Default)]
 struct Streams(Arc<Mutex<Vec<Stream>>>);
 
-/// How often streams that wake one another are run before others have their turn.
-const ROUNDS: usize = 4;
-
 /// The streams of a connection. They run in its own task, and always before it writes: what many watches are told at one
 /// moment leaves in one piece, and everything ends with the connection.
 struct Running<IO> {
@@ -139,7 +136,9 @@ impl<IO: Read + Write + Unpin> Running<IO> {
     fn run_streams(&mut self, context: &Context<'_>) {
         let begun = std::mem::take(&mut *self.begun.begun());
         self.streams.extend(begun);
-        for _ in 0..ROUNDS {
+        // A stream that sends wakes itself, and after two of these the set stops to let others run: so many rounds are needed
+        // to have all of them send before the connection writes. Whoever still wakes itself then has had its share.
+        for _ in 0..=self.streams.len() {
             self.of_streams.hold(context);
             while let Poll::Ready(Some(())) = self.streams.poll_next_unpin(&mut self.of_streams.context()) {}
             if !self.of_streams.pass() {
