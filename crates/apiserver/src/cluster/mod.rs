@@ -25,6 +25,7 @@ mod pipeline;
 mod claim;
 mod namespaces;
 mod hooks;
+mod conversion;
 mod create;
 mod update;
 mod patch;
