@@ -142,12 +142,14 @@ impl Cluster {
             }
             return Ok(Written { warnings, ..Written::value(object, true) });
         }
+        self.ready_to_store(kind, &object).await?;
         let draft = kind
             .draft(object.clone())
             .ok_or_else(|| Refusal::internal("the object has no name to store it under"))?;
         match self.storage.commit(&kind.collection, &key, Expect::Absent, Some(draft)).await {
             Ok(stored) => {
                 claim.keep(Some(&object));
+                Self::remember_shown(kind, &stored, &object);
                 self.definitions_changed(kind).await;
                 Ok(Written { warnings, ..Written::stored(stored, true) })
             }

@@ -130,6 +130,7 @@ impl Cluster {
             check_preconditions(place, options, &current)?;
             let mut warnings = warnings.clone();
             if self.has_webhooks() {
+                self.ready_to_show(kind, std::slice::from_ref(&current)).await?;
                 let old = kind.show(&current);
                 let asked = Asked::delete(place, &old, writer, options.to_value());
                 warnings.extend(self.mutate(&asked, &mut None).await?);
@@ -206,7 +207,10 @@ impl Cluster {
 
     /// A draft of a value that is in its stored form.
     fn stored_draft(&self, kind: &Kind, object: Value) -> Option<crate::store::Draft> {
-        kind.draft(kind.shown(object))
+        match kind.converted_by_webhook() {
+            Some(_) => kind.stored_draft(object),
+            None => kind.draft(kind.shown(object)),
+        }
     }
 
     fn gone(&self, kind: &Kind, current: &Encoded, object: Shown, warnings: &[String]) -> Deleted {

@@ -27,6 +27,7 @@ mod admission;
 mod claim;
 mod namespaces;
 mod hooks;
+mod conversion;
 mod create;
 mod update;
 mod patch;

@@ -63,6 +63,7 @@ impl Cluster {
         for _ in 0..ATTEMPTS {
             let current = self.get(kind, &place.key()?).ok_or_else(|| kind.not_found(place.name))?;
             let patch = decode_patch(place, patch_kind, body, writer)?;
+            self.ready_to_show(kind, std::slice::from_ref(&current)).await?;
             let old = kind.show(&current);
             let mut new = patch.apply(&old, &kind.schema, kind.definitions())?;
             if kind.custom_version().is_some() {
@@ -102,6 +103,7 @@ impl Cluster {
             if named.is_some_and(Value::is_string) || (named.is_none() && current.is_none()) {
                 check_patched(place, &applied)?;
             }
+            self.ready_to_show(kind, current.as_slice()).await?;
             let old = current.as_ref().map(|it| kind.show(it));
             let owner = ownership::Writer {
                 manager: &writer.manager,

@@ -88,6 +88,7 @@ impl Cluster {
         let paths = paths(kind);
         for _ in 0..ATTEMPTS {
             let current = self.get(kind, &place.key()?).ok_or_else(|| kind.not_found(place.name))?;
+            self.ready_to_show(kind, std::slice::from_ref(&current)).await?;
             let (old, new, warnings) = self.scaled(place, &current, &paths, (writer, owning), &next)?;
             let shown = |it: &Value| Ok(finished(kind, it, scale::scale_of(it, &paths)?));
             let (before, after): (Value, Value) = (shown(&old)?, shown(&new)?);

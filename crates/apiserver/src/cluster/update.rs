@@ -52,6 +52,7 @@ impl Cluster {
             };
             check_version(place, &wanted, &current, true)?;
             check_uid(place, text(&object, "/metadata/uid"), &current)?;
+            self.ready_to_show(place.kind, std::slice::from_ref(&current)).await?;
             let old = place.kind.show(&current);
             match self.attempt(place, &current, &old, object.clone(), writer, Owning::Track).await? {
                 Attempt::Done(written) => return Ok(written),
@@ -74,6 +75,7 @@ impl Cluster {
     ) -> Result<Option<Shown>, Refusal> {
         for _ in 0..ATTEMPTS {
             let Some(current) = self.get(place.kind, &place.key()?) else { return Ok(None) };
+            self.ready_to_show(place.kind, std::slice::from_ref(&current)).await?;
             let old = place.kind.show(&current);
             let mut new = old.clone();
             if !change(&mut new) {
@@ -117,6 +119,7 @@ impl Cluster {
         warned.extend(warnings(kind, &new, Some(old)));
         let warnings = warned;
         let done = |written: Written| Ok(Attempt::Done(Written { warnings: warnings.clone(), ..written }));
+        self.ready_to_store(kind, &new).await?;
         let draft = kind
             .draft(new.clone())
             .ok_or_else(|| Refusal::internal("the object has no name to store it under"))?;
@@ -141,6 +144,7 @@ impl Cluster {
         match self.storage.commit(&kind.collection, key, expect, Some(draft)).await {
             Ok(stored) => {
                 claim.keep(Some(&new));
+                Self::remember_shown(kind, &stored, &new);
                 self.definitions_changed(kind).await;
                 done(Written::stored(stored, false))
             }

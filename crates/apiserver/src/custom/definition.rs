@@ -6,6 +6,7 @@ use serde_json::{Map as Object, Value, json};
 
 use super::Structural;
 use super::columns::Column;
+use super::convert::Conversions;
 use super::printed::shown;
 use super::scale::ScalePaths;
 
@@ -23,8 +24,10 @@ pub struct CustomKind {
     pub scope: Scope,
     /// Its versions in the order of the definition.
     pub versions: Vec<Version>,
-    /// Whether the versions differ in more than their name (`conversion.strategy: Webhook`).
-    pub webhook: bool,
+    /// The webhook that converts between versions, where they differ in more than their name.
+    pub webhook: Option<Value>,
+    /// What it has converted.
+    pub conversions: Arc<Conversions>,
 }
 
 /// The names of a custom kind.
@@ -132,7 +135,9 @@ impl CustomKind {
             group,
             names,
             scope,
-            webhook: spec["conversion"]["strategy"] == "Webhook",
+            webhook: (spec["conversion"]["strategy"] == "Webhook")
+                .then(|| spec["conversion"]["webhook"].clone()),
+            conversions: Arc::default(),
         }
     }
 

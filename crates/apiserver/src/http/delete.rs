@@ -45,6 +45,9 @@ impl Service {
             }
             Deleted::Going { object, accepted, warnings } => {
                 let code = if accepted { StatusCode::ACCEPTED } else { StatusCode::OK };
+                if let Shown::Stored(stored) = &object {
+                    self.cluster.ready_to_show(&asked.kind, std::slice::from_ref(stored)).await?;
+                }
                 self.deleted(asked, exchange, code, &object, &warnings)
             }
         }
@@ -64,6 +67,7 @@ impl Service {
         let (kind, wish) = (&asked.kind, &exchange.wish);
         // What is listed is deleted, and shown as it was.
         let page = self.page(kind, &options, &selection).await.map_err(|it| it.refusal)?;
+        self.cluster.ready_to_show(kind, &page.items).await?;
         self.cluster.delete_listed(kind, &page.items, &deletion.options, &writer).await?;
         let metadata = ListMetadata {
             version: page.version,

@@ -34,6 +34,7 @@ impl Service {
         let options = ListOptions::parse(query.pairs())?;
         let selection = selection(asked, &options.labels, &options.fields)?;
         let page = self.page(&asked.kind, &options, &selection).await?;
+        self.cluster.ready_to_show(&asked.kind, &page.items).await?;
         let metadata = ListMetadata {
             version: page.version,
             next: page.next.map(|it| it.encode()),

@@ -24,7 +24,9 @@ impl Service {
         let place = asked.place();
         let shown = if place.part.is_empty() {
             let found = self.cluster.get(place.kind, &place.key()?);
-            Shown::Stored(found.ok_or_else(|| place.kind.not_found(place.name))?)
+            let found = found.ok_or_else(|| place.kind.not_found(place.name))?;
+            self.cluster.ready_to_show(place.kind, std::slice::from_ref(&found)).await?;
+            Shown::Stored(found)
         } else {
             self.cluster.check_container(&place, query.get("container"))?;
             self.cluster.read_part(&place)?

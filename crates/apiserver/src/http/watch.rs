@@ -40,6 +40,8 @@ use crate::store::{Change, Compacted, Cursor, Encoded};
 
 /// How many bytes of events go out together: enough for one write, little enough to share the connection.
 const BATCH: usize = 64 * 1024;
+/// How many objects a watch begins with at once. A webhook may have to convert them, which takes a while.
+const AHEAD: usize = 500;
 /// How long before its end a watch is sent a last bookmark, as in the original.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
@@ -208,9 +210,13 @@ impl Watch {
         }
         let now = self.cluster.source().now();
         let Stage::Initial(state, _) = &mut self.stage else { return };
+        let ahead = state.as_slice().len().min(AHEAD);
+        if let Err(refusal) = self.cluster.ready_to_show(&self.kind, &state.as_slice()[..ahead]).await {
+            return self.fail(&refusal);
+        }
         let mut batch = Vec::new();
         let (mut length, mut events) = (0, 0);
-        let room = self.lab.room();
+        let room = self.lab.room().min(AHEAD);
         while length < BATCH
             && events < room
             && let Some(object) = state.next()
@@ -280,6 +286,10 @@ impl Watch {
                 if let Some(frame) = tell(&change, &self.selection) {
                     if events == 0 && !self.may_deliver().await {
                         return;
+                    }
+                    let shown = std::slice::from_ref(&frame.object);
+                    if let Err(refusal) = self.cluster.ready_to_show(&self.kind, shown).await {
+                        return self.fail(&refusal);
                     }
                     let before = batch.len();
                     self.telling.event(&frame, clock, &mut batch);

@@ -120,6 +120,14 @@ impl Kind {
         }
     }
 
+    /// The custom kind that this is a version of, if a webhook converts between these.
+    pub(crate) fn converted_by_webhook(&self) -> Option<&CustomKind> {
+        match &self.family {
+            Family::Custom { kind, .. } if kind.webhook.is_some() && kind.versions.len() > 1 => Some(kind),
+            _ => None,
+        }
+    }
+
     /// Whether it is this resource, in whatever version.
     pub fn is(&self, group: &str, plural: &str) -> bool {
         self.def.group == group && self.def.plural == plural
@@ -162,7 +170,13 @@ impl Kind {
     ///
     /// Gives `None` when it has no name to store it under.
     pub fn draft(&self, object: Value) -> Option<Draft> {
-        let object = self.to_stored(object);
+        self.stored_draft(self.to_stored(object))
+    }
+
+    /// An object in its stored form, ready to be stored again.
+    ///
+    /// Gives `None` when it has no name to store it under.
+    pub(crate) fn stored_draft(&self, object: Value) -> Option<Draft> {
         let fields = match self.custom_version() {
             Some(_) => {
                 let Family::Custom { kind, .. } = &self.family else { return None };
@@ -220,7 +234,12 @@ impl Kind {
 /// A custom object as another version has it: what that does not know is pruned, what it fills in is filled in. An object
 /// that cannot be read stays as it is.
 fn in_version(mut object: Value, kind: &CustomKind, version: &custom::Version) -> Value {
-    custom::convert::to_version(&mut object, &kind.group, &version.name);
+    let by_webhook =
+        kind.webhook.is_some() && object["apiVersion"] != format!("{}/{}", kind.group, version.name);
+    match kind.conversions.find(&object, &version.name).filter(|_| by_webhook) {
+        Some(converted) => object = converted,
+        None => custom::convert::to_version(&mut object, &kind.group, &version.name),
+    }
     let mut ready = object.clone();
     if custom::object::decode(&mut ready, version).is_ok() { ready } else { object }
 }

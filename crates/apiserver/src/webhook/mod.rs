@@ -17,3 +17,4 @@ pub(crate) mod target;
 pub(crate) mod call;
 pub(crate) mod rules;
 pub(crate) mod review;
+pub(crate) mod conversion;

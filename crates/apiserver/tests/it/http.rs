@@ -1,5 +1,8 @@
 //! The HTTP layer without a socket: a request in, an answer out.
 
+mod webhook;
+
+mod conversion;
 mod hooks;
 mod read;
 mod small;

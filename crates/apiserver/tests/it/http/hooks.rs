@@ -1,101 +1,19 @@
 //! Webhooks: who is asked, about what, and what becomes of the request.
 
-use std::sync::{Arc, Mutex};
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
-use rustls::ServerConfig;
-use rustls::crypto::ring;
-use rustls::pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
 
+use super::webhook::{Answer, Webhook};
 use super::{JSON, Server};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// What a webhook answers to a request: what goes beside its uid.
-type Answer = fn(&Value) -> Value;
-
-/// A webhook on a port of the loopback, which shows a certificate of its own. Ends when it is dropped.
-struct Webhook {
-    url: String,
-    bundle: String,
-    asked: Arc<Mutex<Vec<Value>>>,
-    task: JoinHandle<()>,
-}
-
-impl Webhook {
-    async fn start(answer: Answer) -> Self {
-        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![made.cert.der().clone()], key)
-            .unwrap();
-        let acceptor = TlsAcceptor::from(Arc::new(config));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("https://{}//hook", listener.local_addr().unwrap());
-        let asked = Arc::new(Mutex::default());
-        let log = Arc::clone(&asked);
-        let task = tokio::spawn(async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                // Who does not believe the certificate goes away here.
-                let Ok(stream) = acceptor.accept(stream).await else { continue };
-                let service = hyper::service::service_fn(|request| reply(request, &log, answer));
-                let served = hyper::server::conn::http1::Builder::new()
-                    .serve_connection(TokioIo::new(stream), service);
-                drop(served.await);
-            }
-        });
-        Self { url, bundle: STANDARD.encode(made.cert.pem()), asked, task }
-    }
-
-    /// The requests of the reviews it was sent.
-    fn asked(&self) -> Vec<Value> {
-        self.asked.lock().unwrap().clone()
-    }
-
-    fn client_config(&self) -> Value {
-        json!({ "url": self.url, "caBundle": self.bundle })
-    }
-}
-
-impl Drop for Webhook {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-async fn reply(
-    request: Request<Incoming>,
-    log: &Mutex<Vec<Value>>,
-    answer: Answer,
-) -> Result<Response<Full<Bytes>>, hyper::Error> {
-    assert_eq!(request.uri().path(), "/hook");
-    let body = request.into_body().collect().await?.to_bytes();
-    let review: Value = serde_json::from_slice(&body).unwrap();
-    let mut response = answer(&review["request"]);
-    response["uid"] = review["request"]["uid"].clone();
-    log.lock().unwrap().push(review["request"].clone());
-    let answer = json!({ "apiVersion": review["apiVersion"], "kind": review["kind"], "response": response });
-    Ok(Response::new(Full::new(answer.to_string().into())))
-}
-
 /// Has a webhook of that sort asked about every ConfigMap; `more` says what else its configuration says.
 async fn install(server: &Server, sort: &str, client_config: Value, more: Value) {
-    let mut webhook = json!({ "name": "h.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+    let mut webhook = json!({ "name": "h.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None", "timeoutSeconds": 30,
         "clientConfig": client_config,
         "rules": [{ "operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] }] });
     webhook.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -1,0 +1,84 @@
+//! Conversion by webhooks: objects of a custom kind are converted before they are shown in another version, or stored.
+//!
+//! Showing and storing are no places to wait, so whoever is about to do either comes here first. What the webhook said is
+//! kept with the kind, where [`Kind::show`] and [`Kind::draft`] find it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::Cluster;
+use crate::custom::CustomKind;
+use crate::kinds::look::{at, text};
+use crate::refusal::Refusal;
+use crate::registry::Kind;
+use crate::store::Encoded;
+use crate::webhook::{call, conversion};
+
+/// How long a webhook has to convert the objects of one request, as in the original.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Cluster {
+    /// Has stored objects converted to the version of a kind, where that takes a webhook. Afterwards they can be shown.
+    ///
+    /// # Errors
+    /// 500 with what the webhook says against it, or why there is no answer.
+    pub async fn ready_to_show(&self, kind: &Kind, stored: &[Arc<Encoded>]) -> Result<(), Refusal> {
+        let Some(custom) = kind.converted_by_webhook() else { return Ok(()) };
+        let objects = stored.iter().map(|it| it.to_value()).collect();
+        self.convert(custom, &kind.def.version, objects).await
+    }
+
+    /// Has an object of a kind's version converted to the one that is stored, where that takes a webhook.
+    ///
+    /// # Errors
+    /// As for [`Self::ready_to_show`].
+    pub(super) async fn ready_to_store(&self, kind: &Kind, object: &Value) -> Result<(), Refusal> {
+        let Some(custom) = kind.converted_by_webhook() else { return Ok(()) };
+        let Some(storage) = custom.storage() else { return Ok(()) };
+        self.convert(custom, &storage.name, vec![object.clone()]).await
+    }
+
+    /// What was just stored can be shown to its writer as he knows it.
+    pub(super) fn remember_shown(kind: &Kind, stored: &Encoded, shown: &Value) {
+        let Some(custom) = kind.converted_by_webhook() else { return };
+        let stored = stored.to_value();
+        let mut shown = shown.clone();
+        shown["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"].clone();
+        custom.conversions.keep(&stored, &kind.def.version, shown);
+    }
+
+    async fn convert(&self, custom: &CustomKind, version: &str, objects: Vec<Value>) -> Result<(), Refusal> {
+        let wanted = format!("{}/{version}", custom.group);
+        let mut left = objects;
+        left.retain(|it| it["apiVersion"] != *wanted && custom.conversions.find(it, version).is_none());
+        let Some(first) = left.first() else { return Ok(()) };
+        let which = format!("{}, Kind={}", text(first, "/apiVersion"), custom.names.kind);
+        let converted = self
+            .ask_to_convert(custom, &wanted, &left)
+            .await
+            .map_err(|why| Refusal::unexplained(format!("conversion webhook for {which} failed: {why}")))?;
+        custom.conversions.make_room();
+        for (from, to) in left.iter().zip(converted) {
+            custom.conversions.keep(from, version, to);
+        }
+        Ok(())
+    }
+
+    async fn ask_to_convert(
+        &self,
+        custom: &CustomKind,
+        wanted: &str,
+        objects: &[Value],
+    ) -> Result<Vec<Value>, String> {
+        let webhook = custom.webhook.as_ref().unwrap_or(&Value::Null);
+        let version = conversion::version_for(webhook)
+            .ok_or_else(|| "no conversionReviewVersions that this server knows".to_owned())?;
+        let target = self.target(at(webhook, "/clientConfig").unwrap_or(&Value::Null))?;
+        let uid = self.source.uid();
+        let question = conversion::question(version, &uid, wanted, objects);
+        let answer = call::post(&target, &question, PATIENCE).await?;
+        conversion::read(&answer, &uid, wanted, objects)
+    }
+}

@@ -1,0 +1,119 @@
+//! ConversionReviews: objects of one version of a custom kind go out, and come back as those of another.
+
+use serde_json::{Value, json};
+
+use crate::kinds::look::{items, text};
+
+const GROUP: &str = "apiextensions.k8s.io";
+/// The versions of a review that can be sent, the best one first.
+const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+
+/// The version of a review that a webhook understands, by what a definition says of it.
+pub(crate) fn version_for(webhook: &Value) -> Option<&'static str> {
+    let understood = items(webhook, "/conversionReviewVersions");
+    VERSIONS.into_iter().find(|it| understood.iter().any(|said| said == it))
+}
+
+/// A review that asks for these objects in the version `desired`, such as `example.com/v2`.
+pub(crate) fn question(version: &str, uid: &str, desired: &str, objects: &[Value]) -> Value {
+    json!({ "kind": "ConversionReview", "apiVersion": format!("{GROUP}/{version}"),
+        "request": { "uid": uid, "desiredAPIVersion": desired, "objects": objects } })
+}
+
+/// Reads the answer to such a review: an object for each that was sent, in order.
+///
+/// # Errors
+/// What the webhook says against it, or what is wrong with the answer.
+pub(crate) fn read(
+    answer: &Value,
+    uid: &str,
+    desired: &str,
+    objects: &[Value],
+) -> Result<Vec<Value>, String> {
+    let said = text(answer, "/response/uid");
+    if said != uid {
+        return Err(format!("expected response.uid={uid:?}, got {said:?}"));
+    }
+    match (text(answer, "/response/result/status"), text(answer, "/response/result/message")) {
+        ("Success", _) => {}
+        (_, "") => return Err("<no message>".to_owned()),
+        (_, message) => return Err(message.to_owned()),
+    }
+    let converted = items(answer, "/response/convertedObjects");
+    if converted.len() != objects.len() {
+        let (got, sent) = (converted.len(), objects.len());
+        return Err(format!("webhook returned {got} objects, expected {sent}"));
+    }
+    let pairs = objects.iter().zip(converted).enumerate();
+    pairs.map(|(index, (from, to))| accepted(index, from, to, desired)).collect()
+}
+
+/// What a webhook made of an object, with the metadata it may not change.
+fn accepted(index: usize, from: &Value, to: &Value, desired: &str) -> Result<Value, String> {
+    let wrong = |why: String| format!("webhook returned invalid converted object at index {index}: {why}");
+    let (version, kind) = (text(to, "/apiVersion"), text(to, "/kind"));
+    if version != desired {
+        return Err(wrong(format!("invalid groupVersion (expected {desired}, received {version})")));
+    }
+    if kind != text(from, "/kind") {
+        return Err(wrong(format!("invalid kind (expected {}, received {kind})", text(from, "/kind"))));
+    }
+    for field in ["/metadata/name", "/metadata/namespace", "/metadata/uid"] {
+        if text(to, field) != text(from, field) {
+            let name = field.rsplit('/').next().unwrap_or_default();
+            return Err(wrong(format!("metadata.{name} may not change")));
+        }
+    }
+    let mut object = to.clone();
+    let mut metadata = from["metadata"].clone();
+    if let Some(fields) = metadata.as_object_mut() {
+        for field in ["labels", "annotations"] {
+            match to["metadata"].get(field) {
+                Some(said) => fields.insert(field.to_owned(), said.clone()),
+                None => fields.remove(field),
+            };
+        }
+    }
+    object["metadata"] = metadata;
+    Ok(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(version: &str, metadata: Value) -> Value {
+        json!({ "apiVersion": format!("e.test/{version}"), "kind": "A", "metadata": metadata })
+    }
+
+    fn answer(result: Value, converted: Value) -> Value {
+        json!({ "response": { "uid": "u", "result": result, "convertedObjects": converted } })
+    }
+
+    #[test]
+    fn a_webhook_changes_labels_and_annotations_and_no_other_metadata() {
+        let from = object("v1", json!({ "name": "a", "uid": "1", "generation": 3, "labels": { "a": "b" } }));
+        let to =
+            object("v2", json!({ "name": "a", "uid": "1", "generation": 9, "annotations": { "c": "d" } }));
+        let read = read(&answer(json!({ "status": "Success" }), json!([to])), "u", "e.test/v2", &[from]);
+        let metadata = json!({ "name": "a", "uid": "1", "generation": 3, "annotations": { "c": "d" } });
+        assert_eq!(read, Ok(vec![object("v2", metadata)]));
+    }
+
+    #[test]
+    fn an_answer_that_is_none_says_why() {
+        let from = [object("v1", json!({ "name": "a" }))];
+        let why = |answer: Value| read(&answer, "u", "e.test/v2", &from).unwrap_err();
+        let fine = json!({ "status": "Success" });
+        assert_eq!(why(answer(json!({ "status": "Failure", "message": "no" }), json!([]))), "no");
+        assert_eq!(why(answer(fine.clone(), json!([]))), "webhook returned 0 objects, expected 1");
+        assert_eq!(why(json!({ "response": {} })), r#"expected response.uid="u", got """#);
+        let same = json!([object("v1", json!({ "name": "a" }))]);
+        assert!(
+            why(answer(fine.clone(), same))
+                .contains("invalid groupVersion (expected e.test/v2, received e.test/v1)")
+        );
+        let renamed = json!([object("v2", json!({ "name": "b" }))]);
+        assert!(why(answer(fine, renamed)).contains("metadata.name may not change"));
+    }
+}
