@@ -133,7 +133,7 @@ impl Board {
             }
             if let Some(refuse) = &placed.rule.refuse {
                 self.tally.refused += 1;
-                let (refusal, retry_after) = (refuse.refusal(), refuse.retry_after);
+                let (refusal, retry_after) = (refuse.refusal(), refuse.pause());
                 return (delay, Act::Refuse { refusal, retry_after });
             }
             if let Some(reset) = placed.rule.reset {

@@ -217,7 +217,8 @@ impl Rule {
         self
     }
 
-    /// The refusal asks to be left alone for so many seconds. Nothing unless called.
+    /// The refusal asks to be left alone for so many seconds; 0 is not at all. Unless called, one with 429 asks for a second,
+    /// as the original does when it has too much to do, and others do not ask.
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.refuse.get_or_insert_default().retry_after = Some(seconds);
@@ -334,6 +335,12 @@ impl Rule {
 }
 
 impl Refuse {
+    /// For how many seconds the client is asked to leave the server alone.
+    pub(super) fn pause(&self) -> Option<u32> {
+        let usual = if self.code == 429 { 1 } else { 0 };
+        Some(self.retry_after.unwrap_or(usual)).filter(|it| *it > 0)
+    }
+
     pub(super) fn refusal(&self) -> Refusal {
         let reason = self.reason.as_deref().map_or_else(|| reason_of(self.code), Reason::from);
         let message = match (&self.message, self.code) {
@@ -343,7 +350,7 @@ impl Refuse {
         };
         let mut status = Status::failure(reason, message);
         status.code = self.code;
-        let retry_after_seconds = self.retry_after.unwrap_or(0);
+        let retry_after_seconds = self.pause().unwrap_or(0);
         status.details = Some(Details { retry_after_seconds, ..Details::default() });
         Refusal(Box::new(status))
     }
@@ -456,6 +463,10 @@ mod tests {
         let busy = refusal(Rule::on("list").refuse(429).retry_after(3));
         assert_eq!((busy.0.code, &busy.0.reason), (429, &Reason::TooManyRequests));
         assert_eq!(busy.0.details.as_ref().map(|it| it.retry_after_seconds), Some(3));
+        let pause = |rule: Rule| rule.refuse.unwrap().pause();
+        assert_eq!(pause(Rule::on("list").refuse(429)), Some(1));
+        assert_eq!(pause(Rule::on("list").refuse(429).retry_after(0)), None);
+        assert_eq!(pause(Rule::on("list").refuse(503)), None);
         let own = refusal(Rule::on("list").refuse(418).reason("Teapot").message("short and stout"));
         assert_eq!(
             (own.0.code, own.0.reason.as_str(), own.0.message.as_str()),
