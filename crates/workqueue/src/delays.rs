@@ -123,7 +123,7 @@ mod tests {
 
     fn with_entries(count: u32) -> (Entries<u32>, Delays, Vec<Id>) {
         let mut entries = Entries::new();
-        let ids = (0..count).map(|it| entries.insert(u64::from(it), it, 0)).collect();
+        let ids = (0..count).map(|it| entries.find_or_insert(u64::from(it), it, 0).0).collect();
         (entries, Delays::default(), ids)
     }
 
@@ -169,7 +169,7 @@ mod tests {
         delays.set(&mut entries, ids[0], 5, 0);
         delays.cancel(&mut entries, ids[0]);
         entries.remove(ids[0]);
-        let reused = entries.insert(9, 9, 0);
+        let reused = entries.find_or_insert(9, 9, 0).0;
         assert_eq!(reused, ids[0]);
         delays.set(&mut entries, reused, 50, 0);
         assert_eq!(delays.pop_due(&mut entries, 10), None);

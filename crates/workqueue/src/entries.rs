@@ -5,6 +5,7 @@
 use std::ops::{Index, IndexMut};
 
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry as Place;
 use slab::Slab;
 
 /// The place of an entry in the slab. It is valid until the entry is removed, and may then name another.
@@ -74,16 +75,23 @@ impl<K: Eq> Entries<K> {
     }
 
     pub(crate) fn find(&self, hash: u64, key: &K) -> Option<Id> {
-        let is_it = |id: &Id| {
-            let entry = &self[*id];
-            entry.hash == hash && entry.key == *key
-        };
-        self.index.find(hash, is_it).copied()
+        self.index.find(hash, |id| is_it(&self.slab, *id, hash, key)).copied()
     }
 
-    /// Adds a resting entry. There must be none of this key.
-    pub(crate) fn insert(&mut self, hash: u64, key: K, group: u64) -> Id {
-        let entry = Entry {
+    /// The entry of a key, and the key again; where there is none, a resting one is made and the key is kept.
+    #[inline]
+    pub(crate) fn find_or_insert(&mut self, hash: u64, key: K, group: u64) -> (Id, Option<K>) {
+        let Self { slab, index } = self;
+        let place =
+            index.entry(hash, |id| is_it(slab, *id, hash, &key), |id| slab[*id as usize].hash);
+        let vacant = match place {
+            Place::Occupied(found) => return (*found.get(), Some(key)),
+            Place::Vacant(vacant) => vacant,
+        };
+        let id = slab.vacant_key() as Id;
+        assert!(slab.len() < NONE as usize, "a queue holds fewer than 2^32 keys");
+        vacant.insert(id);
+        slab.insert(Entry {
             key,
             hash,
             group,
@@ -94,12 +102,8 @@ impl<K: Eq> Entries<K> {
             after: NONE,
             waiting_since: 0,
             held_since: 0,
-        };
-        let id = self.slab.insert(entry) as Id;
-        assert!(id != NONE && self.slab.len() < NONE as usize, "a queue holds fewer than 2^32 keys");
-        let slab = &self.slab;
-        self.index.insert_unique(hash, id, |it| slab[*it as usize].hash);
-        id
+        });
+        (id, None)
     }
 
     /// Removes an entry that is in no list, and gives its key back so that it can be dropped elsewhere.
@@ -128,6 +132,11 @@ impl<K: Eq> Entries<K> {
     pub(crate) fn get(&self, id: Id) -> Option<&Entry<K>> {
         self.slab.get(id as usize)
     }
+}
+
+fn is_it<K: Eq>(slab: &Slab<Entry<K>>, id: Id, hash: u64, key: &K) -> bool {
+    let entry = &slab[id as usize];
+    entry.hash == hash && entry.key == *key
 }
 
 impl<K> Index<Id> for Entries<K> {
@@ -207,7 +216,7 @@ mod tests {
 
     fn three() -> (Entries<&'static str>, List, [Id; 3]) {
         let (mut entries, mut list) = (Entries::new(), List::new());
-        let ids = ["a", "b", "c"].map(|key| entries.insert(7, key, 0));
+        let ids = ["a", "b", "c"].map(|key| entries.find_or_insert(7, key, 0).0);
         for id in ids {
             list.push_back(&mut entries, id);
         }
@@ -238,7 +247,7 @@ mod tests {
     #[test]
     fn a_large_slab_is_given_back_when_the_last_entry_leaves() {
         let mut entries = Entries::new();
-        let ids: Vec<_> = (0..=WORTH_KEEPING).map(|it| entries.insert(it as u64, it, 0)).collect();
+        let ids: Vec<_> = (0..=WORTH_KEEPING).map(|it| entries.find_or_insert(it as u64, it, 0).0).collect();
         for id in ids {
             entries.remove(id);
         }

@@ -13,16 +13,31 @@ use crate::state::Taken;
 ///
 /// That holds for every way out of the worker: a return, an error, a panic, a cancelled task. A key that was added
 /// again meanwhile is then handed out once more. An item that is leaked (`std::mem::forget`) keeps its key for ever.
-pub struct Item<K: Eq + Hash + Clone> {
+///
+/// It borrows the handle it was taken from, which spares two atomic operations; [`into_owned`](Self::into_owned) is for items
+/// that go elsewhere.
+pub struct Item<'q, K: Eq + Hash + Clone> {
     key: K,
     priority: i32,
-    id: Id,
-    queue: Arc<Shared<K>>,
+    hold: Hold<'q, K>,
 }
 
-impl<K: Eq + Hash + Clone> Item<K> {
-    pub(crate) fn new(taken: Taken<K>, queue: Arc<Shared<K>>) -> Self {
-        Self { key: taken.key, priority: taken.priority, id: taken.id, queue }
+/// The hold on a key; dropping it gives the key back.
+struct Hold<'q, K: Eq + Hash + Clone> {
+    id: Id,
+    queue: Handle<'q, K>,
+}
+
+enum Handle<'q, K> {
+    Borrowed(&'q Arc<Shared<K>>),
+    Owned(Arc<Shared<K>>),
+}
+
+impl<'q, K: Eq + Hash + Clone> Item<'q, K> {
+    #[inline]
+    pub(crate) fn new(taken: Taken<K>, queue: &'q Arc<Shared<K>>) -> Self {
+        let hold = Hold { id: taken.id, queue: Handle::Borrowed(queue) };
+        Self { key: taken.key, priority: taken.priority, hold }
     }
 
     /// The key to work on.
@@ -36,11 +51,22 @@ impl<K: Eq + Hash + Clone> Item<K> {
         self.priority
     }
 
+    /// The same item with a handle of its own, to be sent to another task or kept in a struct.
+    pub fn into_owned(self) -> Item<'static, K> {
+        let Self { key, priority, mut hold } = self;
+        let queue = match &hold.queue {
+            Handle::Borrowed(queue) => Arc::clone(queue),
+            Handle::Owned(queue) => queue.clone(),
+        };
+        let id = std::mem::replace(&mut hold.id, GIVEN_AWAY);
+        Item { key, priority, hold: Hold { id, queue: Handle::Owned(queue) } }
+    }
+
     /// The work is done; the same as dropping it, for those who like to say so.
     pub fn done(self) {}
 }
 
-impl<K: Eq + Hash + Clone> Deref for Item<K> {
+impl<K: Eq + Hash + Clone> Deref for Item<'_, K> {
     type Target = K;
 
     fn deref(&self) -> &K {
@@ -48,13 +74,20 @@ impl<K: Eq + Hash + Clone> Deref for Item<K> {
     }
 }
 
-impl<K: Eq + Hash + Clone> Drop for Item<K> {
+impl<K: Eq + Hash + Clone> Drop for Hold<'_, K> {
+    #[inline]
     fn drop(&mut self) {
-        self.queue.finish(self.id);
+        if self.id == GIVEN_AWAY {
+            return;
+        }
+        match &self.queue {
+            Handle::Borrowed(queue) => queue.finish(self.id),
+            Handle::Owned(queue) => queue.finish(self.id),
+        }
     }
 }
 
-impl<K: Eq + Hash + Clone + fmt::Debug> fmt::Debug for Item<K> {
+impl<K: Eq + Hash + Clone + fmt::Debug> fmt::Debug for Item<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Item")
             .field("key", &self.key)
@@ -62,3 +95,6 @@ impl<K: Eq + Hash + Clone + fmt::Debug> fmt::Debug for Item<K> {
             .finish_non_exhaustive()
     }
 }
+
+/// The id of a hold that has been passed on; no entry has it.
+const GIVEN_AWAY: Id = Id::MAX;

@@ -136,9 +136,9 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> WorkQueue<K> {
     }
 
     /// Takes a key if there is one now.
-    pub fn try_take(&self) -> Option<Item<K>> {
+    pub fn try_take(&self) -> Option<Item<'_, K>> {
         let taken = self.shared.try_take()?;
-        Some(Item::new(taken, self.shared.clone()))
+        Some(Item::new(taken, &self.shared))
     }
 
     /// Accepts nothing more and forgets what is delayed. What was accepted is still handed out, also keys that go back

@@ -197,7 +197,8 @@ mod tests {
 
         /// Pushes a key whose group is its first letter.
         fn push(&mut self, key: &str, priority: i32) -> Id {
-            let id = self.entries.insert(0, key.to_owned(), u64::from(key.as_bytes()[0]));
+            let group = u64::from(key.as_bytes()[0]);
+            let (id, _) = self.entries.find_or_insert(0, key.to_owned(), group);
             self.entries[id].priority = priority;
             self.ready.push(&mut self.entries, id);
             id
@@ -275,7 +276,7 @@ mod tests {
     fn levels_do_not_pile_up() {
         let mut line = Line::new(false, Some(16));
         for priority in 0..1000 {
-            line.push("k", priority);
+            line.push(&format!("k{priority}"), priority);
         }
         line.all();
         assert!(line.ready.levels.len() <= LEVELS_KEPT);

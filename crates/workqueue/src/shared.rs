@@ -132,6 +132,7 @@ impl<K: Eq + Hash + Clone> Shared<K> {
     }
 
     /// Looks for a key, and waits in the line if there is none. `ticket` is who looks; it is empty when it does not wait.
+    #[inline]
     pub(crate) fn look(&self, ticket: &mut Option<Ticket>, waker: &Waker) -> Look<K> {
         let now = self.time();
         let mut wakes = Wakes::new();
@@ -298,11 +299,12 @@ impl<K: Eq + Hash + Clone> Shared<K> {
     }
 
     /// What is done without the lock.
+    #[inline]
     fn after(&self, wakes: Wakes, new: u64) {
         if let Some(meter) = &self.meter {
             meter.added(new);
         }
-        wakes.into_iter().for_each(Waker::wake);
+        wakes.wake();
     }
 }
 

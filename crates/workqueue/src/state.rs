@@ -120,7 +120,7 @@ impl<K: Eq + Clone> State<K> {
         if self.stopping {
             return Added { unused: Some(key), is_new: false, readied: false };
         }
-        let (id, unused) = self.entry(key, ask);
+        let (id, unused) = self.entries.find_or_insert(ask.hash, key, ask.group);
         if self.earliest_wins
             && let Some(delay) = self.delays.cancel(&mut self.entries, id)
         {
@@ -135,7 +135,7 @@ impl<K: Eq + Clone> State<K> {
         if self.stopping {
             return Some(key);
         }
-        let (id, unused) = self.entry(key, ask);
+        let (id, unused) = self.entries.find_or_insert(ask.hash, key, ask.group);
         let entry = &self.entries[id];
         if self.earliest_wins && matches!(entry.stage, Stage::Ready | Stage::HeldAndDirty) {
             self.mark_dirty(id, ask.priority, ask.now);
@@ -236,14 +236,6 @@ impl<K: Eq + Clone> State<K> {
             }
         }
         unused
-    }
-
-    /// The entry of a key, which is made where there is none; the key comes back if it is not needed.
-    fn entry(&mut self, key: K, ask: Ask) -> (Id, Option<K>) {
-        match self.entries.find(ask.hash, &key) {
-            Some(id) => (id, Some(key)),
-            None => (self.entries.insert(ask.hash, key, ask.group), None),
-        }
     }
 
     /// Says whether there is work now where there was none before, and whether the key has become ready.

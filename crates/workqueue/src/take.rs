@@ -43,8 +43,8 @@ impl<'a, K: Eq + Hash + Clone> Take<'a, K> {
     }
 }
 
-impl<K: Eq + Hash + Clone> Future for Take<'_, K> {
-    type Output = Option<Item<K>>;
+impl<'a, K: Eq + Hash + Clone> Future for Take<'a, K> {
+    type Output = Option<Item<'a, K>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         // A worker that always finds a key lets the other tasks of its thread run now and then.
@@ -55,7 +55,7 @@ impl<K: Eq + Hash + Clone> Future for Take<'_, K> {
                 Look::Taken(taken) => {
                     budget.made_progress();
                     this.timer = None;
-                    return Poll::Ready(Some(Item::new(taken, this.queue.clone())));
+                    return Poll::Ready(Some(Item::new(taken, this.queue)));
                 }
                 Look::Closed => {
                     budget.made_progress();

@@ -10,10 +10,20 @@
 use std::collections::VecDeque;
 use std::task::Waker;
 
-use smallvec::SmallVec;
+/// Whom to wake, after the lock has been released. It costs nothing while it is empty.
+#[derive(Debug, Default)]
+pub(crate) struct Wakes(Vec<Waker>);
 
-/// Whom to wake, after the lock has been released.
-pub(crate) type Wakes = SmallVec<[Waker; 1]>;
+impl Wakes {
+    pub(crate) fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    #[inline]
+    pub(crate) fn wake(self) {
+        self.0.into_iter().for_each(Waker::wake);
+    }
+}
 
 /// Names one waiter. The ids of a queue are never used again.
 pub(crate) type Ticket = u64;
@@ -50,17 +60,24 @@ impl Waiters {
     }
 
     /// Takes up to `count` waiters out of the line, to be woken for as many keys. The timekeeper is the last to go.
+    #[inline]
     pub(crate) fn wake(&mut self, count: usize, wakes: &mut Wakes) {
+        if !self.line.is_empty() {
+            self.wake_some(count, wakes);
+        }
+    }
+
+    fn wake_some(&mut self, count: usize, wakes: &mut Wakes) {
         for _ in 0..count.min(self.line.len()) {
             let first_keeps_time = self.line.front().is_some_and(|(it, _)| self.keeps_time(*it));
             let at = usize::from(first_keeps_time && self.line.len() > 1);
-            wakes.extend(self.line.remove(at).map(|(_, waker)| waker));
+            wakes.0.extend(self.line.remove(at).map(|(_, waker)| waker));
         }
     }
 
     /// Wakes all, and forgets who keeps the time.
     pub(crate) fn wake_all(&mut self, wakes: &mut Wakes) {
-        wakes.extend(self.line.drain(..).map(|(_, waker)| waker));
+        wakes.0.extend(self.line.drain(..).map(|(_, waker)| waker));
         self.timekeeper = None;
     }
 
@@ -79,7 +96,7 @@ impl Waiters {
             && let Some((ticket, waker)) = self.line.front()
         {
             self.timekeeper = Some(Timekeeper { ticket: *ticket, at: 0 });
-            wakes.push(waker.clone());
+            wakes.0.push(waker.clone());
         }
     }
 
@@ -92,7 +109,7 @@ impl Waiters {
                 let ticket = keeper.ticket;
                 // Where it is not in the line it has been woken already.
                 let waker = self.line.iter().find(|(it, _)| *it == ticket).map(|(_, waker)| waker.clone());
-                wakes.extend(waker);
+                wakes.0.extend(waker);
             }
             Some(_) => {}
         }
@@ -119,7 +136,7 @@ impl Waiters {
     }
 
     pub(crate) fn wake_drainers(&mut self, wakes: &mut Wakes) {
-        wakes.extend(self.drainers.drain(..));
+        wakes.0.extend(self.drainers.drain(..));
     }
 
     fn keeps_time(&self, ticket: Ticket) -> bool {
@@ -155,7 +172,7 @@ mod tests {
     }
 
     fn woken(waiters: &[(Ticket, Arc<Count>)], wakes: Wakes) -> Vec<usize> {
-        wakes.into_iter().for_each(Waker::wake);
+        wakes.wake();
         waiters.iter().map(|(_, it)| it.0.swap(0, Ordering::Relaxed)).collect()
     }
 

@@ -63,7 +63,7 @@ impl Wake for Woken {
 struct World<'a> {
     queue: &'a WorkQueue<Key>,
     takers: Vec<Taker<'a>>,
-    held: Vec<Item<Key>>,
+    held: Vec<Item<'a, Key>>,
 }
 
 impl World<'_> {

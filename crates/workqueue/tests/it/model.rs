@@ -124,7 +124,7 @@ async fn run(steps: Vec<Step>, earliest_wins: bool) {
     let builder = WorkQueue::builder().strict_priorities();
     let queue = if earliest_wins { builder.earliest_wins() } else { builder }.build();
     let mut model = Model { earliest_wins, ..Model::default() };
-    let mut held: Vec<Item<Key>> = Vec::new();
+    let mut held: Vec<Item<'_, Key>> = Vec::new();
     for step in steps {
         match step {
             Step::Add(key, priority) => {

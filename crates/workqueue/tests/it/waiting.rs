@@ -94,11 +94,11 @@ async fn a_sleeper_hears_of_an_earlier_time() {
 
 #[tokio::test(start_paused = true)]
 async fn many_keys_that_become_due_at_once_wake_as_many_workers() {
-    let queue = WorkQueue::new();
+    let queue = WorkQueue::<u32>::new();
     let workers: Vec<_> = (0..5)
         .map(|_| {
             let queue = queue.clone();
-            tokio::spawn(async move { queue.take().await.unwrap() })
+            tokio::spawn(async move { queue.take().await.unwrap().into_owned() })
         })
         .collect();
     tokio::task::yield_now().await;
