@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     /// Writes down its name when it is woken.
-    struct Named(usize, Arc<Mutex<Vec<usize>>>);
+    struct Named(usize, Woken);
 
     impl Wake for Named {
         fn wake(self: Arc<Self>) {
@@ -154,8 +154,11 @@ mod tests {
         }
     }
 
-    /// Bells with so many listeners, a waker for each, and who was woken.
-    fn listening(count: usize) -> (Arc<Bell>, Vec<(Listener, Waker)>, Arc<Mutex<Vec<usize>>>) {
+    /// Who was woken, in order.
+    type Woken = Arc<Mutex<Vec<usize>>>;
+
+    /// A bell with so many listeners, a waker for each, and who was woken.
+    fn listening(count: usize) -> (Arc<Bell>, Vec<(Listener, Waker)>, Woken) {
         let (bell, woken) = (Arc::new(Bell::default()), Arc::default());
         let listeners = (0..count)
             .map(|name| (bell.listen(), Waker::from(Arc::new(Named(name, Arc::clone(&woken))))))
