@@ -9,16 +9,11 @@ const PACKAGES: [(&str, &str); 1] = [(
 )];
 
 /// Tests, by package and the beginning of their names.
-const TESTS: [(&str, &str, &str); 3] = [
+const TESTS: [(&str, &str, &str); 2] = [
     (
         "pkg/client/apiutil",
         "TestLazyRestMapperProvider/aggregatedDiscovery=false",
         "it is about a Kubernetes 1.28 with a feature switched off, which it would download and start",
-    ),
-    (
-        "pkg/manager/internal/integration",
-        "manger.Manager Start should start all components without deadlock",
-        "both of its entries make the same object and leave it, so that they need a server each",
     ),
     (
         "pkg/metrics/filters",
