@@ -17,6 +17,7 @@ mod tables;
 mod ci;
 mod conformance;
 mod controllers;
+mod e2e;
 mod follow;
 mod bench;
 mod sample;
@@ -51,6 +52,8 @@ enum Task {
     Conformance(conformance::Options),
     /// Run the original kube-controller-manager on our server, and say what it does there.
     OriginalControllers(controllers::Options),
+    /// Run tests of the official Kubernetes conformance suite on our server.
+    E2e(e2e::Options),
     /// Let kube-rs, client-go and our own client follow a server on which faults run, and compare what they have.
     Follow(follow::Options),
     /// Measure something, in release mode.
@@ -78,6 +81,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Gen(options) => tables::run(&options),
         Task::Conformance(options) => conformance::run(&options),
         Task::OriginalControllers(options) => waiting::wait(controllers::run(&options)),
+        Task::E2e(options) => waiting::wait(e2e::run(&options)),
         Task::Follow(options) => waiting::wait(follow::run(&options)),
         Task::Bench(options) => bench::run(&options),
         Task::Pods(options) => sample::run(&options),
@@ -108,6 +112,8 @@ mod tests {
         let named = ["xtask", "original-controllers", "--kube-controller-manager", "x"];
         assert!(Arguments::try_parse_from(named).is_ok());
         assert!(Arguments::try_parse_from(["xtask", "follow", "--objects", "10"]).is_ok());
+        assert!(Arguments::try_parse_from(["xtask", "e2e"]).is_err());
+        assert!(Arguments::try_parse_from(["xtask", "e2e", "--e2e-binary", "x", "Watchers"]).is_ok());
     }
 
     #[test]

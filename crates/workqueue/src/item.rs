@@ -56,6 +56,9 @@ impl<K: Eq + Hash + Clone> Drop for Item<K> {
 
 impl<K: Eq + Hash + Clone + fmt::Debug> fmt::Debug for Item<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Item").field("key", &self.key).field("priority", &self.priority).finish_non_exhaustive()
+        f.debug_struct("Item")
+            .field("key", &self.key)
+            .field("priority", &self.priority)
+            .finish_non_exhaustive()
     }
 }
