@@ -18,6 +18,7 @@ mod ci;
 mod conformance;
 mod controllers;
 mod controller_runtime;
+mod e2e;
 mod follow;
 mod bench;
 mod sample;
@@ -54,6 +55,8 @@ enum Task {
     OriginalControllers(controllers::Options),
     /// Run the suites of controller-runtime on our server.
     ControllerRuntime(controller_runtime::Options),
+    /// Run tests of the official Kubernetes conformance suite on our server.
+    E2e(e2e::Options),
     /// Let kube-rs, client-go and our own client follow a server on which faults run, and compare what they have.
     Follow(follow::Options),
     /// Measure something, in release mode.
@@ -82,6 +85,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Conformance(options) => conformance::run(&options),
         Task::OriginalControllers(options) => waiting::wait(controllers::run(&options)),
         Task::ControllerRuntime(options) => waiting::wait(controller_runtime::run(&options)),
+        Task::E2e(options) => waiting::wait(e2e::run(&options)),
         Task::Follow(options) => waiting::wait(follow::run(&options)),
         Task::Bench(options) => bench::run(&options),
         Task::Pods(options) => sample::run(&options),
@@ -112,6 +116,8 @@ mod tests {
         let named = ["xtask", "original-controllers", "--kube-controller-manager", "x"];
         assert!(Arguments::try_parse_from(named).is_ok());
         assert!(Arguments::try_parse_from(["xtask", "follow", "--objects", "10"]).is_ok());
+        assert!(Arguments::try_parse_from(["xtask", "e2e"]).is_err());
+        assert!(Arguments::try_parse_from(["xtask", "e2e", "--e2e-binary", "x", "Watchers"]).is_ok());
     }
 
     #[test]

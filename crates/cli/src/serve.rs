@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use dogwatch_apiserver::ApiServer;
@@ -38,6 +39,9 @@ Examples:
     dogwatch serve --simulate
 
 kubectl sends tokens over TLS only: combine --token with --tls if kubectl is to use it.";
+
+/// How long it can be listed how things were: as long as the original keeps it.
+const HISTORY: Duration = Duration::from_secs(5 * 60);
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -105,9 +109,10 @@ async fn start(options: Options) -> anyhow::Result<ApiServer> {
     if options.simulate_nodes {
         builder = builder.simulate(Simulators::only_nodes());
     }
-    if options.no_controllers {
-        builder = builder.controllers(Controllers::of_server());
-    }
+    let mut controllers =
+        if options.no_controllers { Controllers::of_server() } else { Controllers::default() };
+    controllers.history = Some(HISTORY);
+    builder = builder.controllers(controllers);
     if let Some(token) = options.token {
         builder = builder.token(token);
     }

@@ -67,7 +67,8 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn start_manager(program: &Path, server: &Server) -> Result<Process> {
+/// Starts the original controllers against a server. They end when the guard is dropped.
+pub(crate) fn start_manager(program: &Path, server: &Server) -> Result<Process> {
     let file = |name: &str| server.folder().join(name).display().to_string();
     let key = rcgen::KeyPair::generate()?;
     std::fs::write(file("service-accounts.key"), key.serialize_pem())?;

@@ -3,13 +3,14 @@
 
 use std::sync::MutexGuard;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::addresses::Addresses;
-use super::{Cluster, Place, Writer};
+use super::{Cluster, Place, User, Writer};
 use crate::custom::{self, definition};
 use crate::kinds::look::{self, number, text};
 use crate::kinds::prepare::{self, Surroundings};
+use crate::kinds::signing;
 use crate::kinds::traits::StatusMetadata;
 use crate::kinds::validate;
 use crate::ownership::{self, Reset, Target, Versions};
@@ -69,6 +70,9 @@ impl Cluster {
             }
             None => {
                 self.fill_by_policy(place, object)?;
+                if is_signing_request(kind) {
+                    name_asker(object, &writer.user);
+                }
                 let mut around = Around { addresses: self.addresses(), cluster: self };
                 prepare::for_create(kind.names(), object, &self.source.stamp(), &mut around)?;
                 if is_definition(kind) {
@@ -146,7 +150,13 @@ impl Cluster {
         match part {
             "status" => {
                 prepare::for_status_update(kind.names(), new, old);
-                return Ok(validate::update_status(kind.names(), new, old));
+                let mut problems = validate::update_status(kind.names(), new, old);
+                if is_signing_request(kind) {
+                    signing::keep_decisions(new, old);
+                    signing::date_conditions(new, old, &self.source.stamp());
+                    problems.extend(signing::problems(new, old, false));
+                }
+                return Ok(problems);
             }
             "finalize" => {
                 if let Some(map) = new.as_object_mut() {
@@ -165,7 +175,10 @@ impl Cluster {
                     }
                 }
                 set_or_remove(object_mut(new, "status"), "conditions", conditions);
-                return Ok(validate::metadata::update_common(new, old));
+                signing::date_conditions(new, old, &self.source.stamp());
+                let mut problems = signing::problems(new, old, true);
+                problems.extend(validate::metadata::update_common(new, old));
+                return Ok(problems);
             }
             _ => {
                 if part == "resize" {
@@ -286,6 +299,21 @@ pub(super) fn warnings(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<
 /// Whether these are definitions of custom kinds.
 pub(super) fn is_definition(kind: &Kind) -> bool {
     kind.is("apiextensions.k8s.io", "customresourcedefinitions")
+}
+
+/// Whether these are requests for certificates.
+fn is_signing_request(kind: &Kind) -> bool {
+    kind.is("certificates.k8s.io", "certificatesigningrequests")
+}
+
+/// Says in a request for a certificate who asks, whatever it says itself.
+fn name_asker(request: &mut Value, user: &User) {
+    let spec = object_mut(request, "spec");
+    let said = |given: bool, value: Value| given.then_some(value);
+    set_or_remove(spec, "username", said(!user.name.is_empty(), user.name.as_str().into()));
+    set_or_remove(spec, "uid", said(!user.uid.is_empty(), user.uid.as_str().into()));
+    set_or_remove(spec, "groups", said(!user.groups.is_empty(), json!(user.groups)));
+    set_or_remove(spec, "extra", said(!user.extra.is_empty(), json!(user.extra)));
 }
 
 /// The metadata of an object, made where there is none.

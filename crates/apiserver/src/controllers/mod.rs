@@ -19,10 +19,12 @@ mod purge;
 mod namespaces;
 mod definitions;
 mod expiry;
+mod forgetting;
 mod garbage;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(crate) use part::{Running, builtin, together, writer};
 
@@ -40,18 +42,20 @@ pub struct Controllers {
     pub definitions: bool,
     /// Deletes events an hour after their last change.
     pub events: bool,
+    /// Forgets how things were once or twice that long ago, so that it cannot be listed any more; never where there is none.
+    pub history: Option<Duration>,
 }
 
 impl Default for Controllers {
     fn default() -> Self {
-        Self { namespaces: true, garbage: true, definitions: true, events: true }
+        Self { namespaces: true, garbage: true, definitions: true, events: true, history: None }
     }
 }
 
 impl Controllers {
     /// None of them, as on a bare API server.
     pub fn none() -> Self {
-        Self { namespaces: false, garbage: false, definitions: false, events: false }
+        Self { namespaces: false, garbage: false, definitions: false, events: false, history: None }
     }
 
     /// Those that the original runs inside the API server itself; the rest is left to a controller manager.
@@ -74,7 +78,10 @@ impl Controllers {
             all.push(Box::pin(garbage::run(Arc::clone(&cluster))));
         }
         if self.events {
-            all.push(Box::pin(expiry::run(cluster)));
+            all.push(Box::pin(expiry::run(Arc::clone(&cluster))));
+        }
+        if let Some(period) = self.history {
+            all.push(Box::pin(forgetting::run(cluster, period)));
         }
         together(all, shutdown).await;
     }

@@ -11,6 +11,7 @@ pub(crate) mod look;
 pub use crate::names;
 pub mod quantity;
 pub(crate) mod shape;
+pub(crate) mod signing;
 pub mod traits;
 pub mod events;
 pub mod fields;

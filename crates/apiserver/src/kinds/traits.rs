@@ -222,7 +222,7 @@ fn status_metadata(group: &str, plural: &str) -> StatusMetadata {
         ("", "pods") => StatusMetadata::AllButOwners,
         ("apps", "deployments") => StatusMetadata::AllButLabels,
         ("apiextensions.k8s.io", "customresourcedefinitions")
-        | ("certificates.k8s.io", "certificatesigningrequests" | "podcertificaterequests")
+        | ("certificates.k8s.io", "podcertificaterequests")
         | ("flowcontrol.apiserver.k8s.io", _)
         | ("resource.k8s.io", _)
         | ("storage.k8s.io", "volumeattachments")

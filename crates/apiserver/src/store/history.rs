@@ -28,7 +28,8 @@ type State = (u64, Option<Arc<Encoded>>);
 /// One collection through time.
 ///
 /// Invariants: the versions of an object and the changes are strictly increasing; every change that is kept has its states
-/// kept; nothing is kept of an object that was gone before `compacted`.
+/// kept, unless they are forgotten; nothing is kept of an object that was gone before `forgotten`, which is never before
+/// `compacted`.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// The states of each object, oldest first; `None` marks a deletion.
@@ -39,6 +40,8 @@ pub struct History {
     dropped: u64,
     /// Nothing at or before this version can be asked for any more.
     compacted: u64,
+    /// Nothing before this version can be listed any more; changes may still be kept.
+    forgotten: u64,
 }
 
 /// The version asked for is no longer kept.
@@ -66,8 +69,9 @@ impl History {
         version: u64,
         after: Option<&ObjectKey>,
     ) -> Result<impl Iterator<Item = &'a Arc<Encoded>> + use<'a>, Compacted> {
-        if version < self.compacted {
-            return Err(Compacted { asked: version, oldest: self.compacted });
+        let oldest = self.compacted.max(self.forgotten);
+        if version < oldest {
+            return Err(Compacted { asked: version, oldest });
         }
         let from = after.map_or(Bound::Unbounded, |key| Bound::Excluded(key.clone()));
         let states = self.objects.range((from, Bound::Unbounded));
@@ -121,7 +125,7 @@ impl History {
         self.changes.is_empty()
     }
 
-    /// The oldest version that can be listed or watched from.
+    /// The oldest version that can be watched from.
     pub fn oldest(&self) -> u64 {
         self.compacted
     }
@@ -145,6 +149,15 @@ impl History {
             self.changes.pop_front();
             self.dropped += 1;
         }
+        self.forget(version);
+    }
+
+    /// Forgets all states that only lists before this version need. Watches can still begin before it.
+    pub fn forget(&mut self, version: u64) {
+        if version <= self.forgotten {
+            return;
+        }
+        self.forgotten = version;
         self.objects.retain(|_, states| {
             // The newest state at or before the version is the one that a read at it sees.
             let first_kept = states.partition_point(|(at, _)| *at <= version).saturating_sub(1);
@@ -205,6 +218,21 @@ mod tests {
         assert_eq!(history.change(position).expect("kept").map(|it| it.version), Some(5));
         assert!(history.change(position + 1).expect("kept").is_none(), "not yet");
         assert!(history.change(0).is_err(), "no longer");
+    }
+
+    #[test]
+    fn what_is_forgotten_cannot_be_listed_but_still_be_watched_from() {
+        let mut history = History::default();
+        for (name, version) in [("a", 1), ("b", 2), ("a", 3)] {
+            history.write(&ObjectKey::cluster(name), version, Some(state(name, version)));
+        }
+        history.forget(3);
+        assert_eq!(history.list_at(2, None).map(drop), Err(Compacted { asked: 2, oldest: 3 }));
+        assert_eq!(versions(&history, 3), BTreeMap::from([("a".to_owned(), 3), ("b".to_owned(), 2)]));
+        let position = history.position_after(1).expect("kept");
+        assert_eq!(history.change(position).expect("kept").map(|it| it.version), Some(2));
+        history.compact(2);
+        assert!(history.position_after(1).is_err() && history.list_at(3, None).is_ok());
     }
 
     #[test]

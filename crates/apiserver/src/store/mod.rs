@@ -195,6 +195,15 @@ impl Store {
         }
     }
 
+    /// Forgets the states that only lists before this version need, in all collections. Watches can still begin before it.
+    pub fn forget(&self, version: u64) {
+        let version = version.min(self.revision());
+        for collection in self.shared.collections().values() {
+            let mut history = collection.history.write().unwrap_or_else(PoisonError::into_inner);
+            Arc::make_mut(&mut history).forget(version);
+        }
+    }
+
     /// A copy that goes its own way. Costs next to nothing: a collection is copied when either side writes to it.
     #[must_use]
     pub fn fork(&self) -> Self {

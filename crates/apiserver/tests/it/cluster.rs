@@ -80,6 +80,8 @@ async fn an_approval_changes_metadata_and_conditions_and_nothing_else() {
     cluster.change(&place, &writer(), approve).await.expect("approved");
     let stored = cluster.get(&kind, &key).expect("there").to_value();
     assert_eq!(stored["metadata"]["annotations"]["who"], "me");
+    assert_eq!(stored["spec"]["username"], writer().user.name);
+    assert_eq!(stored["status"]["conditions"][0]["lastUpdateTime"], "2026-01-02T03:04:05Z");
     assert_eq!(stored["spec"]["signerName"], "example.com/s");
     assert_eq!(
         (stored["status"]["conditions"].as_array().map(Vec::len), stored["status"].get("certificate")),

@@ -431,3 +431,22 @@ async fn controllers_stop_when_told_to() {
     it.pass(Duration::from_secs(60)).await;
     assert!(it.get(NAMESPACES, "a").is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn how_things_were_is_forgotten_after_a_while_and_can_still_be_watched_from() {
+    let mut controllers = Controllers::none();
+    controllers.history = Some(Duration::from_secs(300));
+    let it = Running::with(controllers).await;
+    let kind = it.kind("v1", "ConfigMap");
+    it.add(json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" } })).await;
+    let then = it.cluster.store().revision();
+    it.change(("v1", "ConfigMap"), "default/a", "", |it| it["data"] = json!({ "k": "v" })).await;
+    let listed =
+        |it: &Running| it.cluster.store().read(&kind.collection, |all, _| all.list_at(then, None).is_ok());
+    tokio::time::sleep(Duration::from_secs(299)).await;
+    assert!(listed(&it));
+    tokio::time::sleep(Duration::from_secs(302)).await;
+    assert!(!listed(&it));
+    let watched = it.cluster.store().read(&kind.collection, |all, _| all.position_after(then).is_ok());
+    assert!(watched);
+}

@@ -1,0 +1,117 @@
+//! What came of the tests: read from the report of their runner, and told by group.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use super::list::Chosen;
+
+/// What came of the tests that were chosen.
+#[derive(Debug)]
+pub(super) struct Report {
+    /// By group: how many passed, and which did not, with the reason.
+    groups: BTreeMap<&'static str, (usize, Vec<(&'static str, String)>)>,
+}
+
+/// A run, as the runner writes it down.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Suite {
+    #[serde(default)]
+    spec_reports: Option<Vec<Spec>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Spec {
+    #[serde(default)]
+    container_hierarchy_texts: Option<Vec<String>>,
+    #[serde(default)]
+    leaf_node_text: String,
+    #[serde(default)]
+    state: String,
+    #[serde(default)]
+    failure: Failure,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Failure {
+    #[serde(default)]
+    message: String,
+}
+
+impl Report {
+    /// Reads a report. A chosen test that is not in it has not run, which is as bad as one that failed.
+    pub(super) fn read(written: &[u8], chosen: &Chosen) -> Result<Self> {
+        let suites: Vec<Suite> = serde_json::from_slice(written).context("the results cannot be read")?;
+        let specs = suites.into_iter().flat_map(|it| it.spec_reports.unwrap_or_default());
+        let mut states = BTreeMap::new();
+        for spec in specs.filter(|it| it.state != "skipped" && it.state != "pending") {
+            let mut words = spec.container_hierarchy_texts.unwrap_or_default();
+            words.push(spec.leaf_node_text);
+            states.insert(words.join(" "), (spec.state, spec.failure.message));
+        }
+        let mut groups: BTreeMap<_, (usize, Vec<_>)> = BTreeMap::new();
+        for test in chosen.tests() {
+            let (passed, failed) = groups.entry(test.group).or_default();
+            match states.get(test.name) {
+                Some((state, _)) if state == "passed" => *passed += 1,
+                Some((state, why)) => {
+                    let first = why.lines().next().unwrap_or_default();
+                    failed.push((test.name, format!("{state}: {first}")));
+                }
+                None => failed.push((test.name, "it has not run".to_owned())),
+            }
+        }
+        Ok(Self { groups })
+    }
+
+    /// Whether all have passed.
+    pub(super) fn is_good(&self) -> bool {
+        self.groups.values().all(|(_, failed)| failed.is_empty())
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mut all_passed, mut all_failed) = (0, 0);
+        for (group, (passed, failed)) in &self.groups {
+            writeln!(f, "{group:16} {passed:4} passed {:4} failed", failed.len())?;
+            for (name, why) in failed {
+                writeln!(f, "    {name}\n        {why}")?;
+            }
+            all_passed += passed;
+            all_failed += failed.len();
+        }
+        writeln!(f, "{:16} {all_passed:4} passed {all_failed:4} failed", "all")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_did_not_pass_is_named_with_its_reason_and_what_did_not_run_is_too() {
+        let chosen = Chosen::all().unwrap().with(false, false);
+        let names: Vec<_> = chosen.tests().iter().take(2).map(|it| it.name).collect();
+        let (head, leaf) = names[0].split_once(' ').unwrap();
+        let written = serde_json::json!([{ "SpecReports": [
+            { "LeafNodeText": "x", "State": "skipped" },
+            { "ContainerHierarchyTexts": [head], "LeafNodeText": leaf, "State": "passed" },
+            { "ContainerHierarchyTexts": null, "LeafNodeText": names[1], "State": "failed",
+                "Failure": { "Message": "because\nof this" } },
+        ] }]);
+        let chosen = chosen.only(&names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
+        let report = Report::read(written.to_string().as_bytes(), &chosen).unwrap();
+        let told = report.to_string();
+        assert!(!report.is_good() && told.contains("failed: because\n"), "{told}");
+        assert!(told.contains("1 passed    1 failed"), "{told}");
+        let report = Report::read(b"[]", &chosen).unwrap();
+        assert!(!report.is_good() && report.to_string().contains("it has not run"));
+        assert!(Report::read(b"{}", &chosen).is_err());
+    }
+}
