@@ -1,15 +1,42 @@
-//! Runs the examples against a stand-in server, so that none rots: each is a program, not a listing.
+//! Runs the examples against our own server, so that none rots: each is a program, not a listing.
 
 use std::io::Write as _;
-use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use dogwatch::config::Overrides;
+use dogwatch::k8s_openapi::api::core::v1::Pod;
+use dogwatch::{Api, Client, Config, DeleteParams, WriteParams};
+use dogwatch_apiserver::ApiServer;
+use serde_json::json;
+use tokio::runtime::Runtime;
 
 use crate::cargo::{self, Cargo};
-use crate::standin;
 
-/// How an example is started without a cluster, and a line it must print.
+/// What is there before an example runs.
+const OBJECTS: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: web-0, namespace: default, labels: {app: web}}
+spec: {nodeName: node-1, containers: [{name: main, image: example.invalid/main}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web-1, namespace: default, labels: {app: web}}
+spec: {nodeName: node-1, containers: [{name: main, image: example.invalid/main}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: default}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: main, image: example.invalid/main}]}
+";
+
+/// How an example is started without a cluster of one's own, and a line it must print.
 struct Run {
     example: &'static str,
     arguments: &'static [&'static str],
@@ -17,19 +44,15 @@ struct Run {
 }
 
 const RUNS: &[Run] = &[
-    Run { example: "01_list_pods", arguments: &[], prints: "2 pods at version 100" },
+    Run { example: "01_list_pods", arguments: &[], prints: "2 pods at version " },
     Run { example: "02_watch_pods", arguments: &["--events", "3"], prints: "DELETED  default/web-2" },
     Run {
         example: "03_apply_configmap",
         arguments: &["greeting", "hello=world"],
-        prints: "applied greeting at version 101",
+        prints: "applied greeting at version ",
     },
     Run { example: "04_discover_resources", arguments: &[], prints: "deployments.apps" },
-    Run {
-        example: "04_discover_resources",
-        arguments: &["deploy", "po"],
-        prints: "  2 objects at version 100",
-    },
+    Run { example: "04_discover_resources", arguments: &["deploy", "po"], prints: "  2 objects at version " },
     Run {
         example: "05_test_with_a_fork",
         arguments: &[],
@@ -37,11 +60,11 @@ const RUNS: &[Run] = &[
     },
 ];
 
-/// Runs every example of every crate, one after the other, and stops at the first that fails or says nothing of what it
-/// should. An example that is in no row of the table is a failure too.
-pub(crate) fn run() -> anyhow::Result<()> {
-    let (address, _guard) = standin::start()?;
-    let kubeconfig = kubeconfig(address)?;
+/// Runs every example of every crate, one after the other, each with a cluster of its own, and stops at the first that fails
+/// or says nothing of what it should. An example that is in no row of the table is a failure too.
+pub(crate) fn run() -> Result<()> {
+    let runtime = Runtime::new().context("cannot start a runtime for the server")?;
+    let base = runtime.block_on(ApiServer::builder().simulators(false).yaml(OBJECTS).start())?;
     let mut count = 0;
     for package in cargo::packages()? {
         for example in &package.examples {
@@ -51,7 +74,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
                 "xtask/src/examples.rs does not say how to run the example `{example}`"
             );
             for run in runs {
-                run.check(&package.name, kubeconfig.path())?;
+                run.with_server(&package.name, &runtime, &base)?;
                 count += 1;
             }
         }
@@ -61,7 +84,25 @@ pub(crate) fn run() -> anyhow::Result<()> {
 }
 
 impl Run {
-    fn check(&self, package: &str, kubeconfig: &Path) -> anyhow::Result<()> {
+    /// Runs it while something happens in a copy of the cluster.
+    fn with_server(&self, package: &str, runtime: &Runtime, base: &ApiServer) -> Result<()> {
+        let server = Arc::new(runtime.block_on(base.fork())?);
+        let mut kubeconfig = tempfile::NamedTempFile::new().context("cannot make a temporary kubeconfig")?;
+        kubeconfig
+            .write_all(server.kubeconfig().as_bytes())
+            .context("cannot write the temporary kubeconfig")?;
+        let living = a_short_life(Arc::clone(&server));
+        let life = runtime.spawn(async move {
+            if let Err(error) = living.await {
+                eprintln!("the pod that the examples should see fails: {error:#}");
+            }
+        });
+        let checked = self.check(package, kubeconfig.path());
+        life.abort();
+        checked
+    }
+
+    fn check(&self, package: &str, kubeconfig: &Path) -> Result<()> {
         let fixed = ["run", "--quiet", "--package", package, "--example", self.example, "--"];
         let kubeconfig = kubeconfig.to_str().context("the path of the temporary kubeconfig is not UTF-8")?;
         let cargo =
@@ -75,15 +116,14 @@ impl Run {
     }
 }
 
-/// A kubeconfig that leads to the stand-in server; it goes with the handle.
-fn kubeconfig(address: SocketAddr) -> anyhow::Result<tempfile::NamedTempFile> {
-    let mut file = tempfile::NamedTempFile::new().context("cannot make a temporary kubeconfig")?;
-    write!(
-        file,
-        "apiVersion: v1\nkind: Config\ncurrent-context: standin\n\
-         clusters: [{{name: standin, cluster: {{server: \"http://{address}\"}}}}]\n\
-         users: []\ncontexts: [{{name: standin, context: {{cluster: standin}}}}]\n"
-    )
-    .context("cannot write the temporary kubeconfig")?;
-    Ok(file)
+/// A pod comes and goes, once somebody has seen the others: added, modified when it is about to go, deleted.
+async fn a_short_life(server: Arc<ApiServer>) -> Result<()> {
+    let config = Config::from_kubeconfig_str(&server.kubeconfig(), &Overrides::default())?;
+    let pods = Api::<Pod>::namespaced(Client::new(config)?, "default");
+    let _ = server.request_log().wait_for(|it| it.verb == "list" && it.resource == "pods", 1).await;
+    let containers = json!([{ "name": "main", "image": "example.invalid/main" }]);
+    let pod = json!({ "metadata": { "name": "web-2" }, "spec": { "containers": containers } });
+    pods.create(&WriteParams::default(), &serde_json::from_value(pod)?).await?;
+    pods.delete("web-2", &DeleteParams::default()).await?;
+    Ok(())
 }

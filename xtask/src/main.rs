@@ -11,7 +11,6 @@ mod waiting;
 mod process;
 mod link;
 mod server;
-mod standin;
 mod examples;
 mod tables;
 mod ci;
