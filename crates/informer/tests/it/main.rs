@@ -9,4 +9,5 @@ mod reflector_poison;
 mod reflector_health;
 mod reflector_life;
 mod reflector_property;
+mod reflector_served;
 mod scenarios;
