@@ -14,7 +14,15 @@
 mod change;
 mod delta;
 mod list_watch;
+mod backoff;
+mod health;
+mod queue;
+mod reflector;
 
+pub use backoff::BackoffOptions;
 pub use change::{Change, Deleted};
 pub use delta::Delta;
+pub use health::{Health, HealthState, HealthWatch, Problem};
 pub use list_watch::{ListEvent, ListWatch, Lists, Watches};
+pub use queue::{DeltaQueue, DeltaReceiver, DeltaSender, QueueClosed};
+pub use reflector::{Ended, NotFound, Reflector, ReflectorOptions, Start, Transform};
