@@ -14,7 +14,17 @@
 mod change;
 mod delta;
 mod list_watch;
+mod handler;
+mod metrics;
+mod coalesce;
+mod backlog;
+mod mailbox;
+mod registration;
+mod fan_out;
 
 pub use change::{Change, Deleted};
 pub use delta::Delta;
+pub use handler::{EventHandler, Filtered};
 pub use list_watch::{ListEvent, ListWatch, Lists, Watches};
+pub use mailbox::{Lag, Overflow};
+pub use registration::{Changes, HandlerEnded, HandlerOptions, Registration};
