@@ -4,15 +4,23 @@ use dogwatch_core::{ObjectKey, ResourceVersion};
 
 /// One thing that a reflector learned of a collection.
 ///
-/// A list travels as `Begin`, its objects, and `End` or `Abort`; nothing else comes between. Who applies it shows its readers
-/// the state before `Begin` until `End`, and the state of the list from then on.
+/// A list travels as `Begin`, its objects as `Item` and `Dropped`, and `End` or `Abort`; nothing else comes between. Who applies
+/// it shows its readers the state before `Begin` until `End`, and the state of the list from then on.
+///
+/// A list may be a stream of events (WatchList): an object can change or go while it is told. So an `Item` replaces an earlier
+/// one of the same key, and `Dropped` takes it out again.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Delta<T> {
     /// A list begins. A second `Begin` forgets what the first one brought.
     Begin,
-    /// An object of the list.
+    /// An object of the list. Replaces what the list told of the same key before.
     Item(T),
+    /// The object of this key is not there, and its last state is not known.
+    ///
+    /// Inside a list: forget what the list told of it. Outside: the server told that it was deleted, but not in a way that
+    /// could be decoded; what was known of it is gone, and unknown keys are nothing to tell. A `Bookmark` with the version follows.
+    Dropped(ObjectKey),
     /// The list is whole: what it did not name is not there.
     End {
         /// The version of the list.
@@ -26,8 +34,12 @@ pub enum Delta<T> {
     Applied(T),
     /// The server told that an object was deleted, with its last state.
     Deleted(T),
-    /// Nothing changed up to this version.
+    /// Everything up to this version has been told.
     Bookmark(ResourceVersion),
+    /// The server's history was taken back, as by a restored backup: a version that was seen before may now name another state.
+    ///
+    /// Never inside a list. What is known stays until the next list ends; but in that list, equal versions prove nothing.
+    Rewound,
     /// Tell the handlers that are due of every object again. Nothing changed.
     Resync,
 }

@@ -14,6 +14,10 @@
 mod change;
 mod delta;
 mod list_watch;
+mod backoff;
+mod health;
+mod queue;
+mod reflector;
 mod handler;
 mod metrics;
 mod coalesce;
@@ -22,9 +26,13 @@ mod mailbox;
 mod registration;
 mod fan_out;
 
+pub use backoff::BackoffOptions;
 pub use change::{Change, Deleted};
 pub use delta::Delta;
 pub use handler::{EventHandler, Filtered};
+pub use health::{Health, HealthState, HealthWatch, Problem};
 pub use list_watch::{ListEvent, ListWatch, Lists, Watches};
 pub use mailbox::{Lag, Overflow};
+pub use queue::{DeltaQueue, DeltaReceiver, DeltaSender, QueueClosed};
+pub use reflector::{Ended, NotFound, Reflector, ReflectorOptions, Start, Transform};
 pub use registration::{Changes, HandlerEnded, HandlerOptions, Registration};

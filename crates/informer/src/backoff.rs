@@ -1,0 +1,158 @@
+//! How long to wait before the next try: longer each time, never the same for all, forgotten after a quiet while (rule REF-9).
+//!
+//! Pure: the time and the chance are passed in. Each reflector has its own, so that one that fails slows down no other.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How waits grow. The default is client-go's: 0.8 s, doubled up to 30 s, each up to twice as long by chance.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct BackoffOptions {
+    /// The first wait.
+    pub base: Duration,
+    /// What each wait is multiplied by for the next one.
+    pub factor: f64,
+    /// No wait is longer than this, before chance is added.
+    pub cap: Duration,
+    /// How much longer a wait may be by chance: 1.0 is up to twice as long.
+    pub jitter: f64,
+    /// Waits begin at `base` again when none was needed for this long. Success alone does not reset them: a server that
+    /// accepts a watch and drops it at once is a server in trouble.
+    pub reset_after: Duration,
+}
+
+impl Default for BackoffOptions {
+    fn default() -> Self {
+        Self {
+            base: Duration::from_millis(800),
+            factor: 2.0,
+            cap: Duration::from_secs(30),
+            jitter: 1.0,
+            reset_after: Duration::from_secs(120),
+        }
+    }
+}
+
+impl BackoffOptions {
+    /// The first wait and the longest one.
+    #[must_use]
+    pub fn between(mut self, base: Duration, cap: Duration) -> Self {
+        (self.base, self.cap) = (base, cap);
+        self
+    }
+
+    /// What each wait is multiplied by for the next one; less than 1 counts as 1.
+    #[must_use]
+    pub fn factor(mut self, factor: f64) -> Self {
+        self.factor = factor;
+        self
+    }
+
+    /// How much longer a wait may be by chance, as a share of it.
+    #[must_use]
+    pub fn jitter(mut self, jitter: f64) -> Self {
+        self.jitter = jitter;
+        self
+    }
+
+    /// After how long without a wait they begin anew.
+    #[must_use]
+    pub fn reset_after(mut self, quiet: Duration) -> Self {
+        self.reset_after = quiet;
+        self
+    }
+}
+
+/// Where the waits of one reflector stand.
+#[derive(Clone, Debug)]
+pub(crate) struct Backoff {
+    options: BackoffOptions,
+    /// The next wait, without chance.
+    next: Duration,
+    /// When the last wait was asked for.
+    asked: Option<Instant>,
+}
+
+impl Backoff {
+    pub(crate) fn new(options: BackoffOptions) -> Self {
+        Self { next: options.base.min(options.cap), options, asked: None }
+    }
+
+    /// The wait from `now` on; `chance` is in [0, 1).
+    pub(crate) fn delay(&mut self, now: Instant, chance: f64) -> Duration {
+        let quiet = self.asked.replace(now).map(|asked| now.saturating_duration_since(asked));
+        if quiet.is_some_and(|it| it > self.options.reset_after) {
+            self.next = self.options.base.min(self.options.cap);
+        }
+        let wait = self.next;
+        self.next = scaled(wait, self.options.factor.max(1.0)).min(self.options.cap);
+        scaled(wait, 1.0 + self.options.jitter.max(0.0) * chance)
+    }
+}
+
+/// A multiple of a duration that stays a duration, whatever the factor is.
+fn scaled(duration: Duration, factor: f64) -> Duration {
+    Duration::try_from_secs_f64(duration.as_secs_f64() * factor).unwrap_or(Duration::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    /// The upstream test NewReflectorWithCustomBackoff.
+    #[test]
+    fn ref_9_waits_grow_to_the_cap() {
+        let options = BackoffOptions::default().between(10 * MILLISECOND, 100 * MILLISECOND).jitter(0.0);
+        let mut backoff = Backoff::new(options);
+        let now = Instant::now();
+        let waits: Vec<_> = (0..6).map(|_| backoff.delay(now, 0.5).as_millis()).collect();
+        assert_eq!(waits, [10, 20, 40, 80, 100, 100]);
+    }
+
+    #[test]
+    fn ref_9_waits_begin_anew_after_a_quiet_while_and_not_before() {
+        let mut backoff = Backoff::new(BackoffOptions::default().jitter(0.0));
+        let start = Instant::now();
+        let mut at = |seconds| backoff.delay(start + Duration::from_secs(seconds), 0.0).as_millis();
+        assert_eq!([at(0), at(1), at(121), at(242)], [800, 1600, 3200, 800]);
+    }
+
+    #[test]
+    fn ref_9_chance_adds_up_to_the_share_asked_for() {
+        let now = Instant::now();
+        let first = |chance| Backoff::new(BackoffOptions::default()).delay(now, chance).as_millis();
+        assert_eq!([first(0.0), first(0.5)], [800, 1200]);
+    }
+
+    /// The upstream test ListAndWatchInitConnBackoff: 40 refusals flatten at the cap.
+    #[test]
+    fn ref_9_many_failures_stay_at_the_cap() {
+        let options = BackoffOptions::default().between(MILLISECOND, 50 * MILLISECOND);
+        let mut backoff = Backoff::new(options);
+        let now = Instant::now();
+        let last = (0..40).map(|_| backoff.delay(now, 0.999)).last().expect("forty waits");
+        assert!((50 * MILLISECOND..100 * MILLISECOND).contains(&last), "{last:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn ref_9_a_wait_is_never_more_than_the_cap_and_its_share_of_chance(
+            chances in proptest::collection::vec(0.0..1.0f64, 1..50),
+            factor in prop_oneof![Just(f64::INFINITY), Just(f64::NAN), 0.0..10.0f64],
+        ) {
+            let options = BackoffOptions::default().factor(factor);
+            let mut backoff = Backoff::new(options);
+            let now = Instant::now();
+            for chance in chances {
+                let wait = backoff.delay(now, chance);
+                prop_assert!(wait >= options.base && wait <= 2 * options.cap, "{wait:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! How a reflector is doing: what it is at, what troubles it, in words a person can act on. Readable at any time, and watchable.
+//!
+//! Written by the reflector, read by informers, by waiting for a sync, and by people. A reflector that cannot reach its server, or is
+//! not allowed to, says so here; it is never just silent.
+
+use std::fmt;
+
+use dogwatch_core::ResourceVersion;
+use dogwatch_wire::BadItem;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// How a reflector is doing.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Health {
+    /// What it is at.
+    pub state: HealthState,
+    /// What keeps it from being in step with the server, while something does.
+    pub problem: Option<Problem>,
+    /// Whether a whole list has ever been told. Once true it stays true: what was learned is kept through every failure.
+    pub synced: bool,
+    /// Everything up to this version has been told; unset before the first list.
+    pub last_version: ResourceVersion,
+    /// When the server last sent anything of this collection.
+    pub last_event_at: Option<Instant>,
+    /// How many times the collection was read again in whole, after the first time.
+    pub relists: u64,
+    /// How many times the server's history turned out to be taken back.
+    pub rewinds: u64,
+    /// How many objects could not be decoded, each time one came.
+    pub poison: u64,
+    /// The last object that could not be decoded: its key, the path in it, the reason.
+    pub last_poison: Option<BadItem>,
+}
+
+/// What a reflector is at.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum HealthState {
+    /// Nothing has come yet, and nothing has failed.
+    #[default]
+    Starting,
+    /// The collection is being read in whole.
+    Listing {
+        /// How many objects have come so far.
+        items: u64,
+    },
+    /// In step with the server, as far as it tells.
+    Synced,
+    /// The last request failed, and the next one comes later.
+    Retrying {
+        /// When the first failure of this row was.
+        since: Instant,
+        /// How many failures in a row there were.
+        attempts: u32,
+        /// When the next request is made.
+        next: Instant,
+    },
+    /// The server does not serve the collection, and the reflector has ended.
+    Gone,
+}
+
+/// What keeps a reflector from being in step.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Problem {
+    /// What is wrong, and what to look at.
+    pub message: String,
+    /// When it was first met.
+    pub since: Instant,
+    /// How many times in a row it, or another one before it, was met.
+    pub count: u32,
+}
+
+/// Reads the [`Health`] of one reflector. Clones watch independently; it stays readable after the reflector has ended.
+#[derive(Clone, Debug)]
+pub struct HealthWatch(watch::Receiver<Health>);
+
+/// Publishes the health of one reflector.
+#[derive(Debug)]
+pub(crate) struct HealthSender(watch::Sender<Health>);
+
+impl Health {
+    /// Whether it is in step with the server and nothing troubles it.
+    pub fn is_ok(&self) -> bool {
+        self.state == HealthState::Synced && self.problem.is_none()
+    }
+}
+
+impl HealthWatch {
+    /// How the reflector is doing now.
+    pub fn get(&self) -> Health {
+        self.0.borrow().clone()
+    }
+
+    /// Waits for the next change that is worth waking for: of state, problem or poison, and of progress every few hundred
+    /// objects. Versions and times of events are only readable. False when the reflector has ended.
+    pub async fn changed(&mut self) -> bool {
+        self.0.changed().await.is_ok()
+    }
+
+    /// Waits until the health is as asked for, and gives it; `None` when the reflector ended before.
+    pub async fn wait_for(&mut self, condition: impl FnMut(&Health) -> bool) -> Option<Health> {
+        self.0.wait_for(condition).await.ok().map(|it| it.clone())
+    }
+}
+
+impl HealthSender {
+    pub(crate) fn new() -> Self {
+        Self(watch::Sender::new(Health::default()))
+    }
+
+    pub(crate) fn watch(&self) -> HealthWatch {
+        HealthWatch(self.0.subscribe())
+    }
+
+    /// Publishes everything, and wakes who waits.
+    pub(crate) fn publish(&self, health: &Health) {
+        self.0.send_replace(health.clone());
+    }
+
+    /// Publishes what changes with every event, and wakes nobody.
+    pub(crate) fn publish_progress(&self, health: &Health) {
+        self.0.send_if_modified(|shown| {
+            shown.state = health.state;
+            shown.last_version.clone_from(&health.last_version);
+            shown.last_event_at = health.last_event_at;
+            false
+        });
+    }
+}
+
+impl fmt::Display for Health {
+    /// In one line: the state, and the problem where there is one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.state {
+            HealthState::Starting => f.write_str("starting")?,
+            HealthState::Listing { items } => write!(f, "listing, {items} objects so far")?,
+            HealthState::Synced => f.write_str("in step")?,
+            HealthState::Retrying { attempts: 1, .. } => f.write_str("retrying after a failure")?,
+            HealthState::Retrying { attempts, .. } => write!(f, "retrying after {attempts} failures")?,
+            HealthState::Gone => f.write_str("gone")?,
+        }
+        match &self.problem {
+            Some(problem) => write!(f, ": {}", problem.message),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn health_reads_as_one_line() {
+        let now = Instant::now();
+        let mut health = Health::default();
+        assert_eq!(health.to_string(), "starting");
+        health.state = HealthState::Listing { items: 7 };
+        assert_eq!(health.to_string(), "listing, 7 objects so far");
+        health.state = HealthState::Retrying { since: now, attempts: 2, next: now };
+        health.problem = Some(Problem { message: "no route".to_owned(), since: now, count: 2 });
+        assert_eq!(health.to_string(), "retrying after 2 failures: no route");
+        assert!(!health.is_ok());
+        let ok = Health { state: HealthState::Synced, ..Health::default() };
+        assert!(ok.is_ok());
+    }
+
+    #[tokio::test]
+    async fn progress_is_readable_and_wakes_nobody() {
+        let sender = HealthSender::new();
+        let mut watch = sender.watch();
+        let mut health = Health { state: HealthState::Synced, ..Health::default() };
+        sender.publish(&health);
+        assert!(watch.changed().await);
+        health.last_version = "7".into();
+        sender.publish_progress(&health);
+        assert_eq!(watch.get().last_version.as_str(), "7");
+        let mut waiting = std::pin::pin!(watch.changed());
+        assert!(futures_util::poll!(waiting.as_mut()).is_pending());
+        drop(sender);
+        assert!(!waiting.await, "the end of the reflector wakes");
+    }
+}

@@ -1,0 +1,74 @@
+//! Numbers about a reflector, under the names client-go uses.
+
+use dogwatch_core::ResourceVersion;
+use metrics::{Counter, Gauge, Histogram, Label, counter, gauge, histogram};
+
+use super::signals::Measure;
+
+/// Versions are truncated to so many digits, as a gauge cannot hold more (rule IN-14).
+const EXACT_DIGITS: usize = 15;
+
+/// The numbers of one reflector, labelled with its name and its resource.
+pub(super) struct Meter {
+    lists: Counter,
+    list_duration: Histogram,
+    items_per_list: Histogram,
+    watches: Counter,
+    short_watches: Counter,
+    watch_duration: Histogram,
+    items_per_watch: Histogram,
+    last_version: Gauge,
+    undecodable: Counter,
+}
+
+impl Meter {
+    pub(super) fn new(name: &str, resource: &str) -> Self {
+        let labels = vec![Label::new("name", name.to_owned()), Label::new("resource", resource.to_owned())];
+        Self {
+            lists: counter!("reflector_lists_total", labels.clone()),
+            list_duration: histogram!("reflector_list_duration_seconds", labels.clone()),
+            items_per_list: histogram!("reflector_items_per_list", labels.clone()),
+            watches: counter!("reflector_watches_total", labels.clone()),
+            short_watches: counter!("reflector_short_watches_total", labels.clone()),
+            watch_duration: histogram!("reflector_watch_duration_seconds", labels.clone()),
+            items_per_watch: histogram!("reflector_items_per_watch", labels.clone()),
+            last_version: gauge!("reflector_last_resource_version", labels.clone()),
+            undecodable: counter!("reflector_undecodable_total", labels),
+        }
+    }
+
+    /// A list, or a watch with initial events, is asked for.
+    pub(super) fn listing(&self) {
+        self.lists.increment(1);
+    }
+
+    /// A watch is asked for.
+    pub(super) fn watching(&self) {
+        self.watches.increment(1);
+    }
+
+    pub(super) fn measured(&self, measure: Measure) {
+        match measure {
+            Measure::Listed { took, items } => {
+                self.list_duration.record(took.as_secs_f64());
+                self.items_per_list.record(items as f64);
+            }
+            Measure::Watched { took, events, short } => {
+                self.watch_duration.record(took.as_secs_f64());
+                self.items_per_watch.record(events as f64);
+                self.short_watches.increment(u64::from(short));
+            }
+        }
+    }
+
+    pub(super) fn reached(&self, version: &ResourceVersion) {
+        let text = version.as_str();
+        if let Ok(number) = text[text.len().saturating_sub(EXACT_DIGITS)..].parse::<u64>() {
+            self.last_version.set(number as f64);
+        }
+    }
+
+    pub(super) fn poison(&self, objects: u64) {
+        self.undecodable.increment(objects);
+    }
+}

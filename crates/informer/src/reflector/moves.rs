@@ -1,0 +1,271 @@
+//! The moves of the state machine: what it remembers, and how it goes from one request to the next. Pure.
+//!
+//! ```text
+//!          ┌── refused, not understood ──► List ──┐
+//! sync ─► Initial ─────── bookmark ─────────► Watch ◄─┐ ended, lost, silent: from the last version
+//!   ▲      │ ended, lost, silent                 │ └──┘
+//!   └ Wait ┴──────── 410, an error event ────────┘
+//! ```
+//!
+//! Which move an input leads to is decided in `state.rs`.
+
+use std::time::Duration;
+
+use dogwatch_core::{Object, ResourceType, ResourceVersion};
+use tokio::time::Instant;
+
+use super::collected::Collected;
+use super::explain::named;
+use super::internal_errors::InternalErrors;
+use super::options::{NotFound, ReflectorOptions};
+use super::requests::{Position, Requests};
+use super::signals::{Command, Ended, Measure, Moment};
+use super::vitals::{Until, Vitals};
+use crate::backoff::Backoff;
+use crate::delta::Delta;
+
+/// How often a watch may come to nothing in a row before the collection is read anew, and a stream of initial events before it
+/// is listed instead. client-go gives in at the first one, and whole fleets of readers list at once when a proxy hiccups.
+pub(super) const PATIENCE: u32 = 3;
+
+/// A reader is told when the initial events pause for this long, each time. client-go's number.
+pub(super) const INITIAL_EVENTS_TICK: Duration = Duration::from_secs(10);
+
+/// What a reflector remembers.
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub(super) resource: ResourceType,
+    pub(super) requests: Requests,
+    pub(super) policy: Policy,
+    pub(super) phase: Phase,
+    pub(super) position: Position,
+    pub(super) backoff: Backoff,
+    pub(super) internal_errors: InternalErrors,
+    pub(super) vitals: Vitals,
+    /// Watches in a row that could not be opened, or from which nothing came.
+    pub(super) fruitless: u32,
+    /// Streams of initial events in a row that did not come to their end.
+    pub(super) unfinished: u32,
+    /// Answers in a row that there is no such collection.
+    pub(super) not_found: u32,
+    /// Silences in a row.
+    pub(super) stalls: u32,
+    /// Whether the server is known to send bookmarks, so that their absence means something.
+    pub(super) bookmarks: bool,
+    /// Whether it is time to tell of every object again.
+    pub(super) resync_due: bool,
+}
+
+/// What does not change while a reflector runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Policy {
+    pub(super) watch_list: bool,
+    pub(super) stall_after: Option<Duration>,
+    pub(super) not_found: NotFound,
+}
+
+/// What is under way.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// Nothing yet, or nothing any more.
+    Idle,
+    /// A list is read.
+    Listing(Collected),
+    /// A watch with initial events was asked for.
+    OpeningInitial(Collected),
+    /// Initial events come.
+    Initial(Open, Collected),
+    /// A watch was asked for.
+    Opening,
+    /// Events come.
+    Watching(Open),
+    /// A wait, and what comes after it.
+    Waiting(Next),
+}
+
+/// A watch that is open.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) since: Instant,
+    pub(super) events: u64,
+    /// Whether it brought us further.
+    pub(super) advanced: bool,
+    /// Whether versions come in order: not from a watch without a version to start from, until its first real event (rule REF-8).
+    pub(super) ordered: bool,
+}
+
+/// What comes after a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Read the collection, by initial events where possible.
+    Sync,
+    /// Watch from the last version.
+    Watch,
+}
+
+impl Machine {
+    pub(super) fn new<T>(resource: ResourceType, options: &ReflectorOptions<T>, watch_list: bool) -> Self {
+        Self {
+            resource,
+            requests: Requests::new(options),
+            policy: Policy {
+                watch_list: watch_list && options.watch_list,
+                stall_after: options.stall_after,
+                not_found: options.not_found,
+            },
+            phase: Phase::Idle,
+            position: Position::default(),
+            backoff: Backoff::new(options.backoff),
+            internal_errors: InternalErrors::new(options.internal_error_retry),
+            vitals: Vitals::default(),
+            fruitless: 0,
+            unfinished: 0,
+            not_found: 0,
+            stalls: 0,
+            bookmarks: false,
+            resync_due: false,
+        }
+    }
+
+    /// How long to wait for an input before a silence is one.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        match self.phase {
+            Phase::Idle | Phase::Waiting(_) => None,
+            Phase::Initial(..) => {
+                Some(self.policy.stall_after.map_or(INITIAL_EVENTS_TICK, |it| it.min(INITIAL_EVENTS_TICK)))
+            }
+            _ => self.policy.stall_after,
+        }
+    }
+
+    /// Reads the collection by initial events, or by a list where those are not wanted.
+    pub(super) fn sync<T>(&mut self, at: Moment, out: &mut Vec<Command<T>>) {
+        if !self.policy.watch_list {
+            return self.list(at, out);
+        }
+        let params = self.requests.watch_list(&self.position, at.chance);
+        self.phase = Phase::OpeningInitial(Collected::new(at.now, params.version.clone()));
+        out.push(Command::Watch(params));
+    }
+
+    /// Reads the collection by a list.
+    pub(super) fn list<T>(&mut self, at: Moment, out: &mut Vec<Command<T>>) {
+        let params = self.requests.list(&self.position);
+        self.phase = Phase::Listing(Collected::new(at.now, params.version.clone()));
+        out.push(Command::List(params));
+    }
+
+    /// Watches from the last version.
+    pub(super) fn follow<T>(&mut self, at: Moment, out: &mut Vec<Command<T>>) {
+        self.phase = Phase::Opening;
+        out.push(Command::Watch(self.requests.watch(&self.position, at.chance)));
+    }
+
+    /// Waits, at least as long as the server asked for, and goes on.
+    pub(super) fn later<T>(
+        &mut self,
+        at: Moment,
+        next: Next,
+        least: Option<Duration>,
+        out: &mut Vec<Command<T>>,
+    ) {
+        let wait = self.backoff.delay(at.now, at.chance).max(least.unwrap_or_default());
+        self.vitals.retrying(at.now, at.now + wait);
+        self.phase = Phase::Waiting(next);
+        out.push(Command::Wait(wait));
+    }
+
+    /// A watch came to nothing: the same again after a while, and everything anew when that does not help.
+    pub(super) fn came_to_nothing<T>(
+        &mut self,
+        at: Moment,
+        least: Option<Duration>,
+        out: &mut Vec<Command<T>>,
+    ) {
+        self.fruitless += 1;
+        let next = if self.fruitless >= PATIENCE { Next::Sync } else { Next::Watch };
+        self.later(at, next, least, out);
+    }
+
+    /// Initial events ended before their end: the same again after a while, and a list when that does not help.
+    pub(super) fn unfinished<T>(&mut self, at: Moment, list: Collected, out: &mut Vec<Command<T>>) {
+        list.abort(out);
+        self.unfinished += 1;
+        if self.unfinished >= PATIENCE {
+            self.unfinished = 0;
+            self.list(at, out);
+        } else {
+            self.later(at, Next::Sync, None, out);
+        }
+    }
+
+    /// The list is whole, unless its version shows that the server went back in time; then false.
+    pub(super) fn complete<T>(
+        &mut self,
+        at: Moment,
+        list: Collected,
+        version: ResourceVersion,
+        out: &mut Vec<Command<T>>,
+    ) -> bool {
+        if version.is_older_than(&self.position.last) {
+            list.abort(out);
+            self.rewound(at, &version, out);
+            return false;
+        }
+        out.push(Command::Measure(Measure::Listed {
+            took: at.now.saturating_duration_since(list.since),
+            items: list.items,
+        }));
+        list.end(version.clone(), out);
+        (self.fruitless, self.unfinished, self.not_found, self.stalls) = (0, 0, 0, 0);
+        self.position.unavailable = false;
+        self.position.last = version.clone();
+        self.vitals.synced(at.now, version);
+        true
+    }
+
+    /// The server told a version older than one it told before: nothing that it said can be built upon.
+    pub(super) fn rewound<T>(&mut self, at: Moment, version: &ResourceVersion, out: &mut Vec<Command<T>>) {
+        let message = format!(
+            "the server went back in time: it tells of {} at version {version} after version {}; everything is read anew",
+            named(&self.resource),
+            self.position.last,
+        );
+        self.vitals.rewound();
+        self.vitals.failed(at.now, Until::InStep, message);
+        self.position =
+            Position { last: ResourceVersion::UNSET, unavailable: true, paged: self.position.paged };
+        out.push(Command::Emit(Delta::Rewound));
+        self.later(at, Next::Sync, None, out);
+    }
+
+    /// Ends for good.
+    pub(super) fn gone<T>(&mut self, message: String, out: &mut Vec<Command<T>>) {
+        self.vitals.gone();
+        self.phase = Phase::Idle;
+        out.push(Command::End(Ended::Gone(message)));
+    }
+
+    /// The end of a watch, in numbers; whether it was one that brought nothing.
+    pub(super) fn watched<T>(&mut self, at: Moment, open: &Open, out: &mut Vec<Command<T>>) -> bool {
+        let took = at.now.saturating_duration_since(open.since);
+        let short = took < Duration::from_secs(1) && !open.advanced;
+        out.push(Command::Measure(Measure::Watched { took, events: open.events, short }));
+        short
+    }
+
+    /// Tells of every object again when that is due, and never inside a list or before the first one.
+    pub(super) fn resync<T: Object>(&mut self, out: &mut Vec<Command<T>>) {
+        let listing = matches!(self.phase, Phase::Listing(_) | Phase::OpeningInitial(_) | Phase::Initial(..));
+        if self.resync_due && !listing && self.vitals.health().synced {
+            self.resync_due = false;
+            out.push(Command::Emit(Delta::Resync));
+        }
+    }
+}
+
+impl Open {
+    pub(super) fn new(since: Instant, ordered: bool) -> Self {
+        Self { since, events: 0, advanced: false, ordered }
+    }
+}

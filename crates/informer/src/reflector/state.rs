@@ -1,0 +1,380 @@
+//! The state machine of a reflector: what happened goes in, what to do comes out. It performs nothing, has no clock and rolls no dice.
+//!
+//! One function per phase; the moves they choose from are in `moves.rs`.
+
+use std::time::Duration;
+
+use dogwatch_client::Error;
+use dogwatch_core::{Object, ResourceVersion, Status};
+use dogwatch_wire::{BadItem, Bookmark, EventKind, WatchEvent};
+
+use super::collected::Collected;
+use super::explain::{Attempt, explain, named};
+use super::moves::{Machine, Next, Open, Phase};
+use super::options::NotFound;
+use super::signals::{Command, Input, Moment};
+use super::verdict::{Ending, Failure, asked_to_wait};
+use super::vitals::Until;
+use crate::delta::Delta;
+use crate::list_watch::ListEvent;
+
+impl Machine {
+    /// Takes note of what happened, and says what to do about it, in order.
+    ///
+    /// An input that does not belong to what is under way changes nothing.
+    pub(super) fn step<T: Object>(&mut self, at: Moment, input: Input<T>, out: &mut Vec<Command<T>>) {
+        match input {
+            Input::Start => self.sync(at, out),
+            Input::ResyncDue => self.resync_due = true,
+            Input::Silence(length) => self.on_silence(at, length, out),
+            input => match std::mem::replace(&mut self.phase, Phase::Idle) {
+                Phase::Idle => {}
+                Phase::Waiting(next) => self.on_waited(at, next, &input, out),
+                Phase::Listing(list) => self.on_list(at, list, input, out),
+                Phase::OpeningInitial(list) => self.on_opening_initial(at, list, input, out),
+                Phase::Initial(open, list) => self.on_initial(at, open, list, input, out),
+                Phase::Opening => self.on_opening(at, input, out),
+                Phase::Watching(open) => self.on_watch(at, open, input, out),
+            },
+        }
+        self.resync(out);
+    }
+
+    fn on_waited<T>(&mut self, at: Moment, next: Next, input: &Input<T>, out: &mut Vec<Command<T>>) {
+        match (input, next) {
+            (Input::Waited, Next::Sync) => self.sync(at, out),
+            (Input::Waited, Next::Watch) => self.follow(at, out),
+            _ => self.phase = Phase::Waiting(next),
+        }
+    }
+
+    fn on_list<T: Object>(
+        &mut self,
+        at: Moment,
+        mut list: Collected,
+        input: Input<T>,
+        out: &mut Vec<Command<T>>,
+    ) {
+        match input {
+            Input::Listed(ListEvent::End { version, paginated }) => {
+                // Pages of such a list mean that the server has no cache to answer it from (rule REF-2).
+                self.position.paged |= paginated && list.of_any_version();
+                if self.complete(at, list, version, out) {
+                    self.follow(at, out);
+                }
+                return;
+            }
+            Input::ListFailed(error) => return self.list_failed(at, list, &error, out),
+            Input::Listed(ListEvent::Item(object)) => list.item(object, out),
+            Input::Listed(ListEvent::Bad(bad)) => {
+                list.bad(&bad, out);
+                self.vitals.poison(bad);
+            }
+            Input::Listed(ListEvent::Restarted) => list.restarted(out),
+            _ => {}
+        }
+        self.vitals.accepted();
+        self.vitals.heard(at.now);
+        self.vitals.listing(list.items);
+        self.phase = Phase::Listing(list);
+    }
+
+    /// Rule REF-3, and the end of a collection that is no longer served.
+    fn list_failed<T>(&mut self, at: Moment, list: Collected, error: &Error, out: &mut Vec<Command<T>>) {
+        let (newest, until) =
+            (list.of_the_newest(), if list.items == 0 { Until::Accepted } else { Until::InStep });
+        list.abort(out);
+        let failure = Failure::of(error);
+        if failure == Failure::Version && !newest {
+            self.position.unavailable = true;
+            return self.list(at, out);
+        }
+        let message = explain(Attempt::List, &self.resource, error);
+        self.vitals.failed(at.now, until, message.clone());
+        self.not_found = if failure == Failure::NotFound { self.not_found + 1 } else { 0 };
+        match self.policy.not_found {
+            NotFound::EndAfter(answers) if self.not_found >= answers.max(1) => self.gone(message, out),
+            _ => self.later(at, Next::Sync, asked_to_wait(error), out),
+        }
+    }
+
+    fn on_opening_initial<T: Object>(
+        &mut self,
+        at: Moment,
+        list: Collected,
+        input: Input<T>,
+        out: &mut Vec<Command<T>>,
+    ) {
+        match input {
+            Input::Opened => {
+                self.not_found = 0;
+                self.vitals.accepted();
+                self.vitals.listing(0);
+                self.phase = Phase::Initial(Open::new(at.now, false), list);
+            }
+            Input::NotOpened(error) => self.initial_failed(at, list, &error, out),
+            _ => self.phase = Phase::OpeningInitial(list),
+        }
+    }
+
+    /// Rule REF-10: later, at another version, or by a list; never in a hurry for ever.
+    fn initial_failed<T>(&mut self, at: Moment, list: Collected, error: &Error, out: &mut Vec<Command<T>>) {
+        let failure = Failure::of(error);
+        match failure {
+            Failure::Version if !list.of_the_newest() => {
+                list.abort(out);
+                self.position.unavailable = true;
+                self.sync(at, out);
+            }
+            Failure::NotFound | Failure::Other => {
+                list.abort(out);
+                self.list(at, out);
+            }
+            Failure::Version | Failure::Busy => {
+                list.abort(out);
+                self.vitals.failed(at.now, Until::Accepted, explain(Attempt::Watch, &self.resource, error));
+                self.later(at, Next::Sync, asked_to_wait(error), out);
+            }
+            Failure::Connection => {
+                self.vitals.failed(at.now, Until::Accepted, explain(Attempt::Watch, &self.resource, error));
+                self.unfinished(at, list, out);
+            }
+        }
+    }
+
+    fn on_initial<T: Object>(
+        &mut self,
+        at: Moment,
+        mut open: Open,
+        mut list: Collected,
+        input: Input<T>,
+        out: &mut Vec<Command<T>>,
+    ) {
+        match input {
+            Input::Event(WatchEvent::Added(object)) => list.item(object, out),
+            Input::Event(WatchEvent::Modified(object)) => list.replace(object, out),
+            Input::Event(WatchEvent::Deleted(object)) => {
+                if let Some(key) = object.key() {
+                    list.dropped(key, out);
+                }
+            }
+            Input::Undecodable(bad) => {
+                list.bad(&bad, out);
+                self.vitals.poison(bad);
+            }
+            Input::Event(WatchEvent::Bookmark(bookmark)) if bookmark.initial_events_end() => {
+                return self.initial_events_end(at, open, list, bookmark, out);
+            }
+            Input::Event(WatchEvent::Error(status)) => {
+                self.watched(at, &open, out);
+                return self.initial_failed(at, list, &status.into(), out);
+            }
+            Input::Lost(_) | Input::Closed => {
+                self.watched(at, &open, out);
+                let message = self.ended_early(&input);
+                self.vitals.failed(at.now, Until::InStep, message);
+                return self.unfinished(at, list, out);
+            }
+            _ => {}
+        }
+        open.events += 1;
+        self.vitals.heard(at.now);
+        self.vitals.listing(list.items);
+        self.phase = Phase::Initial(open, list);
+    }
+
+    /// The list is whole; the same watch goes on with what happens next.
+    fn initial_events_end<T>(
+        &mut self,
+        at: Moment,
+        open: Open,
+        list: Collected,
+        bookmark: Bookmark,
+        out: &mut Vec<Command<T>>,
+    ) {
+        let ordered = bookmark.version.is_exact();
+        if self.complete(at, list, bookmark.version, out) {
+            self.bookmarks = true;
+            self.phase = Phase::Watching(Open { events: open.events + 1, advanced: true, ordered, ..open });
+        } else {
+            self.watched(at, &open, out);
+        }
+    }
+
+    fn on_opening<T: Object>(&mut self, at: Moment, input: Input<T>, out: &mut Vec<Command<T>>) {
+        let error = match input {
+            Input::Opened => {
+                self.not_found = 0;
+                self.vitals.accepted();
+                self.phase = Phase::Watching(Open::new(at.now, self.position.last.is_exact()));
+                return;
+            }
+            Input::NotOpened(error) => error,
+            _ => {
+                self.phase = Phase::Opening;
+                return;
+            }
+        };
+        self.vitals.failed(at.now, Until::Accepted, explain(Attempt::Watch, &self.resource, &error));
+        let least = asked_to_wait(&error);
+        match Failure::of(&error) {
+            // The server says so when our version is too old: until then it is the best there is to resume from.
+            Failure::Busy | Failure::Connection => self.later(at, Next::Watch, least, out),
+            Failure::Version | Failure::NotFound => self.later(at, Next::Sync, least, out),
+            Failure::Other => self.came_to_nothing(at, least, out),
+        }
+    }
+
+    fn on_watch<T: Object>(
+        &mut self,
+        at: Moment,
+        mut open: Open,
+        input: Input<T>,
+        out: &mut Vec<Command<T>>,
+    ) {
+        let (version, kind, deltas) = match input {
+            Input::Event(WatchEvent::Added(object)) => {
+                (object.version(), EventKind::Added, [Some(Delta::Applied(object)), None])
+            }
+            Input::Event(WatchEvent::Modified(object)) => {
+                (object.version(), EventKind::Modified, [Some(Delta::Applied(object)), None])
+            }
+            Input::Event(WatchEvent::Deleted(object)) => {
+                (object.version(), EventKind::Deleted, [Some(Delta::Deleted(object)), None])
+            }
+            Input::Event(WatchEvent::Bookmark(Bookmark { version, .. })) => {
+                self.bookmarks = true;
+                (version.clone(), EventKind::Bookmark, [Some(Delta::Bookmark(version)), None])
+            }
+            Input::Undecodable(bad) => {
+                let told = undecodable(&bad, open.ordered);
+                self.vitals.poison(bad);
+                told
+            }
+            Input::Event(WatchEvent::Error(status)) => return self.error_event(at, &open, status, out),
+            Input::Closed | Input::Lost(_) => return self.watch_ended(at, &open, &input, out),
+            _ => {
+                self.phase = Phase::Watching(open);
+                return;
+            }
+        };
+        open.events += 1;
+        open.ordered |= kind != EventKind::Added;
+        if open.ordered && version.is_older_than(&self.position.last) {
+            self.watched(at, &open, out);
+            return self.rewound(at, &version, out);
+        }
+        out.extend(deltas.into_iter().flatten().map(Command::Emit));
+        self.vitals.followed(at.now);
+        self.stalls = 0;
+        if open.ordered && !version.is_unset() && version != self.position.last {
+            open.advanced = true;
+            self.fruitless = 0;
+            self.position.last = version.clone();
+            self.vitals.reached(version);
+        }
+        self.phase = Phase::Watching(open);
+    }
+
+    /// Rule REF-6: an `ERROR` event ends the watch.
+    fn error_event<T>(&mut self, at: Moment, open: &Open, status: Status, out: &mut Vec<Command<T>>) {
+        let short = self.watched(at, open, out);
+        let ending = Ending::of(&status);
+        let least = status.suggested_delay();
+        let internal = ending == Ending::Internal && self.internal_errors.tolerable(at.now);
+        if ending != Ending::Internal {
+            self.internal_errors.over();
+        }
+        let message = explain(Attempt::Watch, &self.resource, &status.into());
+        self.vitals.failed(at.now, Until::InStep, message);
+        match ending {
+            Ending::Internal if internal && !short => self.follow(at, out),
+            Ending::Internal if internal => self.later(at, Next::Watch, least, out),
+            Ending::Later => self.later(at, Next::Watch, least, out),
+            Ending::Internal | Ending::Relist => self.later(at, Next::Sync, least, out),
+        }
+    }
+
+    /// The watch ended without a word: from the last version on, at once unless nothing came of it.
+    fn watch_ended<T>(&mut self, at: Moment, open: &Open, input: &Input<T>, out: &mut Vec<Command<T>>) {
+        self.internal_errors.over();
+        if self.watched(at, open, out) {
+            let message = self.ended_early(input);
+            self.vitals.failed(at.now, Until::InStep, message);
+            self.came_to_nothing(at, None, out);
+        } else {
+            self.fruitless = 0;
+            self.follow(at, out);
+        }
+    }
+
+    fn on_silence<T>(&mut self, at: Moment, length: Duration, out: &mut Vec<Command<T>>) {
+        let stalled = self.policy.stall_after.is_some_and(|limit| length >= limit);
+        let what = named(&self.resource);
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Initial(open, list) if !stalled => {
+                let message = format!(
+                    "the server sent nothing of {what} for {length:?}, after {} objects and before the end of its list",
+                    list.items
+                );
+                self.vitals.uneasy(at.now, message);
+                self.phase = Phase::Initial(open, list);
+            }
+            phase if !stalled => self.phase = phase,
+            phase => {
+                let message = format!("the server sent nothing of {what} for {length:?}; connecting anew");
+                self.vitals.failed(at.now, Until::InStep, message);
+                self.stalled(at, phase, out);
+            }
+        }
+    }
+
+    /// Gives up what is silent. Bookmarks that fail to come twice mean more than a dead connection: a server whose history was
+    /// taken back waits for a version that is long in its future, and says nothing until then.
+    fn stalled<T>(&mut self, at: Moment, phase: Phase, out: &mut Vec<Command<T>>) {
+        match phase {
+            Phase::Idle | Phase::Waiting(_) => self.phase = phase,
+            Phase::Listing(list) => {
+                list.abort(out);
+                self.later(at, Next::Sync, None, out);
+            }
+            Phase::OpeningInitial(list) => self.unfinished(at, list, out),
+            Phase::Initial(open, list) => {
+                self.watched(at, &open, out);
+                self.unfinished(at, list, out);
+            }
+            Phase::Opening => self.came_to_nothing(at, None, out),
+            Phase::Watching(open) => {
+                self.watched(at, &open, out);
+                self.stalls += 1;
+                if self.stalls > 1 && self.bookmarks {
+                    self.later(at, Next::Sync, None, out);
+                } else {
+                    self.follow(at, out);
+                }
+            }
+        }
+    }
+
+    fn ended_early<T>(&self, input: &Input<T>) -> String {
+        match input {
+            Input::Lost(error) => explain(Attempt::Watch, &self.resource, error),
+            _ => format!(
+                "the server, or something before it, ends watches of {} as soon as they are open",
+                named(&self.resource)
+            ),
+        }
+    }
+}
+
+/// What is passed on of an event that could not be decoded: how far it brings us, and a deletion where it is one.
+fn undecodable<T>(bad: &BadItem, ordered: bool) -> (ResourceVersion, EventKind, [Option<Delta<T>>; 2]) {
+    let kind = bad.event.unwrap_or(EventKind::Error);
+    if kind == EventKind::Error {
+        return (ResourceVersion::UNSET, EventKind::Added, [None, None]);
+    }
+    let dropped = bad.key.clone().filter(|_| kind == EventKind::Deleted).map(Delta::Dropped);
+    let ordered = ordered || kind != EventKind::Added;
+    let reached = Some(bad.version.clone()).filter(|it| ordered && it.is_exact()).map(Delta::Bookmark);
+    (bad.version.clone(), kind, [dropped, reached])
+}

@@ -1,0 +1,181 @@
+//! What a failure means for what is asked next: pure decisions, one table for each kind of request (rules REF-3, REF-5, REF-6, REF-10).
+
+use std::time::Duration;
+
+use dogwatch_client::Error;
+use dogwatch_client::transport::TransportErrorKind;
+use dogwatch_core::{Reason, Status};
+
+/// What went wrong, as far as the next request depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// The server does not keep the version that was asked for, or has not come to it: ask for the newest.
+    Version,
+    /// Nobody listens, or too many ask: the same request later.
+    Busy,
+    /// The connection, the credentials, the settings, or a server that is down: another request would fail in the same way.
+    Connection,
+    /// No such collection.
+    NotFound,
+    /// Anything else.
+    Other,
+}
+
+impl Failure {
+    pub(super) fn of(error: &Error) -> Self {
+        if error.transport() == Some(TransportErrorKind::Refused) {
+            return Self::Busy;
+        }
+        match error.status() {
+            Some(status) => Self::of_status(status),
+            None if is_about_the_connection(error) => Self::Connection,
+            None => Self::Other,
+        }
+    }
+
+    pub(super) fn of_status(status: &Status) -> Self {
+        match status {
+            it if it.is_too_many_requests() => Self::Busy,
+            it if it.is_expired() || it.is_gone() || it.is_too_large_resource_version() => Self::Version,
+            it if it.is_unauthorized() || is_down(it) => Self::Connection,
+            it if it.is_not_found() => Self::NotFound,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// What servers that are not up say, and what stands before them says for them.
+fn is_down(status: &Status) -> bool {
+    status.is_service_unavailable() || status.is_timeout() || matches!(status.code, 502..=504)
+}
+
+fn is_about_the_connection(error: &Error) -> bool {
+    match error {
+        Error::AfterRetries { current, .. } => is_about_the_connection(current),
+        Error::Unreachable { .. }
+        | Error::TimedOut(_)
+        | Error::Unconnectable(_)
+        | Error::Credentials(_)
+        | Error::Config(_) => true,
+        _ => false,
+    }
+}
+
+/// How long the server asks to be left alone, where it asks (429 and some 5xx carry it).
+pub(super) fn asked_to_wait(error: &Error) -> Option<Duration> {
+    error.status().and_then(Status::suggested_delay)
+}
+
+/// What an `ERROR` event says about the watch that it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Read the collection anew.
+    Relist,
+    /// Open the watch again after a while.
+    Later,
+    /// Something broke inside the server; whether to open the watch again depends on how often it did.
+    Internal,
+}
+
+impl Ending {
+    pub(super) fn of(status: &Status) -> Self {
+        match status {
+            it if it.is_too_many_requests() => Self::Later,
+            // By reason alone: an object that cannot be read from storage also comes with code 500, and is gone from lists.
+            it if it.reason == Reason::InternalError => Self::Internal,
+            _ => Self::Relist,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use dogwatch_core::{Cause, Details};
+
+    use super::*;
+
+    fn refused(reason: Reason) -> Error {
+        Status::failure(reason, "no").into()
+    }
+
+    fn unreachable(kind: ErrorKind) -> Error {
+        Error::Unreachable {
+            server: "https://server.test".to_owned(),
+            source: std::io::Error::from(kind).into(),
+        }
+    }
+
+    /// The three shapes of the upstream test FullListIfTooLarge.
+    fn too_large() -> [Status; 3] {
+        let cause = |reason: &str, message: &str| {
+            let cause = Cause { reason: reason.to_owned(), message: message.to_owned(), ..Cause::default() };
+            Some(Details { causes: vec![cause], ..Details::default() })
+        };
+        let timeout = |message: &str| Status::failure(Reason::Timeout, message);
+        [
+            Status { details: cause("ResourceVersionTooLarge", ""), ..timeout("Timeout") },
+            timeout("Too large resource version: 20, current: 10"),
+            Status {
+                details: cause("", "Too large resource version"),
+                ..timeout("Timeout: try again later")
+            },
+        ]
+    }
+
+    #[test]
+    fn ref_3_ref_5_and_ref_10_failures_by_what_is_asked_next() {
+        let malformed = Error::Malformed { request: "GET /x".to_owned(), problem: "no".to_owned() };
+        let again = Error::AfterRetries {
+            current: Box::new(unreachable(ErrorKind::ConnectionRefused)),
+            previous: Box::new(refused(Reason::Expired)),
+        };
+        for (error, expected) in [
+            (refused(Reason::Expired), Failure::Version),
+            (refused(Reason::Gone), Failure::Version),
+            (refused(Reason::TooManyRequests), Failure::Busy),
+            (unreachable(ErrorKind::ConnectionRefused), Failure::Busy),
+            (again, Failure::Busy),
+            (unreachable(ErrorKind::ConnectionReset), Failure::Connection),
+            (Error::TimedOut(Duration::from_secs(1)), Failure::Connection),
+            (refused(Reason::Unauthorized), Failure::Connection),
+            (refused(Reason::NotFound), Failure::NotFound),
+            (refused(Reason::ServiceUnavailable), Failure::Connection),
+            (refused(Reason::Timeout), Failure::Connection),
+            (Status { code: 502, ..Status::default() }.into(), Failure::Connection),
+            (refused(Reason::Forbidden), Failure::Other),
+            (refused(Reason::Invalid), Failure::Other),
+            (refused(Reason::InternalError), Failure::Other),
+            (malformed, Failure::Other),
+        ] {
+            assert_eq!(Failure::of(&error), expected, "{error:?}");
+        }
+        for status in too_large() {
+            assert_eq!(Failure::of_status(&status), Failure::Version, "{status:?}");
+        }
+    }
+
+    #[test]
+    fn ref_6_errors_that_end_a_watch() {
+        for (reason, expected) in [
+            (Reason::Expired, Ending::Relist),
+            (Reason::Gone, Ending::Relist),
+            (Reason::TooManyRequests, Ending::Later),
+            (Reason::InternalError, Ending::Internal),
+            (Reason::StorageReadError, Ending::Relist),
+            (Reason::ServiceUnavailable, Ending::Relist),
+            (Reason::Unknown, Ending::Relist),
+        ] {
+            assert_eq!(Ending::of(&Status::failure(reason.clone(), "no")), expected, "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn the_wait_that_the_server_asks_for_is_found() {
+        let details = Some(Details { retry_after_seconds: 7, ..Details::default() });
+        let status = Status { details, ..Status::failure(Reason::TooManyRequests, "no") };
+        assert_eq!(asked_to_wait(&status.into()), Some(Duration::from_secs(7)));
+        assert_eq!(asked_to_wait(&refused(Reason::TooManyRequests)), None);
+    }
+}

@@ -1,0 +1,5 @@
+//! Tests of the informer through its public face.
+
+mod script;
+mod queue;
+mod reflector_initial;
