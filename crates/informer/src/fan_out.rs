@@ -161,9 +161,14 @@ impl<T: Object> FanOut<T> {
         }
     }
 
+    /// Whether somebody wants to be told of everything again after a list.
+    pub(crate) fn asks_after_relists(&self) -> bool {
+        self.members.iter().any(|it| it.again_after_relist)
+    }
+
     /// Tells those who want it of everything again, after a list that was not the first.
     pub(crate) fn relisted(&mut self, everything: impl FnOnce() -> Vec<Change<T>>) {
-        if self.members.iter().any(|it| it.again_after_relist) {
+        if self.asks_after_relists() {
             self.tell(everything(), |it| it.again_after_relist);
         }
     }
@@ -177,6 +182,11 @@ impl<T: Object> FanOut<T> {
             }
             !member.mailbox.is_removed()
         });
+    }
+
+    /// Whether a handler that may make the informer wait does so.
+    pub(crate) fn is_full(&self) -> bool {
+        self.members.iter().any(|it| it.mailbox.is_full())
     }
 
     /// Waits until every handler that may make the informer wait has room.

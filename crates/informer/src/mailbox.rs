@@ -224,6 +224,14 @@ impl<T: Object> Mailbox<T> {
         matches!(self.overflow, Overflow::Block(_))
     }
 
+    /// Whether the informer has to wait for room.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_blocking() && !self.is_removed() && {
+            let state = self.state();
+            !state.closed && !self.has_room(state.pending())
+        }
+    }
+
     pub(crate) fn is_removed(&self) -> bool {
         self.removed.load(Ordering::Acquire)
     }
