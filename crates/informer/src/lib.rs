@@ -14,7 +14,13 @@
 mod change;
 mod delta;
 mod list_watch;
+mod index;
+mod store;
+mod lister;
 
 pub use change::{Change, Deleted};
 pub use delta::Delta;
+pub use index::{Index, IndexError, NAMESPACE_INDEX};
 pub use list_watch::{ListEvent, ListWatch, Lists, Watches};
+pub use lister::{Lister, NamespaceLister, NotFound};
+pub use store::{Page, Snapshot, Store, StoreWriter, WaitError};
