@@ -56,6 +56,22 @@ impl<T: Object> SharedInformer<T> {
 }
 
 impl<T: Object> InformerBuilder<T> {
+    /// Another namespace of the same collection: all of them are read each by itself, and are one informer. Its version is that of
+    /// the namespace that is furthest behind.
+    ///
+    /// # Panics
+    /// When this source, or one before it, is not of one namespace, or of one that another is of.
+    pub fn also(mut self, source: impl ListWatch<T>) -> Self {
+        let namespace = source.namespace();
+        let known = |it: &Arc<dyn ListWatch<T>>| it.namespace().is_none() || it.namespace() == namespace;
+        assert!(
+            namespace.is_some() && !self.sources.iter().any(known),
+            "each source of an informer must be a namespace of its own"
+        );
+        self.sources.push(Arc::new(source));
+        self
+    }
+
     /// What it is called in metrics, logs and errors. The plural of its resource unless called; give two informers of one resource
     /// different names.
     pub fn name(mut self, name: impl Into<String>) -> Self {
@@ -110,10 +126,7 @@ impl<T: Object> InformerBuilder<T> {
     }
 
     /// Adjusts how the collection is read: pages, streamed lists, patience, back-off.
-    pub fn reflector(
-        mut self,
-        adjust: impl FnOnce(ReflectorOptions<T>) -> ReflectorOptions<T>,
-    ) -> Self {
+    pub fn reflector(mut self, adjust: impl FnOnce(ReflectorOptions<T>) -> ReflectorOptions<T>) -> Self {
         self.reflector = adjust(self.reflector);
         self
     }

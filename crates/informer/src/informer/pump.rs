@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use dogwatch_core::Object;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::core::{Core, Phase};
@@ -67,10 +67,11 @@ impl<T: Object> Pump<T> {
         let mut first = 0;
         loop {
             let full = self.fan_out.is_full();
-            let (resync, revival) = (self.fan_out.next_resync(), self.feeds.iter().filter_map(Feed::due).min());
+            let (resync, revival) =
+                (self.fan_out.next_resync(), self.feeds.iter().filter_map(Feed::due).min());
             tokio::select! {
                 biased;
-                _ = stop.wait_for(|it| *it) => return,
+                () = asked(&mut stop) => return,
                 Some(joining) = self.joins.recv() => self.fan_out.join(joining, replay(core.store.snapshot())),
                 () = at(resync) => self.fan_out.resync(Instant::now(), || unchanged(&core.store.snapshot())),
                 () = at(revival) => self.revive(core),
@@ -120,7 +121,9 @@ impl<T: Object> Pump<T> {
                 tracing::info!(informer = core.name, %message, "the collection is gone; asking again from time to time");
                 self.clear(core);
             }
-            other => tracing::error!(informer = core.name, ?other, "a reflector ended badly; it begins again"),
+            other => {
+                tracing::error!(informer = core.name, ?other, "a reflector ended badly; it begins again")
+            }
         }
         self.feeds[feed].rest_until(Instant::now() + after);
         true
@@ -155,7 +158,8 @@ async fn receive<T: Object>(
     max: usize,
 ) -> (usize, bool) {
     poll_fn(|cx| {
-        for index in (0..feeds.len()).map(|it| (first + it) % feeds.len()) {
+        let count = feeds.len();
+        for index in (0..count).map(|it| (first + it) % count) {
             if let Poll::Ready(open) = feeds[index].poll_recv(batch, max, cx) {
                 return Poll::Ready((index, open));
             }
@@ -163,6 +167,12 @@ async fn receive<T: Object>(
         Poll::Pending
     })
     .await
+}
+
+/// Waits until the informer is asked to stop.
+async fn asked(stop: &mut watch::Receiver<bool>) {
+    // It fails when nobody can ask any more, which is the same.
+    let _ = stop.wait_for(|it| *it).await;
 }
 
 /// Waits until then; for ever where there is no such time.

@@ -215,7 +215,10 @@ impl<T: Object> SharedInformer<T> {
     ///
     /// # Errors
     /// When the informer has stopped.
-    pub fn on_add(&self, call: impl FnMut(&Arc<T>) + Send + 'static) -> Result<Registration, InformerStopped> {
+    pub fn on_add(
+        &self,
+        call: impl FnMut(&Arc<T>) + Send + 'static,
+    ) -> Result<Registration, InformerStopped> {
         self.add_handler(OnAdd(call))
     }
 
@@ -234,7 +237,10 @@ impl<T: Object> SharedInformer<T> {
     ///
     /// # Errors
     /// When the informer has stopped.
-    pub fn on_delete(&self, call: impl FnMut(Deleted<T>) + Send + 'static) -> Result<Registration, InformerStopped> {
+    pub fn on_delete(
+        &self,
+        call: impl FnMut(Deleted<T>) + Send + 'static,
+    ) -> Result<Registration, InformerStopped> {
         self.add_handler(OnDelete(call))
     }
 

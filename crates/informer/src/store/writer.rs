@@ -1,0 +1,187 @@
+//! The one who writes: takes deltas, makes the next state of the store out of them, and tells what changed.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use dogwatch_core::{Object, ObjectKey, ResourceVersion};
+
+use super::handle::{Shared, Store};
+use super::relist::{Relist, Staged, is_same_object, is_same_state, usable_key};
+use super::state::State;
+use crate::change::{Change, Deleted};
+use crate::delta::Delta;
+
+/// The one owner of a store's contents. Dropping it closes the store: what it showed last stays readable.
+///
+/// What it makes of the deltas:
+/// - The objects of a list are staged, and only those that differ from what is held: one of the same uid and version is dropped, and
+///   the held `Arc` stays. `End` switches in one step. What the list did not name is told as [`Deleted::Missed`] first, then what
+///   it updated and added, in its order. Objects are told as initial in the first list alone. What else comes between
+///   `Begin` and `End` takes its place in the list; `Abort`, or another `Begin`, drops all of it.
+/// - `Applied` is ignored when what is held of that object is the same version or a newer one, so replays do no harm.
+/// - The same key with another uid is another object: it is told as a deletion that nobody saw, then an addition.
+/// - `Deleted` of a key that is not held tells nothing. A deletion of the held object, by its uid, is final, whatever its version is;
+///   one of another object is ignored when it is older than what is held, and else means that the held one is gone too.
+/// - The version follows objects, deletions and bookmarks, and never goes back; only the end of a list sets it, back or forth. Before
+///   the first list is whole, there is none.
+#[derive(Debug)]
+pub struct StoreWriter<T: Object> {
+    shared: Arc<Shared<T>>,
+    /// The list that is on its way in. While there is one, no object of the store changes.
+    relist: Option<Relist<T>>,
+    /// Whether the server's history was taken back: until a list ends, equal versions prove nothing.
+    rewound: bool,
+}
+
+impl<T: Object> StoreWriter<T> {
+    /// An empty store.
+    #[expect(clippy::new_without_default, reason = "a default writer would be a store that nobody fills")]
+    pub fn new() -> Self {
+        Self { shared: Arc::new(Shared::new()), relist: None, rewound: false }
+    }
+
+    /// A handle for readers.
+    pub fn store(&self) -> Store<T> {
+        Store::new(self.shared.clone())
+    }
+
+    /// Applies deltas in order, shows readers the outcome of all of them in one step, and appends to `changes` what changed, in order.
+    ///
+    /// A larger batch is cheaper: what the deltas of one call have in common is copied once. `Resync` changes nothing.
+    pub fn apply(&mut self, deltas: impl IntoIterator<Item = Delta<T>>, changes: &mut Vec<Change<T>>) {
+        let mut turn = self.shared.turn();
+        let mut edit = Edit { state: &mut turn.next, changes, touched: false };
+        for delta in deltas {
+            match (delta, &mut self.relist) {
+                (Delta::Begin, relist) => *relist = Some(Relist::new(&edit.state.objects, self.rewound)),
+                (Delta::Abort, relist) => *relist = None,
+                (Delta::Item(object) | Delta::Applied(object), Some(relist)) => {
+                    relist.add(&edit.state.objects, object);
+                }
+                (Delta::Deleted(object), Some(relist)) => relist.remove(&edit.state.objects, object),
+                (Delta::End { version, unreadable }, relist) => match relist.take() {
+                    Some(relist) => {
+                        self.rewound = false;
+                        edit.switch(relist, version, &unreadable);
+                    }
+                    None => tracing::warn!(%version, "the end of a list that did not begin is ignored"),
+                },
+                (Delta::Item(object) | Delta::Applied(object), None) => edit.applied(object),
+                (Delta::Deleted(object), None) => edit.deleted(object),
+                (Delta::Bookmark(version), None) => edit.move_to(&version),
+                (Delta::Dropped(key), Some(relist)) => relist.forget(&edit.state.objects, &key),
+                (Delta::Dropped(key), None) => edit.dropped(&key),
+                (Delta::Rewound, _) => self.rewound = true,
+                // The end of the list will say how far it reaches.
+                (Delta::Bookmark(_), Some(_)) | (Delta::Resync, _) => {}
+            }
+        }
+        if edit.touched {
+            turn.publish();
+        }
+    }
+}
+
+impl<T: Object> Drop for StoreWriter<T> {
+    fn drop(&mut self) {
+        let mut turn = self.shared.turn();
+        turn.next.closed = true;
+        turn.publish();
+    }
+}
+
+/// The next state in the making.
+struct Edit<'e, T> {
+    state: &'e mut State<T>,
+    changes: &'e mut Vec<Change<T>>,
+    /// Whether there is something to publish.
+    touched: bool,
+}
+
+impl<T: Object> Edit<'_, T> {
+    /// Goes over to the state of a list that is whole.
+    fn switch(&mut self, relist: Relist<T>, version: ResourceVersion, unreadable: &[ObjectKey]) {
+        let initial = !self.state.synced;
+        for missed in relist.missing(&self.state.objects, unreadable) {
+            let key = usable_key(&*missed).expect("what is held has a key");
+            self.state.take(&key);
+            self.changes.push(Change::Deleted(Deleted::Missed(missed)));
+        }
+        for staged in relist.into_staged() {
+            match staged {
+                Staged::Put(object) => self.put(object, initial),
+                Staged::Gone(object) => self.gone(object),
+            }
+        }
+        self.state.version = version;
+        self.state.synced = true;
+        self.touched = true;
+    }
+
+    fn applied(&mut self, object: T) {
+        let Some(key) = usable_key(&object) else { return };
+        let version = object.version();
+        let is_known = self.state.objects.get(&key).is_some_and(|held| {
+            is_same_state(&**held, &object)
+                || is_same_object(&**held, &object) && version.is_older_than(&held.version())
+        });
+        if !is_known {
+            self.put(Arc::new(object), false);
+        }
+        self.move_to(&version);
+    }
+
+    fn deleted(&mut self, object: T) {
+        let version = object.version();
+        self.gone(Arc::new(object));
+        self.move_to(&version);
+    }
+
+    /// A deletion of which nothing but the key is known.
+    fn dropped(&mut self, key: &ObjectKey) {
+        if let Some(held) = self.state.take(key.as_str().as_bytes()) {
+            self.touched = true;
+            self.changes.push(Change::Deleted(Deleted::Missed(held)));
+        }
+    }
+
+    fn put(&mut self, object: Arc<T>, initial: bool) {
+        let Some(key) = usable_key(&*object) else { return };
+        self.touched = true;
+        match self.state.put(&key, &object) {
+            None => self.changes.push(Change::Added { object, initial }),
+            Some(old) if is_same_object(&*old, &*object) => {
+                self.changes.push(Change::Updated { old, new: object });
+            }
+            Some(old) => {
+                self.changes.push(Change::Deleted(Deleted::Missed(old)));
+                self.changes.push(Change::Added { object, initial });
+            }
+        }
+    }
+
+    fn gone(&mut self, last: Arc<T>) {
+        let Some(key) = usable_key(&*last) else { return };
+        let Some(held) = self.state.objects.get(&key) else { return };
+        let (uid, held_uid) = (last.header().uid, held.header().uid);
+        let is_held = uid == held_uid && !uid.is_empty();
+        if !is_held && last.version().is_older_than(&held.version()) {
+            return;
+        }
+        let is_same = is_same_object(&**held, &*last);
+        let Some(held) = self.state.take(&key) else { return };
+        self.touched = true;
+        let deleted = if is_same { Deleted::Seen(last) } else { Deleted::Missed(held) };
+        self.changes.push(Change::Deleted(deleted));
+    }
+
+    /// Follows the server to a version, where there is one and it is not known to be older.
+    fn move_to(&mut self, version: &ResourceVersion) {
+        let held = &self.state.version;
+        let is_newer = !matches!(version.compare(held), Some(Ordering::Less | Ordering::Equal));
+        if self.state.synced && version.is_exact() && is_newer && version != held {
+            self.state.version = version.clone();
+            self.touched = true;
+        }
+    }
+}
