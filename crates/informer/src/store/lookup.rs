@@ -26,11 +26,10 @@ const END: &[u8] = &[0xFF];
 const SLASH: u8 = b'/';
 
 impl KeyRange {
-    pub(super) const ALL: Self = Self { from: KeyBuffer::new_const(), to: None };
-
-    /// The keys of one namespace, or of all.
+    /// The keys of one namespace, or all.
     pub(super) fn new(namespace: Option<&str>) -> Self {
-        namespace.map_or(Self::ALL, Self::of_namespace)
+        let all = Self { from: KeyBuffer::new(), to: None };
+        namespace.map_or(all, Self::of_namespace)
     }
 
     /// The keys of one namespace.

@@ -64,7 +64,7 @@ impl<T: Object> Snapshot<T> {
 
     /// All objects, ordered by key.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
-        self.state.slices(&KeyRange::ALL).flatten()
+        self.state.slices(&KeyRange::new(None)).flatten()
     }
 
     /// The objects of one namespace, ordered by name.

@@ -55,7 +55,9 @@ async fn waiting_for_what_cannot_come_is_an_error() {
         (Ok(()), true),
         "what it showed last stays"
     );
-    assert_eq!(Written::new().store.wait_synced().await, Err(WaitError::Closed));
+    let Written { writer, store } = Written::new();
+    drop(writer);
+    assert_eq!(store.wait_synced().await, Err(WaitError::Closed));
 }
 
 /// The writer moves amounts between accounts, two deltas to a batch: every snapshot has the same sum, in the tree and in the index.
