@@ -45,6 +45,11 @@ impl<T> DeltaSender<T> {
         self.0.send(delta).await.map_err(|_| QueueClosed)
     }
 
+    /// Whether the receiver is gone.
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
     /// Waits until the receiver is gone.
     pub async fn closed(&self) {
         self.0.closed().await;

@@ -18,6 +18,8 @@ mod internal_errors;
 mod vitals;
 mod moves;
 mod state;
+#[cfg(test)]
+mod tables;
 mod meter;
 mod source;
 mod run;

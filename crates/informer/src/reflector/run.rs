@@ -95,6 +95,9 @@ struct Running<T> {
 
 impl<T: Object> Running<T> {
     async fn run(mut self) -> Ended {
+        if self.reflector.sender.is_closed() {
+            return Ended::QueueClosed;
+        }
         let mut commands = Vec::new();
         let mut input = Input::Start;
         loop {

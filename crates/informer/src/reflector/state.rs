@@ -18,6 +18,11 @@ use super::vitals::Until;
 use crate::delta::Delta;
 use crate::list_watch::ListEvent;
 
+/// After so many silences in a row everything is read anew, from a server that is known to send bookmarks.
+const STALLS: u32 = 2;
+/// The same for one that may be silent because nothing happens, and because it sends no bookmarks.
+const STALLS_WITHOUT_BOOKMARKS: u32 = 5;
+
 impl Machine {
     /// Takes note of what happened, and says what to do about it, in order.
     ///
@@ -314,7 +319,7 @@ impl Machine {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Initial(open, list) if !stalled => {
                 let message = format!(
-                    "the server sent nothing of {what} for {length:?}, after {} objects and before the end of its list",
+                    "the server sent nothing of {what} for {length:.0?}, after {} objects and before the end of its list",
                     list.items
                 );
                 self.vitals.uneasy(at.now, message);
@@ -322,14 +327,14 @@ impl Machine {
             }
             phase if !stalled => self.phase = phase,
             phase => {
-                let message = format!("the server sent nothing of {what} for {length:?}; connecting anew");
+                let message = format!("the server sent nothing of {what} for {length:.0?}; connecting anew");
                 self.vitals.failed(at.now, Until::InStep, message);
                 self.stalled(at, phase, out);
             }
         }
     }
 
-    /// Gives up what is silent. Bookmarks that fail to come twice mean more than a dead connection: a server whose history was
+    /// Gives up what is silent. Silence on one connection after another means more than a dead one: a server whose history was
     /// taken back waits for a version that is long in its future, and says nothing until then.
     fn stalled<T>(&mut self, at: Moment, phase: Phase, out: &mut Vec<Command<T>>) {
         match phase {
@@ -347,7 +352,7 @@ impl Machine {
             Phase::Watching(open) => {
                 self.watched(at, &open, out);
                 self.stalls += 1;
-                if self.stalls > 1 && self.bookmarks {
+                if self.stalls >= if self.bookmarks { STALLS } else { STALLS_WITHOUT_BOOKMARKS } {
                     self.later(at, Next::Sync, None, out);
                 } else {
                     self.follow(at, out);

@@ -4,8 +4,16 @@
 mod script;
 mod queue;
 mod reflector_initial;
+mod reflector_list;
+mod reflector_watch;
+mod reflector_poison;
+mod reflector_health;
+mod reflector_life;
+mod reflector_property;
 mod store;
 mod store_indexes;
 mod store_readers;
 mod live;
 mod informer;
+mod factory;
+mod scenarios;

@@ -1,0 +1,277 @@
+//! The state machine as tables: what happens on the left, what it says to do on the right. No clock, no task, no dice.
+
+use std::time::Duration;
+
+use dogwatch_client::Error;
+use dogwatch_core::{Gvk, Header, Meta, Object, Reason, ResourceType, Scope, Status};
+use dogwatch_wire::{Bookmark, WatchEvent};
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use super::moves::Machine;
+use super::options::ReflectorOptions;
+use super::signals::{Command, Ended, Input, Measure, Moment};
+use crate::backoff::BackoffOptions;
+use crate::delta::Delta;
+use crate::list_watch::ListEvent;
+
+struct Thing(Meta);
+
+impl Object for Thing {
+    fn header(&self) -> Header<'_> {
+        self.0.header()
+    }
+}
+
+fn thing(text: &str) -> Thing {
+    let (name, version) = text.split_once('@').expect("name@version");
+    let mut meta = Meta::default();
+    (meta.name, meta.resource_version) = (name.into(), version.into());
+    Thing(meta)
+}
+
+fn machine(watch_list: bool) -> Machine {
+    let resource =
+        ResourceType { gvk: Gvk::new("", "v1", "Thing"), plural: "things".into(), scope: Scope::Cluster };
+    let options = ReflectorOptions::<Thing>::default().backoff(BackoffOptions::default().jitter(0.0));
+    Machine::new(resource, &options, watch_list)
+}
+
+fn refused(reason: Reason) -> Error {
+    Status::failure(reason, "no").into()
+}
+
+/// An input as a short text: `added a@1`, `bookmark 7`, `not opened Expired`, `silence 240`.
+fn input(text: &str) -> Input<Thing> {
+    let (what, of) = text.rsplit_once(' ').unwrap_or((text, ""));
+    let mark = |end: bool| {
+        let annotations = end.then(|| ("k8s.io/initial-events-end".to_owned(), "true".to_owned()));
+        Bookmark { version: of.into(), annotations: annotations.into_iter().collect() }
+    };
+    match what {
+        "start" => Input::Start,
+        "item" => Input::Listed(ListEvent::Item(thing(of))),
+        "restarted" => Input::Listed(ListEvent::Restarted),
+        "list ended" => Input::Listed(ListEvent::End { version: of.into(), paginated: false }),
+        "list failed" => Input::ListFailed(refused(of.into())),
+        "opened" => Input::Opened,
+        "not opened" => Input::NotOpened(refused(of.into())),
+        "added" => Input::Event(WatchEvent::Added(thing(of))),
+        "modified" => Input::Event(WatchEvent::Modified(thing(of))),
+        "deleted" => Input::Event(WatchEvent::Deleted(thing(of))),
+        "bookmark" => Input::Event(WatchEvent::Bookmark(mark(false))),
+        "initial events end" => Input::Event(WatchEvent::Bookmark(mark(true))),
+        "error" => Input::Event(WatchEvent::Error(Status::failure(of.into(), "no"))),
+        "lost" => Input::Lost(Error::TimedOut(Duration::from_secs(1))),
+        "closed" => Input::Closed,
+        "waited" => Input::Waited,
+        "silence" => Input::Silence(Duration::from_secs(of.parse().expect("seconds"))),
+        "resync" => Input::ResyncDue,
+        other => panic!("no such input: {other}"),
+    }
+}
+
+fn shown(command: &Command<Thing>) -> Option<String> {
+    let text = |it: &Thing| format!("{}@{}", it.0.name, it.0.resource_version);
+    Some(match command {
+        Command::Emit(Delta::Item(it)) => format!("item {}", text(it)),
+        Command::Emit(Delta::Applied(it)) => format!("applied {}", text(it)),
+        Command::Emit(Delta::Deleted(it)) => format!("deleted {}", text(it)),
+        Command::Emit(Delta::End { version, .. }) => format!("end {version}"),
+        Command::Emit(Delta::Bookmark(version)) => format!("bookmark {version}"),
+        Command::Emit(Delta::Begin) => "begin".to_owned(),
+        Command::Emit(Delta::Dropped(key)) => format!("dropped {key}"),
+        Command::Emit(Delta::Abort) => "abort".to_owned(),
+        Command::Emit(Delta::Rewound) => "rewound".to_owned(),
+        Command::Emit(Delta::Resync) => "resync".to_owned(),
+        Command::List(params) => format!("list {:?}", params.version),
+        Command::Watch(params) if params.send_initial_events == Some(true) => {
+            format!("initial {:?}", params.version)
+        }
+        Command::Watch(params) => format!("watch {:?}", params.version),
+        Command::Wait(wait) => format!("wait {}", wait.as_millis()),
+        Command::End(Ended::Gone(_)) => "gone".to_owned(),
+        Command::End(Ended::QueueClosed) => "closed".to_owned(),
+        Command::Measure(_) => return None,
+    })
+}
+
+/// Feeds one input a second, and compares what comes of each.
+fn plays(watch_list: bool, rows: &[(&str, &str)]) {
+    let mut machine = machine(watch_list);
+    let start = Instant::now();
+    for (second, (happened, expected)) in rows.iter().enumerate() {
+        let at = Moment { now: start + Duration::from_secs(second as u64), chance: 0.5 };
+        let mut out = Vec::new();
+        machine.step(at, input(happened), &mut out);
+        let said: Vec<_> = out.iter().filter_map(shown).collect();
+        assert_eq!(said.join(", "), *expected, "row {second}: {happened}");
+    }
+}
+
+#[test]
+fn ref_10_initial_events_and_what_follows() {
+    plays(
+        true,
+        &[
+            ("start", "initial \"\""),
+            ("opened", ""),
+            ("added a@1", "begin, item a@1"),
+            ("bookmark 1", ""),
+            ("deleted a@2", "dropped a"),
+            ("initial events end 3", "end 3"),
+            ("added b@4", "applied b@4"),
+            ("deleted b@5", "deleted b@5"),
+            ("resync", "resync"),
+            ("closed", "watch \"5\""),
+            ("opened", ""),
+            ("bookmark 9", "bookmark 9"),
+            ("lost", "watch \"9\""),
+            ("not opened TooManyRequests", "wait 800"),
+            ("waited", "watch \"9\""),
+            ("opened", ""),
+            ("error Expired", "wait 1600"),
+            ("waited", "initial \"9\""),
+            ("not opened Expired", "initial \"\""),
+            ("not opened Invalid", "list \"\""),
+            ("item b@8", "begin, item b@8"),
+            ("list failed InternalError", "abort, wait 3200"),
+            ("waited", "initial \"\""),
+            ("opened", ""),
+            ("initial events end 12", "begin, end 12"),
+            ("modified b@11", "rewound, wait 6400"),
+            ("waited", "initial \"\""),
+            ("opened", ""),
+            ("initial events end 2", "begin, end 2"),
+        ],
+    );
+}
+
+#[test]
+fn ref_3_lists_and_what_follows() {
+    plays(
+        false,
+        &[
+            ("start", "list \"0\""),
+            ("item a@1", "begin, item a@1"),
+            ("resync", ""),
+            ("restarted", "begin"),
+            ("item a@2", "item a@2"),
+            ("list ended 5", "end 5, watch \"5\", resync"),
+            ("not opened Expired", "wait 800"),
+            ("waited", "list \"5\""),
+            ("list failed Expired", "list \"\""),
+            ("list ended 4", "rewound, wait 1600"),
+            ("waited", "list \"\""),
+            ("list failed NotFound", "wait 3200"),
+            ("waited", "list \"\""),
+            ("list failed NotFound", "wait 6400"),
+            ("waited", "list \"\""),
+            ("list failed NotFound", "gone"),
+            ("waited", ""),
+        ],
+    );
+}
+
+#[test]
+fn silences_are_met_by_a_new_connection_and_in_the_end_by_a_new_list() {
+    plays(
+        true,
+        &[
+            ("start", "initial \"\""),
+            ("silence 239", ""),
+            ("silence 240", "wait 800"),
+            ("silence 999", ""),
+            ("waited", "initial \"\""),
+            ("opened", ""),
+            ("silence 10", ""),
+            ("initial events end 3", "begin, end 3"),
+            ("silence 240", "watch \"3\""),
+            ("opened", ""),
+            ("bookmark 3", "bookmark 3"),
+            ("silence 240", "watch \"3\""),
+            ("opened", ""),
+            ("silence 240", "wait 1600"),
+            ("waited", "initial \"3\""),
+        ],
+    );
+}
+
+#[test]
+fn a_word_that_comes_too_late_changes_nothing() {
+    let late = ["item a@1", "list ended 9", "opened", "closed", "added a@1", "list failed Expired"];
+    let mut rows = vec![("start", "initial \"\""), ("not opened TooManyRequests", "wait 800")];
+    rows.extend(late.map(|it| (it, "")));
+    rows.push(("waited", "initial \"\""));
+    plays(true, &rows);
+}
+
+#[test]
+fn a_watch_that_brought_nothing_within_a_second_is_short() {
+    let mut machine = machine(false);
+    let start = Instant::now();
+    let mut short = |texts: &[&str], milliseconds: u64| {
+        let mut out = Vec::new();
+        for text in texts {
+            machine.step(Moment { now: start, chance: 0.0 }, input(text), &mut out);
+        }
+        out.clear();
+        let now = start + Duration::from_millis(milliseconds);
+        machine.step(Moment { now, chance: 0.0 }, input("closed"), &mut out);
+        out.iter().any(|it| matches!(it, Command::Measure(Measure::Watched { short: true, .. })))
+    };
+    assert!(short(&["start", "list ended 1", "opened"], 999));
+    assert!(!short(&["waited", "opened"], 1000));
+    assert!(!short(&["opened", "modified a@2"], 0));
+    assert!(short(&["opened", "bookmark 2"], 0), "nothing new");
+}
+
+/// Whatever happens, in whatever order: deltas follow their grammar, and something is always under way.
+fn obeys(inputs: Vec<&'static str>) -> Result<(), TestCaseError> {
+    let mut machine = machine(true);
+    let mut now = Instant::now();
+    let (mut within, mut ended) = (false, false);
+    for (index, text) in ["start"].into_iter().chain(inputs).enumerate() {
+        now += Duration::from_millis(300);
+        let mut out = Vec::new();
+        machine.step(Moment { now, chance: 0.5 }, input(text), &mut out);
+        for command in &out {
+            prop_assert!(!ended, "{text}: {:?}", shown(command));
+            match command {
+                Command::Emit(Delta::Begin) => within = true,
+                Command::Emit(Delta::Item(_)) => prop_assert!(within, "{text}"),
+                Command::Emit(Delta::End { .. } | Delta::Abort) => {
+                    prop_assert!(within, "{text}");
+                    within = false;
+                }
+                Command::Emit(Delta::Dropped(_)) | Command::Measure(_) => {}
+                Command::Emit(_) => prop_assert!(!within, "{text}: {:?}", shown(command)),
+                Command::End(_) => ended = true,
+                Command::List(_) | Command::Watch(_) | Command::Wait(_) => prop_assert!(!within, "{text}"),
+            }
+        }
+        let moves = out.iter().filter(|it| !matches!(it, Command::Emit(_) | Command::Measure(_))).count();
+        prop_assert!(moves <= 1, "{text} leads to {moves} moves");
+        prop_assert!(index > 0 || moves == 1);
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn deltas_follow_their_grammar_whatever_happens(
+        inputs in proptest::collection::vec(
+            proptest::sample::select(vec![
+                "item a@1", "restarted", "list ended 5", "list ended 2", "list failed Expired",
+                "list failed NotFound", "list failed InternalError", "opened", "opened", "opened",
+                "not opened Expired", "not opened TooManyRequests", "not opened Invalid", "added a@3",
+                "modified a@6", "deleted a@7", "bookmark 8", "initial events end 4", "initial events end 9",
+                "error Expired", "error InternalError", "lost", "closed", "waited", "waited", "silence 10",
+                "silence 300", "resync",
+            ]),
+            0..200,
+        ),
+    ) {
+        obeys(inputs)?;
+    }
+}
