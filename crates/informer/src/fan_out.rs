@@ -21,13 +21,23 @@ use crate::mailbox::{Mailbox, Replay};
 use crate::metrics::InformerMetrics;
 use crate::registration::{Changes, HandlerOptions, Reader, Registration, serve};
 
+/// The end of a mailbox that is written to. Dropping it closes the mailbox: what is in it is still told.
+#[derive(Debug)]
+struct Slot<T>(Arc<Mailbox<T>>);
+
+impl<T> Drop for Slot<T> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 /// A handler that is to be told of changes.
 pub(crate) struct Joining<T> {
-    pub(crate) mailbox: Arc<Mailbox<T>>,
-    pub(crate) resync_every: Option<Duration>,
-    pub(crate) again_after_relist: bool,
+    slot: Slot<T>,
+    resync_every: Option<Duration>,
+    again_after_relist: bool,
     /// What calls it; a stream has no such task.
-    pub(crate) task: Option<BoxFuture<'static, ()>>,
+    task: Option<BoxFuture<'static, ()>>,
 }
 
 impl<T: Object> Joining<T> {
@@ -38,8 +48,8 @@ impl<T: Object> Joining<T> {
         shared: &Shared,
     ) -> (Self, Registration) {
         let mut joining = Self::new(options, shared);
-        let reader = Reader::new(Arc::clone(&joining.mailbox));
-        let registration = Registration::new(Arc::clone(&joining.mailbox) as _);
+        let reader = Reader::new(Arc::clone(&joining.slot.0));
+        let registration = Registration::new(Arc::clone(&joining.slot.0) as _);
         joining.task = Some(Box::pin(serve(handler, reader)));
         (joining, registration)
     }
@@ -47,7 +57,7 @@ impl<T: Object> Joining<T> {
     /// A stream.
     pub(crate) fn stream(options: HandlerOptions, shared: &Shared) -> (Self, Changes<T>) {
         let joining = Self::new(options, shared);
-        let changes = Changes::new(Reader::new(Arc::clone(&joining.mailbox)));
+        let changes = Changes::new(Reader::new(Arc::clone(&joining.slot.0)));
         (joining, changes)
     }
 
@@ -56,7 +66,7 @@ impl<T: Object> Joining<T> {
         let name: Arc<str> = options.name.unwrap_or_else(|| number.to_string()).into();
         let metrics = shared.metrics.handler(&name);
         Self {
-            mailbox: Arc::new(Mailbox::new(name, options.overflow, shared.hasher.clone(), metrics)),
+            slot: Slot(Arc::new(Mailbox::new(name, options.overflow, shared.hasher.clone(), metrics))),
             resync_every: options.resync_every.or(shared.resync_every),
             again_after_relist: options.again_after_relist,
             task: None,
@@ -93,7 +103,7 @@ pub(crate) struct FanOut<T> {
 
 #[derive(Debug)]
 struct Member<T> {
-    mailbox: Arc<Mailbox<T>>,
+    slot: Slot<T>,
     again_after_relist: bool,
     resync: Option<Resync>,
 }
@@ -113,7 +123,8 @@ impl<T: Object> FanOut<T> {
     /// Takes a handler in, and starts its task on the runtime this runs on. It is told first of what is there already.
     pub(crate) fn join(&mut self, joining: Joining<T>, there: Replay<T>) {
         while self.tasks.try_join_next().is_some() {}
-        let Joining { mailbox, resync_every, again_after_relist, task } = joining;
+        let Joining { slot, resync_every, again_after_relist, task } = joining;
+        let mailbox = &slot.0;
         if mailbox.is_removed() {
             return;
         }
@@ -125,7 +136,7 @@ impl<T: Object> FanOut<T> {
             mailbox.first_list_is_in();
         }
         let resync = resync_every.map(|every| Resync { every, next: now + every });
-        self.members.push(Member { mailbox, again_after_relist, resync });
+        self.members.push(Member { slot, again_after_relist, resync });
         if let Some(task) = task {
             self.tasks.spawn(task);
         }
@@ -139,7 +150,7 @@ impl<T: Object> FanOut<T> {
     /// Says that what was published until now is the first list. It counts once.
     pub(crate) fn first_list_is_in(&mut self) {
         if !std::mem::replace(&mut self.synced, true) {
-            self.members.iter().for_each(|it| it.mailbox.first_list_is_in());
+            self.members.iter().for_each(|it| it.mailbox().first_list_is_in());
         }
     }
 
@@ -178,21 +189,21 @@ impl<T: Object> FanOut<T> {
         let batch = batch.map(Arc::new);
         self.members.retain_mut(|member| {
             if let (true, Some(batch)) = (whom(member), &batch) {
-                member.mailbox.push(batch);
+                member.mailbox().push(batch);
             }
-            !member.mailbox.is_removed()
+            !member.mailbox().is_removed()
         });
     }
 
     /// Whether a handler that may make the informer wait does so.
     pub(crate) fn is_full(&self) -> bool {
-        self.members.iter().any(|it| it.mailbox.is_full())
+        self.members.iter().any(|it| it.mailbox().is_full())
     }
 
     /// Waits until every handler that may make the informer wait has room.
     pub(crate) async fn room(&self) {
-        for member in self.members.iter().filter(|it| it.mailbox.is_blocking()) {
-            poll_fn(|cx| member.mailbox.poll_room(cx)).await;
+        for member in self.members.iter().filter(|it| it.mailbox().is_blocking()) {
+            poll_fn(|cx| member.mailbox().poll_room(cx)).await;
         }
     }
 
@@ -203,10 +214,9 @@ impl<T: Object> FanOut<T> {
     }
 }
 
-impl<T> Drop for Member<T> {
-    fn drop(&mut self) {
-        // A stream has no task that would end with the informer's.
-        self.mailbox.close();
+impl<T> Member<T> {
+    fn mailbox(&self) -> &Mailbox<T> {
+        &self.slot.0
     }
 }
 

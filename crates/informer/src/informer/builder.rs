@@ -140,7 +140,10 @@ impl<T: Object> InformerBuilder<T> {
         // Handlers have periods of their own; nothing has to travel through the queue for them.
         options.resync = None;
 
-        let writer = StoreWriter::new();
+        let writer = match &*self.sources {
+            [_] => StoreWriter::new(),
+            several => StoreWriter::of_namespaces(several.iter().filter_map(|it| it.namespace())),
+        };
         let store = writer.store();
         for index in self.indexes {
             if let Err(error) = store.add_index(index) {

@@ -79,7 +79,7 @@ impl<T: Object> Pump<T> {
                 (feed, open) = receive(&mut self.feeds, first, &mut deltas, self.batch), if !full => {
                     first = feed + 1;
                     if open {
-                        self.turn(core, &mut deltas);
+                        self.turn(core, feed, &mut deltas);
                     } else if !self.ended(feed, core).await {
                         return;
                     }
@@ -88,8 +88,8 @@ impl<T: Object> Pump<T> {
         }
     }
 
-    /// Brings a batch into the store and to the handlers.
-    fn turn(&mut self, core: &Core<T>, deltas: &mut Vec<Delta<T>>) {
+    /// Brings a batch of one feed into the store and to the handlers.
+    fn turn(&mut self, core: &Core<T>, feed: usize, deltas: &mut Vec<Delta<T>>) {
         let start = Instant::now();
         core.members.metrics.queued(self.feeds.iter().map(Feed::depth).sum());
         let was_synced = core.store.synced();
@@ -97,7 +97,7 @@ impl<T: Object> Pump<T> {
             && self.fan_out.asks_after_relists()
             && deltas.iter().any(|it| matches!(it, Delta::End { .. }));
         let mut changes = Vec::new();
-        self.writer.apply(deltas.drain(..), &mut changes);
+        self.writer.apply_to(feed, deltas.drain(..), &mut changes);
         self.fan_out.publish(changes);
         if !was_synced && core.store.synced() {
             self.fan_out.first_list_is_in();
@@ -119,7 +119,7 @@ impl<T: Object> Pump<T> {
         match why {
             Some(Ended::Gone(message)) => {
                 tracing::info!(informer = core.name, %message, "the collection is gone; asking again from time to time");
-                self.clear(core);
+                self.clear(core, feed);
             }
             other => {
                 tracing::error!(informer = core.name, ?other, "a reflector ended badly; it begins again")
@@ -130,10 +130,10 @@ impl<T: Object> Pump<T> {
     }
 
     /// What the server does not serve any more is not there any more. What was never read in whole stays that way.
-    fn clear(&mut self, core: &Core<T>) {
-        if core.store.synced() {
-            let nothing = Delta::End { version: core.store.version(), unreadable: Vec::new() };
-            self.turn(core, &mut vec![Delta::Begin, nothing]);
+    fn clear(&mut self, core: &Core<T>, feed: usize) {
+        if let Some(version) = self.writer.reached(feed) {
+            let nothing = Delta::End { version, unreadable: Vec::new() };
+            self.turn(core, feed, &mut vec![Delta::Begin, nothing]);
         }
     }
 

@@ -12,7 +12,7 @@ use super::state::{State, object_key};
 use crate::index::{IndexError, NAMESPACE_INDEX};
 
 /// Keys in a row.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct KeyRange {
     /// Where it begins.
     pub(super) from: KeyBuffer,
@@ -40,6 +40,10 @@ impl KeyRange {
             bound
         };
         Self { from: bound(SLASH), to: Some(bound(SLASH + 1)) }
+    }
+
+    pub(super) fn has(&self, key: &[u8]) -> bool {
+        *self.from <= *key && self.to.as_ref().is_none_or(|to| *key < **to)
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use dogwatch_core::{Object, ObjectKey, ResourceVersion};
 
 use super::handle::{Shared, Store};
+use super::lookup::KeyRange;
 use super::relist::{Relist, Staged, is_same_object, is_same_state, usable_key};
 use super::state::State;
 use crate::change::{Change, Deleted};
@@ -27,17 +28,50 @@ use crate::delta::Delta;
 #[derive(Debug)]
 pub struct StoreWriter<T: Object> {
     shared: Arc<Shared<T>>,
-    /// The list that is on its way in. While there is one, no object of the store changes.
+    /// What is written each by itself: all, or one for each namespace. No two of them have a key in common.
+    parts: Vec<Part<T>>,
+}
+
+/// What is listed and followed as one.
+#[derive(Debug)]
+struct Part<T> {
+    range: KeyRange,
+    /// The list that is on its way in. While there is one, no object of the range changes.
     relist: Option<Relist<T>>,
     /// Whether the server's history was taken back: until a list ends, equal versions prove nothing.
     rewound: bool,
+    /// How far it has come.
+    reached: Reached,
+}
+
+#[derive(Debug, Default)]
+struct Reached {
+    /// Unset until the first list is whole.
+    version: ResourceVersion,
+    /// Whether a list was whole once.
+    synced: bool,
+}
+
+impl<T> Part<T> {
+    fn new(namespace: Option<&str>) -> Self {
+        let range = KeyRange::new(namespace);
+        Self { range, relist: None, rewound: false, reached: Reached::default() }
+    }
 }
 
 impl<T: Object> StoreWriter<T> {
     /// An empty store.
     #[expect(clippy::new_without_default, reason = "a default writer would be a store that nobody fills")]
     pub fn new() -> Self {
-        Self { shared: Arc::new(Shared::new()), relist: None, rewound: false }
+        Self { shared: Arc::new(Shared::new()), parts: vec![Part::new(None)] }
+    }
+
+    /// An empty store of some namespaces, each of which is written by itself: see [`Self::apply_to`]. No namespace may be there twice.
+    ///
+    /// It is synced when all are. Its version is that of the namespace that is furthest behind, and unset before all are synced.
+    pub fn of_namespaces<'n>(namespaces: impl IntoIterator<Item = &'n str>) -> Self {
+        let parts = namespaces.into_iter().map(|it| Part::new(Some(it))).collect();
+        Self { shared: Arc::new(Shared::new()), parts }
     }
 
     /// A handle for readers.
@@ -49,37 +83,67 @@ impl<T: Object> StoreWriter<T> {
     ///
     /// A larger batch is cheaper: what the deltas of one call have in common is copied once. `Resync` changes nothing.
     pub fn apply(&mut self, deltas: impl IntoIterator<Item = Delta<T>>, changes: &mut Vec<Change<T>>) {
+        self.apply_to(0, deltas, changes);
+    }
+
+    /// Applies deltas of one of the namespaces, by its place in what [`Self::of_namespaces`] was given: a list replaces the objects of
+    /// that namespace only. Objects of other namespaces are left out.
+    ///
+    /// # Panics
+    /// When there are not so many namespaces.
+    pub fn apply_to(
+        &mut self,
+        part: usize,
+        deltas: impl IntoIterator<Item = Delta<T>>,
+        changes: &mut Vec<Change<T>>,
+    ) {
         let mut turn = self.shared.turn();
-        let mut edit = Edit { state: &mut turn.next, changes, touched: false };
+        let Part { range, relist, rewound, reached } = &mut self.parts[part];
+        let mut edit = Edit { state: &mut turn.next, range, reached, changes, touched: false };
         for delta in deltas {
-            match (delta, &mut self.relist) {
-                (Delta::Begin, relist) => *relist = Some(Relist::new(&edit.state.objects, self.rewound)),
+            match (delta, &mut *relist) {
+                (Delta::Begin, relist) => *relist = Some(Relist::new(edit.state, edit.range, *rewound)),
                 (Delta::Abort, relist) => *relist = None,
                 (Delta::Item(object) | Delta::Applied(object), Some(relist)) => {
                     relist.add(&edit.state.objects, object);
                 }
                 (Delta::Deleted(object), Some(relist)) => relist.remove(&edit.state.objects, object),
+                (Delta::Dropped(key), Some(relist)) => relist.forget(&edit.state.objects, &key),
                 (Delta::End { version, unreadable }, relist) => match relist.take() {
                     Some(relist) => {
-                        self.rewound = false;
+                        *rewound = false;
                         edit.switch(relist, version, &unreadable);
                     }
                     None => tracing::warn!(%version, "the end of a list that did not begin is ignored"),
                 },
                 (Delta::Item(object) | Delta::Applied(object), None) => edit.applied(object),
                 (Delta::Deleted(object), None) => edit.deleted(object),
-                (Delta::Bookmark(version), None) => edit.move_to(&version),
-                (Delta::Dropped(key), Some(relist)) => relist.forget(&edit.state.objects, &key),
                 (Delta::Dropped(key), None) => edit.dropped(&key),
-                (Delta::Rewound, _) => self.rewound = true,
+                (Delta::Bookmark(version), None) => edit.move_to(&version),
+                (Delta::Rewound, _) => *rewound = true,
                 // The end of the list will say how far it reaches.
                 (Delta::Bookmark(_), Some(_)) | (Delta::Resync, _) => {}
             }
         }
         if edit.touched {
+            let all = self.parts.iter().map(|it| &it.reached);
+            turn.next.synced = all.clone().all(|it| it.synced);
+            turn.next.version = match turn.next.synced {
+                true => all.map(|it| &it.version).reduce(older).cloned().unwrap_or_default(),
+                false => ResourceVersion::UNSET,
+            };
             turn.publish();
         }
     }
+
+    /// The version that one of the namespaces has come to, by its place; `None` before its first list is whole.
+    pub(crate) fn reached(&self, part: usize) -> Option<ResourceVersion> {
+        self.parts.get(part).filter(|it| it.reached.synced).map(|it| it.reached.version.clone())
+    }
+}
+
+fn older<'v>(one: &'v ResourceVersion, other: &'v ResourceVersion) -> &'v ResourceVersion {
+    if other.is_older_than(one) { other } else { one }
 }
 
 impl<T: Object> Drop for StoreWriter<T> {
@@ -93,6 +157,9 @@ impl<T: Object> Drop for StoreWriter<T> {
 /// The next state in the making.
 struct Edit<'e, T> {
     state: &'e mut State<T>,
+    /// What may change.
+    range: &'e KeyRange,
+    reached: &'e mut Reached,
     changes: &'e mut Vec<Change<T>>,
     /// Whether there is something to publish.
     touched: bool,
@@ -101,7 +168,7 @@ struct Edit<'e, T> {
 impl<T: Object> Edit<'_, T> {
     /// Goes over to the state of a list that is whole.
     fn switch(&mut self, relist: Relist<T>, version: ResourceVersion, unreadable: &[ObjectKey]) {
-        let initial = !self.state.synced;
+        let initial = !self.reached.synced;
         for missed in relist.missing(&self.state.objects, unreadable) {
             let key = usable_key(&*missed).expect("what is held has a key");
             self.state.take(&key);
@@ -113,13 +180,12 @@ impl<T: Object> Edit<'_, T> {
                 Staged::Gone(object) => self.gone(object),
             }
         }
-        self.state.version = version;
-        self.state.synced = true;
+        *self.reached = Reached { version, synced: true };
         self.touched = true;
     }
 
     fn applied(&mut self, object: T) {
-        let Some(key) = usable_key(&object) else { return };
+        let Some(key) = usable_key(&object).filter(|it| self.range.has(it)) else { return };
         let version = object.version();
         let is_known = self.state.objects.get(&key).is_some_and(|held| {
             is_same_state(&**held, &object)
@@ -139,7 +205,11 @@ impl<T: Object> Edit<'_, T> {
 
     /// A deletion of which nothing but the key is known.
     fn dropped(&mut self, key: &ObjectKey) {
-        if let Some(held) = self.state.take(key.as_str().as_bytes()) {
+        let text = key.as_str().as_bytes();
+        if !self.range.has(text) || self.state.objects.get(text).is_none() {
+            return;
+        }
+        if let Some(held) = self.state.take(text) {
             self.touched = true;
             self.changes.push(Change::Deleted(Deleted::Missed(held)));
         }
@@ -161,7 +231,7 @@ impl<T: Object> Edit<'_, T> {
     }
 
     fn gone(&mut self, last: Arc<T>) {
-        let Some(key) = usable_key(&*last) else { return };
+        let Some(key) = usable_key(&*last).filter(|it| self.range.has(it)) else { return };
         let Some(held) = self.state.objects.get(&key) else { return };
         let (uid, held_uid) = (last.header().uid, held.header().uid);
         let is_held = uid == held_uid && !uid.is_empty();
@@ -177,10 +247,10 @@ impl<T: Object> Edit<'_, T> {
 
     /// Follows the server to a version, where there is one and it is not known to be older.
     fn move_to(&mut self, version: &ResourceVersion) {
-        let held = &self.state.version;
+        let held = &self.reached.version;
         let is_newer = !matches!(version.compare(held), Some(Ordering::Less | Ordering::Equal));
-        if self.state.synced && version.is_exact() && is_newer && version != held {
-            self.state.version = version.clone();
+        if self.reached.synced && version.is_exact() && is_newer && version != held {
+            self.reached.version = version.clone();
             self.touched = true;
         }
     }

@@ -32,8 +32,18 @@ struct State {
     version: u64,
     /// How requests are refused, while they are.
     refusal: Option<Reason>,
+    /// What happened, by version, so that a watch is told of what came after its version.
+    log: Vec<(u64, Happened)>,
     watches: Vec<mpsc::UnboundedSender<Event>>,
     lists: usize,
+}
+
+/// What a watch tells of.
+#[derive(Clone, Debug)]
+enum Happened {
+    Added(String),
+    Modified(String),
+    Deleted(String),
 }
 
 impl Live {
@@ -55,6 +65,7 @@ impl Live {
                 items: Vec::new(),
                 version: 1,
                 refusal: None,
+                log: Vec::new(),
                 watches: Vec::new(),
                 lists: 0,
             }),
@@ -91,11 +102,11 @@ impl Live {
         match known {
             Some(at) => {
                 state.items[at] = text.to_owned();
-                state.tell(|| Ok(WatchEvent::Modified(self.thing(text))));
+                self.happened(&mut state, Happened::Modified(text.to_owned()));
             }
             None => {
                 state.items.push(text.to_owned());
-                state.tell(|| Ok(WatchEvent::Added(self.thing(text))));
+                self.happened(&mut state, Happened::Added(text.to_owned()));
             }
         }
     }
@@ -105,7 +116,21 @@ impl Live {
         let mut state = self.state();
         state.items.retain(|it| name(it) != name(text));
         state.version = state.version.max(version(text).unwrap_or(0));
-        state.tell(|| Ok(WatchEvent::Deleted(self.thing(text))));
+        self.happened(&mut state, Happened::Deleted(text.to_owned()));
+    }
+
+    fn happened(&self, state: &mut State, what: Happened) {
+        let version = state.version;
+        state.tell(|| self.event(&what));
+        state.log.push((version, what));
+    }
+
+    fn event(&self, what: &Happened) -> Event {
+        Ok(match what {
+            Happened::Added(text) => WatchEvent::Added(self.thing(text)),
+            Happened::Modified(text) => WatchEvent::Modified(self.thing(text)),
+            Happened::Deleted(text) => WatchEvent::Deleted(self.thing(text)),
+        })
     }
 
     pub(crate) fn bookmark(&self, version: u64) {
@@ -178,13 +203,17 @@ impl ListWatch<Thing> for Live {
         stream::iter(events).boxed()
     }
 
-    fn watch(&self, _: WatchParams) -> BoxFuture<'static, Result<Watches<Thing>, Error>> {
+    fn watch(&self, params: WatchParams) -> BoxFuture<'static, Result<Watches<Thing>, Error>> {
         let mut state = self.state();
         if let Some(reason) = state.refusal.clone() {
             let refused = Status::failure(reason, "Access Denied");
             return async move { Err(refused.into()) }.boxed();
         }
         let (sender, mut receiver) = mpsc::unbounded_channel();
+        let from: u64 = params.version.as_str().parse().expect("a version to watch from");
+        for (_, what) in state.log.iter().filter(|(version, _)| *version > from) {
+            sender.send(self.event(what)).expect("the receiver is here");
+        }
         state.watches.push(sender);
         let events = stream::poll_fn(move |cx| receiver.poll_recv(cx)).boxed();
         async move { Ok(events) }.boxed()

@@ -1,6 +1,7 @@
 //! `cargo xtask bench informer [--quick]`: what a local copy costs to keep and to read.
 
 mod store;
+mod fan_out;
 
 /// Runs the parts one after the other.
 ///
@@ -12,5 +13,6 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         [only] if only == "--quick" => true,
         other => anyhow::bail!("unknown arguments {other:?}; there is only --quick"),
     };
-    store::run(quick)
+    store::run(quick)?;
+    fan_out::run(quick)
 }
