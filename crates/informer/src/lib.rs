@@ -40,7 +40,7 @@ pub use health::{Health, HealthState, HealthWatch, Problem};
 pub use index::{Index, IndexError, NAMESPACE_INDEX};
 pub use informer::{InformerBuilder, InformerStopped, NotSynced, SharedInformer};
 pub use list_watch::{ListEvent, ListWatch, Lists, Watches};
-pub use lister::{Lister, NamespaceLister, NotFound as NotInStore};
+pub use lister::{Lister, NamespaceLister, NotInStore};
 pub use mailbox::{Lag, Overflow};
 pub use queue::{DeltaQueue, DeltaReceiver, DeltaSender, QueueClosed};
 pub use reflector::{Ended, NotFound, Reflector, ReflectorOptions, Start, Transform};

@@ -24,11 +24,11 @@ pub struct NamespaceLister<T> {
 /// The store has no object with this key; the server may have one by now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no object {key} in the store")]
-pub struct NotFound {
+pub struct NotInStore {
     key: String,
 }
 
-impl NotFound {
+impl NotInStore {
     /// The key that was asked for.
     pub fn key(&self) -> &str {
         &self.key
@@ -45,8 +45,8 @@ impl<T: Object> Lister<T> {
     ///
     /// # Errors
     /// When the store has none.
-    pub fn get(&self, key: &ObjectKey) -> Result<Arc<T>, NotFound> {
-        self.store.get(key).ok_or_else(|| NotFound { key: key.to_string() })
+    pub fn get(&self, key: &ObjectKey) -> Result<Arc<T>, NotInStore> {
+        self.store.get(key).ok_or_else(|| NotInStore { key: key.to_string() })
     }
 
     /// The objects whose labels match, ordered by key.
@@ -77,9 +77,9 @@ impl<T: Object> NamespaceLister<T> {
     ///
     /// # Errors
     /// When the store has none in this namespace.
-    pub fn get(&self, name: &str) -> Result<Arc<T>, NotFound> {
+    pub fn get(&self, name: &str) -> Result<Arc<T>, NotInStore> {
         let found = self.store.get_named(Some(&self.namespace), name);
-        found.ok_or_else(|| NotFound { key: format!("{}/{name}", self.namespace) })
+        found.ok_or_else(|| NotInStore { key: format!("{}/{name}", self.namespace) })
     }
 
     /// The objects of the namespace whose labels match, ordered by name. It is as cheap as [`Lister::list`].

@@ -21,8 +21,10 @@ use crate::metrics::HandlerMetrics;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Overflow {
-    /// What waits is merged, so that at most one thing waits per object, and memory is bounded by the number of objects. A handler
-    /// that keeps up is told of every change.
+    /// What waits is merged, so that a handler is told one thing per object, and memory is bounded by the number of objects and a few
+    /// thousand changes. A handler that keeps up is told of every change.
+    ///
+    /// It is merged when the handler comes to take it, and at the latest when some thousand changes wait.
     ///
     /// Merging keeps the meaning: an addition and an update are an addition of the newest state; two updates are one, from
     /// the oldest state to the newest; an addition and a deletion are nothing; an update and a deletion are a deletion; a
@@ -41,7 +43,7 @@ pub enum Overflow {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lag {
-    /// How many changes it still has to be told of, with those it is being told of.
+    /// How many changes it still has to be told of, with those it is being told of. Some of them may yet be merged.
     pub pending: usize,
     /// For how long the oldest of those that wait has waited.
     pub oldest: Option<Duration>,

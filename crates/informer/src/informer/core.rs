@@ -122,17 +122,17 @@ impl<T: Object> Core<T> {
 fn both(one: Health, other: Health) -> Health {
     let state = if urgency(&one.state) >= urgency(&other.state) { one.state } else { other.state };
     let older = one.last_version.is_older_than(&other.last_version) || one.last_version.is_unset();
-    let mut both = Health::default();
-    both.state = state;
-    both.synced = one.synced && other.synced;
-    both.last_version = if older { one.last_version } else { other.last_version };
-    both.last_event_at = one.last_event_at.max(other.last_event_at);
-    both.relists = one.relists + other.relists;
-    both.rewinds = one.rewinds + other.rewinds;
-    both.poison = one.poison + other.poison;
-    both.last_poison = one.last_poison.or(other.last_poison);
-    both.problem = one.problem.or(other.problem);
-    both
+    Health {
+        state,
+        problem: one.problem.or(other.problem),
+        synced: one.synced && other.synced,
+        last_version: if older { one.last_version } else { other.last_version },
+        last_event_at: one.last_event_at.max(other.last_event_at),
+        relists: one.relists + other.relists,
+        rewinds: one.rewinds + other.rewinds,
+        poison: one.poison + other.poison,
+        last_poison: one.last_poison.or(other.last_poison),
+    }
 }
 
 /// Which of two states says more about the whole.

@@ -55,7 +55,10 @@ impl<T: Object> Pump<T> {
         for feed in self.feeds.drain(..) {
             feed.stop().await;
         }
-        while self.joins.try_recv().is_ok() {}
+        // Who was taken on is told, be it late.
+        while let Ok(joining) = self.joins.try_recv() {
+            self.fan_out.join(joining, replay(core.store.snapshot()));
+        }
         self.fan_out.close().await;
         drop(self.writer);
         tracing::debug!("the informer has stopped");
@@ -140,10 +143,10 @@ impl<T: Object> Pump<T> {
     fn revive(&mut self, core: &Core<T>) {
         let now = Instant::now();
         for (index, feed) in self.feeds.iter_mut().enumerate() {
-            if feed.due().is_some_and(|due| due <= now) {
-                if let Some(health) = feed.revive() {
-                    core.replace_health(index, health);
-                }
+            if feed.due().is_some_and(|due| due <= now)
+                && let Some(health) = feed.revive()
+            {
+                core.replace_health(index, health);
             }
         }
     }

@@ -10,6 +10,7 @@ use dogwatch_informer::{
     SharedInformer,
 };
 use futures_util::{FutureExt, StreamExt};
+use metrics_util::debugging::DebuggingRecorder;
 
 use crate::live::{Live, text};
 use crate::script::{MINUTE, SECOND, Thing};
@@ -511,9 +512,9 @@ async fn in_4_a_slow_reader_delays_nobody_and_is_told_the_newest() {
     }
     settle().await;
     assert_eq!(quick.take().len(), 1 + 2 * 998);
-    assert!(slow.registration().lag().pending <= 12);
     let told: Vec<_> = (0..3).map(|_| slow.next().now_or_never().flatten().as_ref().map(text)).collect();
     assert_eq!(told, [Some("a@1>999".to_owned()), Some("+b2@992".to_owned()), Some("+b3@993".to_owned())]);
+    assert_eq!(slow.registration().lag().pending, 9, "one in hand, and eight objects wait");
 }
 
 /// Back-pressure as a choice: the server waits for the slowest.
@@ -592,4 +593,78 @@ async fn in_8_handlers_may_come_and_go_by_the_hundred_while_changes_come() {
     informer.wait_until(&"4999".into()).await.unwrap();
     assert_eq!(informer.store().len(), 101);
     informer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_14_an_informer_has_numbers_and_so_has_each_handler() {
+    let recorder = DebuggingRecorder::new();
+    let numbers = recorder.snapshotter();
+    let _here = metrics::set_default_local_recorder(&recorder);
+    let live = Live::new(&["a@1", "b@2"]);
+    let informer = SharedInformer::builder(live.clone()).name("watch-dog").build();
+    informer.add_handler_with(Told::default(), HandlerOptions::default().name("bark")).unwrap();
+    informer.start();
+    informer.synced().await.unwrap();
+    live.put("c@7");
+    settle().await;
+    informer.stop().await;
+
+    let numbers = numbers.snapshot().into_vec();
+    let found = |name: &str| {
+        let mut found = numbers.iter().filter(|(key, ..)| key.key().name() == name);
+        let (key, _, _, value) = found.next().unwrap_or_else(|| panic!("there is no {name}"));
+        assert!(found.next().is_none(), "{name} twice");
+        let labels: Vec<_> = key.key().labels().map(|it| format!("{}={}", it.key(), it.value())).collect();
+        (labels.join(","), format!("{value:?}"))
+    };
+    let labels = "name=watch-dog,group=,version=v1,resource=things".to_owned();
+    assert_eq!(found("informer_queued_items").0, labels);
+    assert_eq!(found("informer_processing_latency_seconds").0, labels);
+    assert_eq!(found("informer_store_resource_version"), (labels.clone(), "Gauge(7.0)".to_owned()));
+    let labels = format!("{labels},handler=bark");
+    assert_eq!(found("informer_handler_pending_items"), (labels.clone(), "Gauge(0.0)".to_owned()));
+    assert_eq!(found("informer_handler_latency_seconds").0, labels);
+    assert_eq!(found("informer_handler_panics_total").0, labels);
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_namespaces_are_as_far_as_the_one_that_is_behind() {
+    let (one, two) = (Live::within(Some("one"), &["a@5"]), Live::within(Some("two"), &["a@3", "b@4"]));
+    two.refuse(Some(Reason::Forbidden));
+    let informer = SharedInformer::builder(one.clone()).also(two.clone()).build();
+    let (told, registration) = add(&informer, HandlerOptions::default());
+    informer.start();
+    tokio::time::sleep(SECOND).await;
+    assert!(!informer.is_synced() && !registration.is_synced());
+    assert_eq!(told.take(), ["!one/a@5"], "what is known is told");
+    assert!(informer.health().to_string().contains("Access Denied"), "{}", informer.health());
+    let (late, _) = add(&informer, HandlerOptions::default());
+
+    two.refuse(None);
+    registration.synced().await.unwrap();
+    assert_eq!(told.take(), ["!two/a@3", "!two/b@4"]);
+    settle().await;
+    assert_eq!(late.take(), ["!one/a@5", "!two/a@3", "!two/b@4"]);
+    assert_eq!(informer.last_sync_version().as_str(), "4");
+    one.put("b@9");
+    settle().await;
+    assert_eq!((informer.store().len(), informer.last_sync_version().as_str()), (4, "4"));
+    two.bookmark(8);
+    informer.wait_until(&"8".into()).await.unwrap();
+
+    two.set(&["b@4", "c@10"]);
+    two.expire();
+    one.put("a@11");
+    tokio::time::sleep(MINUTE).await;
+    let mut all = told.take();
+    all.sort();
+    assert_eq!(all, ["+one/b@9", "+two/c@10", "one/a@5>11", "~two/a@3"], "the other namespace is left alone");
+    informer.stop().await;
+}
+
+#[test]
+#[should_panic(expected = "a namespace of its own")]
+fn two_sources_cannot_be_the_same_namespace() {
+    let source = || Live::within(Some("one"), &[]);
+    let _ = SharedInformer::builder(source()).also(source());
 }

@@ -13,6 +13,7 @@ mod reflector_property;
 mod store;
 mod store_indexes;
 mod store_readers;
+mod store_namespaces;
 mod live;
 mod informer;
 mod factory;

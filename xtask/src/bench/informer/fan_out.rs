@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use cpu_time::ProcessTime;
-use dogwatch_client::Error;
+use dogwatch::Error;
 use dogwatch_core::{Gvk, Header, ListParams, Meta, Object, ResourceType, WatchParams};
 use dogwatch_informer::{
     Change, EventHandler, HandlerOptions, ListEvent, ListWatch, Lists, Overflow, SharedInformer, Watches,
