@@ -32,11 +32,11 @@
 //! # The pipeline
 //!
 //! ```text
-//! ┌──────┐   ┌──────┐   ┌────────┐   ┌──────────┐
-//! │ core │──►│ wire │──►│ client │──►│ dogwatch │──► your program
-//! └──────┘   └──────┘   └────────┘   └──────────┘
-//!  words      bytes to   requests,    this crate
-//!             objects    watches
+//! ┌──────┐   ┌──────┐   ┌────────┐   ┌──────────┐   ┌──────────┐
+//! │ core │──►│ wire │──►│ client │──►│ informer │──►│ dogwatch │──► your program
+//! └──────┘   └──────┘   └────────┘   └──────────┘   └──────────┘
+//!  words      bytes to   requests,    a local        this crate
+//!             objects    watches      copy
 //! ```
 //!
 //! - **Which server, and who are we?** [`Config`], from a kubeconfig, a pod or by hand; everything about it is in [`config`].
@@ -45,6 +45,8 @@
 //!   fields you name.
 //! - **Find out what there is.** [`CachedDiscovery`] reads what a server serves, [`RestMapper`] knows what `deploy` means.
 //! - **Hear what changes.** [`Api::watch`] is one watch, [`Api::watch_from`] one that goes on when the connection breaks.
+//! - **Have a copy of it.** [`SharedInformer`] keeps one in step with the server; [`Store`] and [`Lister`] read it, an
+//!   [`EventHandler`], closures or a stream are told of its changes, and an [`InformerFactory`] shares it in the program.
 //! - **When it fails.** [`Error`] says what to do next; [`Status`] is the server's own word.
 //!
 //! # If you come from client-go
@@ -67,6 +69,15 @@
 //! | `Apply` with apply configurations | [`Api::apply`] with anything that serializes |
 //! | `discovery`, `restmapper`, `kubectl get po` | [`CachedDiscovery`], [`RestMapper`] |
 //! | `scale.ScalesGetter` | [`Api::get_scale`], [`Api::set_replicas`], [`RestMapper::scalable`] |
+//! | `cache.SharedIndexInformer`, `cache.Controller` | [`SharedInformer`] |
+//! | `informers.SharedInformerFactory`, `dynamicinformer` | [`InformerFactory`] |
+//! | `cache.Store`, `cache.Indexer`, `Indexers` | [`Store`], [`Index`]; what fits together is read from a [`Snapshot`] |
+//! | `listers` | [`Lister`] |
+//! | `cache.ResourceEventHandler`, `…Funcs`, `FilteringResourceEventHandler` | [`EventHandler`], [`SharedInformer::on_update`] and its siblings, [`Filtered`] |
+//! | `cache.DeletedFinalStateUnknown` | [`Deleted::Missed`] |
+//! | `HasSynced`, `cache.WaitForCacheSync` | [`SharedInformer::synced`], [`Registration::synced`], [`InformerFactory::wait_for_sync`] |
+//! | `SetTransform`, `SetWatchErrorHandler` | [`InformerBuilder::transform`], [`SharedInformer::health`] |
+//! | `cache.Reflector`, `cache.ListWatch`, `cache.DeltaFIFO` | [`informer::Reflector`], [`ListWatch`], [`informer::DeltaQueue`] |
 //! | `cache.ObjectName` | [`ObjectKey`] |
 
 pub use dogwatch_client::api::{
@@ -88,7 +99,13 @@ pub use dogwatch_core::{
     ResourcePath, ResourceType, ResourceVersion, Scope, Segment, Status, VersionMatch, View, WatchParams,
     WriteParams,
 };
+pub use dogwatch_informer::{
+    Change, Changes, Deleted, EventHandler, Filtered, HandlerOptions, Health, HealthState, Index,
+    InformerBuilder, InformerFactory, Lag, ListWatch, Lister, NAMESPACE_INDEX, NotSynced, Overflow,
+    ReflectorOptions, Registration, Selection, SharedInformer, Snapshot, Store, SyncResult,
+};
 pub use dogwatch_wire::{BadItem, Bookmark, EventKind, ListMeta, WatchEvent};
 pub use kube_core::{DynamicObject, PartialObjectMeta, Resource};
 
+pub use dogwatch_informer as informer;
 pub use {http, k8s_openapi, kube_core};

@@ -6,6 +6,7 @@ pub(crate) mod pods;
 mod wire;
 mod apiserver_load;
 mod apiserver;
+mod informer;
 
 use anyhow::bail;
 
@@ -37,6 +38,11 @@ const ALL: &[Bench] = &[
         name: "apiserver",
         about: "our API server from its start to a thousand watchers, beside kube-apiserver",
         run: apiserver::run,
+    },
+    Bench {
+        name: "informer",
+        about: "the store of an informer: updates beside readers, and what a read costs",
+        run: informer::run,
     },
 ];
 

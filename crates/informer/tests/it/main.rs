@@ -1,4 +1,5 @@
-//! Tests of the informer through its public face.
+//! The informer, from outside. One binary, one module per area.
+#![allow(clippy::unwrap_used, reason = "the exemption for tests covers test functions, not what they share")]
 
 mod script;
 mod queue;
@@ -10,4 +11,11 @@ mod reflector_health;
 mod reflector_life;
 mod reflector_property;
 mod reflector_served;
+mod store;
+mod store_indexes;
+mod store_readers;
+mod store_namespaces;
+mod live;
+mod informer;
+mod factory;
 mod scenarios;

@@ -1,0 +1,132 @@
+//! One source of an informer: its reflector, the queue between the two, and what happens when the collection is gone.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use dogwatch_core::Object;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tracing::Instrument;
+
+use crate::delta::Delta;
+use crate::health::HealthWatch;
+use crate::list_watch::ListWatch;
+use crate::queue::{DeltaQueue, DeltaReceiver};
+use crate::reflector::{Ended, Reflector, ReflectorOptions};
+
+/// What feeds the store with one collection, or with one namespace of it.
+pub(super) struct Feed<T> {
+    source: Arc<dyn ListWatch<T>>,
+    options: ReflectorOptions<T>,
+    /// How many deltas may wait.
+    capacity: usize,
+    state: State<T>,
+}
+
+enum State<T> {
+    Ready(Box<Reflector<T>>, DeltaReceiver<T>),
+    Running(DeltaReceiver<T>, JoinHandle<Ended>),
+    /// The collection is gone; it is asked for again then.
+    Gone(Instant),
+    /// There is nothing more to come.
+    Over,
+}
+
+impl<T: Object> Feed<T> {
+    pub(super) fn new(source: Arc<dyn ListWatch<T>>, options: ReflectorOptions<T>, capacity: usize) -> Self {
+        let mut feed = Self { source, options, capacity, state: State::Over };
+        feed.make_ready();
+        feed
+    }
+
+    fn make_ready(&mut self) {
+        let (sender, receiver) = DeltaQueue::channel(self.capacity);
+        let reflector = Reflector::new(Arc::clone(&self.source), self.options.clone(), sender);
+        self.state = State::Ready(Box::new(reflector), receiver);
+    }
+
+    /// How its reflector is doing, until it is another one: see [`Self::revive`].
+    pub(super) fn health(&self) -> Option<HealthWatch> {
+        match &self.state {
+            State::Ready(reflector, _) => Some(reflector.health()),
+            _ => None,
+        }
+    }
+
+    /// Starts the reflector on the runtime this runs on.
+    pub(super) fn start(&mut self) {
+        self.state = match std::mem::replace(&mut self.state, State::Over) {
+            State::Ready(reflector, receiver) => {
+                State::Running(receiver, tokio::spawn(reflector.run().in_current_span()))
+            }
+            other => other,
+        };
+    }
+
+    /// Takes what waits. `false`: the reflector has ended.
+    pub(super) fn poll_recv(
+        &mut self,
+        batch: &mut Vec<Delta<T>>,
+        max: usize,
+        cx: &mut Context<'_>,
+    ) -> Poll<bool> {
+        match &mut self.state {
+            // Dropping the future loses nothing, and its waker stays registered.
+            State::Running(receiver, _) => pin!(receiver.recv_batch(batch, max)).poll(cx),
+            _ => Poll::Pending,
+        }
+    }
+
+    /// How many deltas wait.
+    pub(super) fn depth(&self) -> usize {
+        match &self.state {
+            State::Running(receiver, _) => receiver.depth(),
+            _ => 0,
+        }
+    }
+
+    /// Why the reflector has ended; `None` when it did so by a panic.
+    pub(super) async fn ended(&mut self) -> Option<Ended> {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Running(_, task) => task.await.ok(),
+            _ => None,
+        }
+    }
+
+    /// Has it begin again at that time.
+    pub(super) fn rest_until(&mut self, time: Instant) {
+        self.state = State::Gone(time);
+    }
+
+    /// When it is to begin again.
+    pub(super) fn due(&self) -> Option<Instant> {
+        match self.state {
+            State::Gone(until) => Some(until),
+            _ => None,
+        }
+    }
+
+    /// Begins again with a new reflector; this is how it is doing.
+    pub(super) fn revive(&mut self) -> Option<HealthWatch> {
+        self.make_ready();
+        let health = self.health();
+        self.start();
+        health
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.state, State::Over)
+    }
+
+    /// Ends the reflector and waits until it has.
+    pub(super) async fn stop(self) {
+        if let State::Running(receiver, task) = self.state {
+            drop(receiver);
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a reflector ended badly");
+            }
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! One local copy of a collection for a whole program: reflectors, store and fan-out, put together and kept running.
+//!
+//! ```text
+//! Feed (a reflector and its queue) ─┐
+//! Feed, one per namespace           ├─► Pump: apply, publish ─► FanOut
+//!                                   │     └─ takes handlers in between two batches
+//! SharedInformer: a handle ─────────┘
+//! ```
+
+mod feed;
+mod core;
+mod pump;
+mod shared;
+mod builder;
+
+pub use builder::InformerBuilder;
+pub use core::NotSynced;
+pub use shared::{InformerStopped, SharedInformer};
+
+pub(crate) use shared::WeakInformer;

@@ -1,0 +1,317 @@
+//! The handle on an informer: what a program reads, waits for and is told through.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use dogwatch_core::{Object, ResourceType, ResourceVersion};
+use tracing::Instrument;
+
+use super::core::{Core, NotSynced, Phase};
+use super::pump::Pump;
+use crate::change::{Change, Deleted};
+use crate::fan_out::Joining;
+use crate::handler::{EventHandler, OnAdd, OnChange, OnDelete, OnUpdate};
+use crate::health::Health;
+use crate::index::{Index, IndexError};
+use crate::lister::Lister;
+use crate::registration::{Changes, HandlerOptions, Registration};
+use crate::store::{Store, WaitError};
+
+/// A local copy of a collection, kept in step with the server, for everybody in the program who needs it.
+///
+/// It reads the collection once, follows its changes, and goes on through every failure; [`Self::health`] says how it is doing.
+/// A clone is another handle on the same informer. When the last handle is dropped the informer stops, as it does after
+/// [`Self::stop`]; a stopped informer cannot be started again. What was read from it stays readable.
+///
+/// Handlers may come at any time before it stops. Each is told first of what is there, and then of every change, in order and from a task
+/// of its own; see [`EventHandler`] for what it can rely on.
+///
+/// ```
+/// # use dogwatch_client::{Api, Client};
+/// # use dogwatch_informer::SharedInformer;
+/// # use k8s_openapi::api::core::v1::Pod;
+/// # async fn example(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let pods = SharedInformer::new(Api::<Pod>::all(client));
+/// pods.on_delete(|pod| println!("{:?} is gone", pod.last().metadata.name))?;
+/// pods.start();
+/// pods.synced().await?;
+/// println!("{} pods", pods.store().len());
+/// # Ok(())
+/// # }
+/// ```
+pub struct SharedInformer<T: Object> {
+    handle: Arc<Handle<T>>,
+}
+
+/// What all handles own together. Dropped with the last of them.
+struct Handle<T: Object> {
+    core: Arc<Core<T>>,
+    /// Until the informer is started.
+    pump: Mutex<Option<Box<Pump<T>>>>,
+}
+
+/// An informer that is not kept alive by this.
+pub(crate) struct WeakInformer<T: Object>(Weak<Handle<T>>);
+
+/// The informer has stopped, and takes no more handlers.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the handler was not added to informer {informer} because it has stopped already")]
+pub struct InformerStopped {
+    informer: String,
+}
+
+impl<T: Object> SharedInformer<T> {
+    pub(super) fn from_parts(core: Arc<Core<T>>, pump: Pump<T>) -> Self {
+        Self { handle: Arc::new(Handle { core, pump: Mutex::new(Some(Box::new(pump))) }) }
+    }
+
+    fn core(&self) -> &Arc<Core<T>> {
+        &self.handle.core
+    }
+
+    /// What it is called in metrics, logs and errors.
+    pub fn name(&self) -> &str {
+        &self.core().name
+    }
+
+    /// The collection it is a copy of.
+    pub fn resource(&self) -> &ResourceType {
+        &self.core().resource
+    }
+
+    /// The copy itself, to be read from anywhere.
+    pub fn store(&self) -> Store<T> {
+        self.core().store.clone()
+    }
+
+    /// Reads the copy by key, namespace, labels and index.
+    pub fn lister(&self) -> Lister<T> {
+        Lister::new(self.store())
+    }
+
+    /// Adds an index to the store; when it returns, every object is found by it.
+    ///
+    /// # Errors
+    /// When there is an index of this name.
+    pub fn add_index(&self, index: Index<T>) -> Result<(), IndexError> {
+        self.core().store.add_index(index)
+    }
+
+    /// Starts it in tasks of the runtime this is called on. A second call does nothing, and so does one after it was stopped.
+    ///
+    /// # Panics
+    /// When it is called outside of a tokio runtime.
+    pub fn start(&self) {
+        let Some(pump) = self.handle.take_pump() else { return };
+        let core = Arc::clone(self.core());
+        core.phase.send_replace(Phase::Running);
+        let span = tracing::info_span!("informer", name = core.name, resource = %core.resource.gvr());
+        tokio::spawn(pump.run(core).instrument(span));
+    }
+
+    /// Starts it and waits until it has stopped.
+    pub async fn run(&self) {
+        self.start();
+        self.core().stopped().await;
+    }
+
+    /// Starts it, waits for the signal, or until it was stopped otherwise, and stops it.
+    pub async fn run_until(&self, signal: impl Future) {
+        self.start();
+        tokio::select! {
+            _ = signal => {}
+            () = self.core().stopped() => {}
+        }
+        self.stop().await;
+    }
+
+    /// Stops it and waits until every task of it has ended: first what reads from the server, then the handlers, each after it was told
+    /// of what was left for it (rule IN-10). A handler that never returns is waited for for ever.
+    pub async fn stop(&self) {
+        if self.handle.take_pump().is_some() {
+            self.core().phase.send_replace(Phase::Stopped);
+        }
+        self.core().stop.send_replace(true);
+        self.core().stopped().await;
+    }
+
+    /// Whether it was started, even if it has stopped since.
+    pub fn is_started(&self) -> bool {
+        let not_yet = self.handle.pump.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        !not_yet
+    }
+
+    /// Whether it has stopped: nothing changes any more.
+    pub fn is_stopped(&self) -> bool {
+        self.core().is_stopped()
+    }
+
+    /// Whether the first list is whole and in the store.
+    pub fn is_synced(&self) -> bool {
+        self.core().store.synced()
+    }
+
+    /// Waits until the first list is whole and in the store. It goes on trying as long as the informer does: where that may be for
+    /// ever, because a permission is missing for example, ask [`Self::synced_within`].
+    ///
+    /// # Errors
+    /// When the informer has stopped and never was synced.
+    pub async fn synced(&self) -> Result<(), NotSynced> {
+        self.core().synced().await
+    }
+
+    /// Waits until the first list is whole and in the store, but no longer than this.
+    ///
+    /// # Errors
+    /// When it is not by then, and why; the informer goes on trying. Or when it has stopped.
+    pub async fn synced_within(&self, patience: Duration) -> Result<(), NotSynced> {
+        self.core().synced_within(patience).await
+    }
+
+    /// Waits until the store shows this version or a later one: with the version a write returned, one reads one's own writes. See
+    /// [`Store::wait_until`].
+    ///
+    /// # Errors
+    /// When the informer stops before that, or when the versions cannot be compared.
+    pub async fn wait_until(&self, version: &ResourceVersion) -> Result<(), WaitError> {
+        self.core().store.wait_until(version).await
+    }
+
+    /// The version up to which the store shows everything; unset before it is synced.
+    pub fn last_sync_version(&self) -> ResourceVersion {
+        self.core().store.version()
+    }
+
+    /// How it is doing: what it is at, and what keeps it from being in step. Of several namespaces, what is worst is told.
+    pub fn health(&self) -> Health {
+        self.core().health()
+    }
+
+    /// Adds a handler with the usual options.
+    ///
+    /// # Errors
+    /// When the informer has stopped.
+    pub fn add_handler(&self, handler: impl EventHandler<T>) -> Result<Registration, InformerStopped> {
+        self.add_handler_with(handler, HandlerOptions::default())
+    }
+
+    /// Adds a handler. It is told first of every object that is there, as an addition with `initial` set; when the informer has not
+    /// begun, of those of the first list (rule IN-6). The same handler added twice is told twice.
+    ///
+    /// # Errors
+    /// When the informer has stopped.
+    pub fn add_handler_with(
+        &self,
+        handler: impl EventHandler<T>,
+        options: HandlerOptions,
+    ) -> Result<Registration, InformerStopped> {
+        let (joining, registration) = Joining::handler(handler, options, &self.core().members);
+        self.join(joining).map(|()| registration)
+    }
+
+    /// Calls this for every object that is new, beginning with those that are there.
+    ///
+    /// # Errors
+    /// When the informer has stopped.
+    pub fn on_add(
+        &self,
+        call: impl FnMut(&Arc<T>) + Send + 'static,
+    ) -> Result<Registration, InformerStopped> {
+        self.add_handler(OnAdd(call))
+    }
+
+    /// Calls this for every update, with the old state and the new one.
+    ///
+    /// # Errors
+    /// When the informer has stopped.
+    pub fn on_update(
+        &self,
+        call: impl FnMut(&Arc<T>, &Arc<T>) + Send + 'static,
+    ) -> Result<Registration, InformerStopped> {
+        self.add_handler(OnUpdate(call))
+    }
+
+    /// Calls this for every object that goes.
+    ///
+    /// # Errors
+    /// When the informer has stopped.
+    pub fn on_delete(
+        &self,
+        call: impl FnMut(Deleted<T>) + Send + 'static,
+    ) -> Result<Registration, InformerStopped> {
+        self.add_handler(OnDelete(call))
+    }
+
+    /// Calls this for every change.
+    ///
+    /// # Errors
+    /// When the informer has stopped.
+    pub fn on_change(
+        &self,
+        call: impl FnMut(&Change<T>) + Send + 'static,
+    ) -> Result<Registration, InformerStopped> {
+        self.add_handler(OnChange(call))
+    }
+
+    /// The changes as a stream, with the usual options.
+    ///
+    /// # Errors
+    /// When the informer has stopped.
+    pub fn changes(&self) -> Result<Changes<T>, InformerStopped> {
+        self.changes_with(HandlerOptions::default())
+    }
+
+    /// The changes as a stream: what a handler would be told of, in the same order.
+    ///
+    /// # Errors
+    /// When the informer has stopped.
+    pub fn changes_with(&self, options: HandlerOptions) -> Result<Changes<T>, InformerStopped> {
+        let (joining, changes) = Joining::stream(options, &self.core().members);
+        self.join(joining).map(|()| changes)
+    }
+
+    fn join(&self, joining: Joining<T>) -> Result<(), InformerStopped> {
+        let stopped = self.is_stopped() || self.core().joins.send(joining).is_err();
+        if stopped { Err(InformerStopped { informer: self.name().to_owned() }) } else { Ok(()) }
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakInformer<T> {
+        WeakInformer(Arc::downgrade(&self.handle))
+    }
+}
+
+impl<T: Object> Handle<T> {
+    fn take_pump(&self) -> Option<Box<Pump<T>>> {
+        self.pump.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl<T: Object> Drop for Handle<T> {
+    fn drop(&mut self) {
+        self.core.stop.send_replace(true);
+    }
+}
+
+impl<T: Object> WeakInformer<T> {
+    pub(crate) fn upgrade(&self) -> Option<SharedInformer<T>> {
+        self.0.upgrade().map(|handle| SharedInformer { handle })
+    }
+}
+
+impl<T: Object> Clone for SharedInformer<T> {
+    fn clone(&self) -> Self {
+        Self { handle: Arc::clone(&self.handle) }
+    }
+}
+
+impl<T: Object> fmt::Debug for SharedInformer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedInformer")
+            .field("name", &self.name())
+            .field("synced", &self.is_synced())
+            .field("objects", &self.core().store.len())
+            .finish_non_exhaustive()
+    }
+}

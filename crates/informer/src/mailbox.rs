@@ -1,0 +1,340 @@
+//! Between an informer and one handler: a mailbox with a policy for what happens when the handler is slower than the changes.
+//!
+//! The informer's task puts batches in, the handler's task takes them out. It is the only thing the two share. The lock is held
+//! to move pointers, never to merge, to wait or to call.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use dogwatch_core::Object;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::backlog::{Backlog, Batch, Hand, KeyHasher, Next};
+use crate::change::Change;
+use crate::metrics::HandlerMetrics;
+
+/// What happens to changes that a handler has no time for yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Overflow {
+    /// What waits is merged, so that a handler is told one thing per object, and memory is bounded by the number of objects and a few
+    /// thousand changes. A handler that keeps up is told of every change.
+    ///
+    /// It is merged when the handler comes to take it, and at the latest when some thousand changes wait.
+    ///
+    /// Merging keeps the meaning: an addition and an update are an addition of the newest state; two updates are one, from
+    /// the oldest state to the newest; an addition and a deletion are nothing; an update and a deletion are a deletion; a
+    /// deletion and an addition stay two. Objects are told of in the order in which each first had something to tell.
+    #[default]
+    Coalesce,
+    /// Every change is kept until it is told. Memory has no bound.
+    Grow,
+    /// Every change is told, and the informer waits when more than this many of them wait: its store then stands still, and so does
+    /// every handler once it was told what the store shows. What the store applies at once is put in at once, so as
+    /// many changes as one batch has may wait beyond the number.
+    Block(usize),
+}
+
+/// How far behind a handler is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Lag {
+    /// How many changes it still has to be told of, with those it is being told of. Some of them may yet be merged.
+    pub pending: usize,
+    /// For how long the oldest of those that wait has waited.
+    pub oldest: Option<Duration>,
+    /// How many calls of the handler have panicked.
+    pub panics: u64,
+}
+
+/// How far a handler has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// It was told of everything of the first list.
+    pub(crate) synced: bool,
+    /// It will not be called any more.
+    pub(crate) ended: bool,
+}
+
+/// What a handler that comes late is told first: built by its own task, since there may be much of it.
+pub(crate) struct Replay<T> {
+    /// How many changes it will be.
+    pub(crate) len: usize,
+    pub(crate) build: Box<dyn FnOnce() -> Vec<Change<T>> + Send>,
+}
+
+/// One handler's mailbox.
+#[derive(Debug)]
+pub(crate) struct Mailbox<T> {
+    name: Arc<str>,
+    overflow: Overflow,
+    hasher: KeyHasher,
+    metrics: HandlerMetrics,
+    /// Looked at before each call, so that nothing is told any more once `remove` has returned.
+    removed: AtomicBool,
+    panics: AtomicU64,
+    progress: watch::Sender<Progress>,
+    state: Mutex<State<T>>,
+}
+
+struct State<T> {
+    backlog: Backlog<T>,
+    /// What comes before the backlog, and since when it waits.
+    replay: Option<(Replay<T>, Instant)>,
+    /// How many changes the reader has in hand.
+    in_hand: usize,
+    /// The place in the line after everything of the first list, once that is known.
+    synced_at: Option<u64>,
+    /// Nothing more will come.
+    closed: bool,
+    /// Whether the reader has begun.
+    reading: bool,
+    reader: Option<Waker>,
+    /// The informer's task, when it waits for room.
+    writer: Option<Waker>,
+}
+
+impl<T: Object> Mailbox<T> {
+    pub(crate) fn new(
+        name: Arc<str>,
+        overflow: Overflow,
+        hasher: KeyHasher,
+        metrics: HandlerMetrics,
+    ) -> Self {
+        Self {
+            name,
+            overflow,
+            hasher,
+            metrics,
+            removed: AtomicBool::new(false),
+            panics: AtomicU64::new(0),
+            progress: watch::Sender::new(Progress::default()),
+            state: Mutex::new(State {
+                backlog: Backlog::new(overflow == Overflow::Coalesce, 0),
+                replay: None,
+                in_hand: 0,
+                synced_at: None,
+                closed: false,
+                reading: false,
+                reader: None,
+                writer: None,
+            }),
+        }
+    }
+
+    /// Has a handler told first of what is there already. To be called before anything is put in.
+    pub(crate) fn replay(&self, replay: Replay<T>, since: Instant) {
+        let mut state = self.state();
+        state.backlog = Backlog::new(self.overflow == Overflow::Coalesce, replay.len);
+        state.replay = Some((replay, since));
+        wake(state, |it| &mut it.reader);
+    }
+
+    /// Puts a batch in; wakes the reader. What comes after the end is dropped.
+    pub(crate) fn push(&self, batch: &Arc<Batch<T>>) {
+        let mut state = self.state();
+        if state.closed {
+            return;
+        }
+        state.backlog.push(batch);
+        let pending = state.pending();
+        wake(state, |it| &mut it.reader);
+        self.metrics.pending(pending);
+    }
+
+    /// Says, once, that the first list is whole: the handler is synced when it was told of what is in now.
+    pub(crate) fn first_list_is_in(&self) {
+        let mut state = self.state();
+        state.synced_at = Some(state.backlog.next_place());
+        wake(state, |it| &mut it.reader);
+    }
+
+    /// Takes up to `limit` changes, and tells by it that those taken before are done. `false`: there will be no more.
+    pub(crate) fn poll_take(&self, limit: usize, hand: &mut Hand<T>, cx: &mut Context<'_>) -> Poll<bool> {
+        loop {
+            let mut state = self.state();
+            state.reading = true;
+            state.in_hand = 0;
+            if self.is_removed() {
+                return Poll::Ready(false);
+            }
+            if let Some((replay, since)) = state.replay.take() {
+                state.in_hand = replay.len;
+                drop(state);
+                let batch = Batch::new((replay.build)(), since, self.hasher.clone());
+                self.state().backlog.prepend(batch);
+                continue;
+            }
+            if state.synced_at.is_some_and(|place| place <= state.backlog.front_place()) {
+                state.synced_at = None;
+                drop(state);
+                self.progress.send_modify(|it| it.synced = true);
+                continue;
+            }
+            let oldest = state.backlog.oldest();
+            match state.backlog.next(limit, hand) {
+                Next::Taken => {
+                    state.in_hand = hand.changes().len();
+                    let pending = state.pending();
+                    if self.has_room(pending) {
+                        wake(state, |it| &mut it.writer);
+                    } else {
+                        drop(state);
+                    }
+                    self.metrics.taken(pending, oldest);
+                    return Poll::Ready(true);
+                }
+                Next::Nothing if state.closed => return Poll::Ready(false),
+                Next::Nothing => {
+                    state.reader = Some(cx.waker().clone());
+                    wake(state, |it| &mut it.writer);
+                    self.metrics.pending(0);
+                    return Poll::Pending;
+                }
+                Next::Inspect(batch) => {
+                    drop(state);
+                    batch.look();
+                }
+                Next::Fold(lifted) => {
+                    drop(state);
+                    let folded = lifted.fold();
+                    self.state().backlog.lower(folded);
+                }
+            }
+        }
+    }
+
+    /// Waits, under [`Overflow::Block`], until there is room for more. Only one may wait.
+    pub(crate) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.state();
+        if state.closed || self.is_removed() || self.has_room(state.pending()) {
+            return Poll::Ready(());
+        }
+        state.writer = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn has_room(&self, pending: usize) -> bool {
+        !matches!(self.overflow, Overflow::Block(capacity) if pending > capacity)
+    }
+
+    pub(crate) fn is_blocking(&self) -> bool {
+        matches!(self.overflow, Overflow::Block(_))
+    }
+
+    /// Whether the informer has to wait for room.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_blocking() && !self.is_removed() && {
+            let state = self.state();
+            !state.closed && !self.has_room(state.pending())
+        }
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
+    }
+
+    /// Says that the handler will not be called any more.
+    pub(crate) fn ended(&self) {
+        let state = {
+            let mut state = self.state();
+            state.closed = true;
+            state.in_hand = 0;
+            if let Some(writer) = state.writer.take() {
+                writer.wake();
+            }
+            (std::mem::replace(&mut state.backlog, Backlog::new(false, 0)), state.replay.take())
+        };
+        // What was dropped may be much: not under the lock.
+        drop(state);
+        self.metrics.pending(0);
+        self.progress.send_if_modified(|it| !std::mem::replace(&mut it.ended, true));
+    }
+
+    /// Counts a call that panicked.
+    pub(crate) fn panicked(&self) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
+        self.metrics.panicked();
+    }
+}
+
+impl<T> Mailbox<T> {
+    /// Nothing more will come; what is in is still told.
+    pub(crate) fn close(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        wake(state, |it| &mut it.reader);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Object> State<T> {
+    fn pending(&self) -> usize {
+        self.backlog.len() + self.in_hand + self.replay.as_ref().map_or(0, |(replay, _)| replay.len)
+    }
+}
+
+/// Lets go of the lock, then wakes whom it names.
+fn wake<T>(mut state: MutexGuard<'_, State<T>>, whom: impl FnOnce(&mut State<T>) -> &mut Option<Waker>) {
+    let waker = whom(&mut state).take();
+    drop(state);
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+/// What can be asked of a mailbox without knowing what is in it.
+pub(crate) trait Subscription: Send + Sync {
+    fn name(&self) -> &str;
+    fn progress(&self) -> watch::Receiver<Progress>;
+    fn lag(&self) -> Lag;
+    /// Drops what waits and ends the handler after the call that is under way.
+    fn remove(&self);
+}
+
+impl<T: Object> Subscription for Mailbox<T> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    fn lag(&self) -> Lag {
+        let state = self.state();
+        let replay = state.replay.as_ref().map(|(_, since)| *since);
+        Lag {
+            pending: state.pending(),
+            oldest: replay.or_else(|| state.backlog.oldest()).map(|it| it.elapsed()),
+            panics: self.panics.load(Ordering::Relaxed),
+        }
+    }
+
+    fn remove(&self) {
+        self.removed.store(true, Ordering::Release);
+        let mut state = self.state();
+        state.closed = true;
+        let (reading, writer) = (state.reading, state.writer.take());
+        wake(state, |it| &mut it.reader);
+        if let Some(writer) = writer {
+            writer.wake();
+        }
+        if !reading {
+            self.ended();
+        }
+    }
+}
+
+impl<T> fmt::Debug for State<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("in_hand", &self.in_hand).finish_non_exhaustive()
+    }
+}

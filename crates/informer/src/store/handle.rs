@@ -1,0 +1,254 @@
+//! The handle that readers have, and how they wait for what is not there yet.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwap;
+use dogwatch_core::{Object, ObjectKey, ResourceVersion};
+use tokio::sync::Notify;
+
+use super::snapshot::Snapshot;
+use super::state::State;
+use crate::index::{Index, IndexError};
+
+/// The local copy of a collection, to be read from anywhere.
+///
+/// A clone is another handle of the same store. Every read is of the newest published state; it takes no lock, never waits and
+/// never makes the writer wait. Two reads in a row may be of two states: what has to fit together is read from one
+/// [`snapshot`](Self::snapshot). When the writer is gone, the last state stays readable.
+pub struct Store<T> {
+    shared: Arc<Shared<T>>,
+}
+
+/// What the writer and all handles share.
+pub(super) struct Shared<T> {
+    state: ArcSwap<State<T>>,
+    /// Held by whoever makes the next state out of the newest: the writer, or who adds or removes an index. Readers do not
+    /// know it.
+    turn: Mutex<()>,
+    /// Rung at every new state.
+    published: Notify,
+}
+
+/// Why waiting is of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// Nobody writes to the store any more.
+    #[error("the store is closed")]
+    Closed,
+    /// The version is not a number, or the store's is not: which is newer cannot be told.
+    #[error("the versions cannot be compared")]
+    Incomparable,
+}
+
+impl<T: Object> Store<T> {
+    pub(super) fn new(shared: Arc<Shared<T>>) -> Self {
+        Self { shared }
+    }
+
+    /// The store as it is now, which stays as it is. It costs one reference count.
+    pub fn snapshot(&self) -> Snapshot<T> {
+        Snapshot::new(self.shared.state.load_full())
+    }
+
+    /// The object with this key.
+    pub fn get(&self, key: &ObjectKey) -> Option<Arc<T>> {
+        self.shared.state.load().get(key).cloned()
+    }
+
+    /// The object with this name, found without an allocation; no namespace and an empty one are the same.
+    pub fn get_named(&self, namespace: Option<&str>, name: &str) -> Option<Arc<T>> {
+        self.shared.state.load().get_named(namespace, name).cloned()
+    }
+
+    /// Whether there is an object with this key.
+    pub fn contains(&self, key: &ObjectKey) -> bool {
+        self.shared.state.load().get(key).is_some()
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.shared.state.load().objects.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The version up to which the store knows everything: unset until the first list is whole, and never older than before,
+    /// except after a list of a server that went back in time.
+    pub fn version(&self) -> ResourceVersion {
+        self.shared.state.load().version.clone()
+    }
+
+    /// Whether the first list is whole.
+    pub fn synced(&self) -> bool {
+        self.shared.state.load().synced
+    }
+
+    /// How often an index function has panicked. Each time an object is missing in that index, and the log says which.
+    pub fn index_panics(&self) -> u64 {
+        self.shared.state.load().index_panics
+    }
+
+    /// The objects under a value of an index, ordered by key. [`NAMESPACE_INDEX`](crate::NAMESPACE_INDEX) is always there.
+    ///
+    /// # Errors
+    /// When there is no such index.
+    pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<T>>, IndexError> {
+        self.shared.state.load().by_index(index, value)
+    }
+
+    /// The keys under a value of an index, in order.
+    ///
+    /// # Errors
+    /// When there is no such index.
+    pub fn index_keys(&self, index: &str, value: &str) -> Result<Vec<ObjectKey>, IndexError> {
+        self.shared.state.load().index_keys(index, value)
+    }
+
+    /// The values of an index under which there are objects, in order.
+    ///
+    /// # Errors
+    /// When there is no such index.
+    pub fn index_values(&self, index: &str) -> Result<Vec<String>, IndexError> {
+        self.shared.state.load().index_values(index)
+    }
+
+    /// Adds an index. When it returns, every object is found by it, and changes keep it up to date.
+    ///
+    /// The writer waits meanwhile; readers do not. An index is kept until it is removed.
+    ///
+    /// # Errors
+    /// When there is an index of this name.
+    pub fn add_index(&self, index: Index<T>) -> Result<(), IndexError> {
+        self.shared.edit(|state| state.add_index(index))
+    }
+
+    /// Removes an index. Snapshots that are already taken keep it.
+    ///
+    /// # Errors
+    /// When there is no such index. The one by namespace cannot be removed.
+    pub fn remove_index(&self, name: &str) -> Result<(), IndexError> {
+        self.shared.edit(|state| state.remove_index(name))
+    }
+
+    /// Waits until the first list is whole. It may be dropped at any time.
+    ///
+    /// # Errors
+    /// When the store is closed and it will never be.
+    pub async fn wait_synced(&self) -> Result<(), WaitError> {
+        self.wait_for(|state| state.synced.then_some(Ok(()))).await
+    }
+
+    /// Waits until the store shows this version of its collection or a later one: with the version that a write returned, one
+    /// reads one's own writes. It may be dropped at any time. An unset version is reached by the first list.
+    ///
+    /// Only versions of the store's own resource type may be given. A server that went back in time can take versions away; then
+    /// the wait goes on until the server is that far again, so put a deadline around it.
+    ///
+    /// # Errors
+    /// When the store is closed before that, or when the versions cannot be compared because one of them is not a number.
+    pub async fn wait_until(&self, version: &ResourceVersion) -> Result<(), WaitError> {
+        self.wait_for(|state| {
+            if !state.synced {
+                return None;
+            }
+            if version.is_unset() || *version == state.version {
+                return Some(Ok(()));
+            }
+            match version.compare(&state.version) {
+                Some(order) => order.is_le().then_some(Ok(())),
+                None => Some(Err(WaitError::Incomparable)),
+            }
+        })
+        .await
+    }
+
+    /// Asks every state until there is an answer.
+    async fn wait_for(
+        &self,
+        answer: impl Fn(&State<T>) -> Option<Result<(), WaitError>>,
+    ) -> Result<(), WaitError> {
+        loop {
+            // Enlisted before the state is read: what is published in between rings.
+            let mut published = std::pin::pin!(self.shared.published.notified());
+            published.as_mut().enable();
+            let closed = {
+                let state = self.shared.state.load();
+                if let Some(answer) = answer(&state) {
+                    return answer;
+                }
+                state.closed
+            };
+            if closed {
+                return Err(WaitError::Closed);
+            }
+            published.await;
+        }
+    }
+}
+
+impl<T: Object> Shared<T> {
+    pub(super) fn new() -> Self {
+        Self { state: ArcSwap::default(), turn: Mutex::default(), published: Notify::new() }
+    }
+
+    /// Waits for the turn to make the next state.
+    pub(super) fn turn(&self) -> Turn<'_, T> {
+        // What a turn that panicked was at is lost, and nothing of it was published.
+        let guard = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        Turn { shared: self, _guard: guard, next: State::clone(&self.state.load()) }
+    }
+
+    fn edit<E>(&self, change: impl FnOnce(&mut State<T>) -> Result<(), E>) -> Result<(), E> {
+        let mut turn = self.turn();
+        change(&mut turn.next)?;
+        turn.publish();
+        Ok(())
+    }
+}
+
+/// The right to make the next state. Dropping it without publishing leaves the state as it was.
+pub(super) struct Turn<'s, T> {
+    shared: &'s Shared<T>,
+    _guard: MutexGuard<'s, ()>,
+    /// The newest state, to be changed.
+    pub(super) next: State<T>,
+}
+
+impl<T: Object> Turn<'_, T> {
+    /// Shows the next state to all readers, in one step.
+    pub(super) fn publish(self) {
+        self.shared.state.store(Arc::new(self.next));
+        self.shared.published.notify_waiters();
+    }
+}
+
+impl<T> Clone for Store<T> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl<T> fmt::Debug for Store<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Store").field(&self.shared).finish()
+    }
+}
+
+impl<T> fmt::Debug for Shared<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.load();
+        let State { objects, version, synced, closed, .. } = &**state;
+        let mut shown = f.debug_struct("Shared");
+        shown
+            .field("len", &objects.len())
+            .field("version", version)
+            .field("synced", synced)
+            .field("closed", closed);
+        shown.finish_non_exhaustive()
+    }
+}

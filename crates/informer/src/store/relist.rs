@@ -1,0 +1,143 @@
+//! A list on its way in: only what differs from what is held is kept, until the list is whole.
+//!
+//! What is the same is dropped as it comes and leaves one bit behind; so a relist takes the memory of what changed.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use dogwatch_core::{Object, ObjectKey};
+
+use super::keys::KeyBuffer;
+use super::lookup::KeyRange;
+use super::state::{State, key_of};
+use super::tree::Tree;
+
+/// What a list brought so far. The part of the tree it is compared with must not change until it ends.
+#[derive(Debug)]
+pub(super) struct Relist<T> {
+    /// What it is a list of.
+    range: KeyRange,
+    /// One bit for every object of the range that was held when the list began, in the order of the keys: whether the list has it.
+    seen: Vec<u64>,
+    /// What differs, in the order of the list.
+    staged: Vec<Staged<T>>,
+    /// Whether an equal version proves nothing.
+    rewound: bool,
+}
+
+/// One step from the state before the list to the state after it.
+#[derive(Debug)]
+pub(super) enum Staged<T> {
+    Put(Arc<T>),
+    Gone(Arc<T>),
+}
+
+impl<T: Object> Relist<T> {
+    pub(super) fn new(held: &State<T>, range: &KeyRange, rewound: bool) -> Self {
+        let seen = vec![0; held.count(range).div_ceil(64)];
+        Self { range: range.clone(), seen, staged: Vec::new(), rewound }
+    }
+
+    /// Finds an object of the range, and its place among those of the range.
+    fn locate<'t>(&self, held: &'t Tree<Arc<T>>, key: &[u8]) -> (usize, Option<&'t Arc<T>>) {
+        let (rank, object) = held.locate(key);
+        // Other parts of the tree may have changed since the list began; places within the range have not.
+        let first = if self.range.from.is_empty() { 0 } else { held.locate(&self.range.from).0 };
+        (rank.saturating_sub(first), object)
+    }
+
+    /// Compares an object of the list with what is held, and keeps it if it is another state.
+    pub(super) fn add(&mut self, held: &Tree<Arc<T>>, object: T) {
+        let Some(key) = self.key_within(&object) else { return };
+        let (rank, before) = self.locate(held, &key);
+        if let Some(before) = before {
+            // One with another uid is another object: what is held is missing in the list, although its key is not.
+            if is_same_object(&**before, &object) {
+                self.seen[rank / 64] |= 1 << (rank % 64);
+            }
+            if !self.rewound && is_same_state(&**before, &object) {
+                return;
+            }
+        }
+        self.staged.push(Staged::Put(Arc::new(object)));
+    }
+
+    /// A deletion that was told while the list was under way.
+    pub(super) fn remove(&mut self, held: &Tree<Arc<T>>, object: T) {
+        let Some(key) = self.key_within(&object) else { return };
+        if let (rank, Some(_)) = self.locate(held, &key) {
+            self.seen[rank / 64] |= 1 << (rank % 64);
+        }
+        self.staged.push(Staged::Gone(Arc::new(object)));
+    }
+
+    /// The list told of it before, and it is not there any more.
+    pub(super) fn forget(&mut self, held: &Tree<Arc<T>>, key: &ObjectKey) {
+        let text = key.as_str().as_bytes();
+        if !self.range.has(text) {
+            return;
+        }
+        if let (rank, Some(_)) = self.locate(held, text) {
+            self.seen[rank / 64] &= !(1 << (rank % 64));
+        }
+        self.staged.retain(|it| match it {
+            Staged::Put(object) | Staged::Gone(object) => object.key().as_ref() != Some(key),
+        });
+    }
+
+    /// What is held, and neither in the list nor unreadable.
+    pub(super) fn missing(&self, held: &Tree<Arc<T>>, unreadable: &[ObjectKey]) -> Vec<Arc<T>> {
+        let unreadable: HashSet<_> = unreadable.iter().map(|it| it.as_str().as_bytes()).collect();
+        let is_seen = |rank: usize| self.seen[rank / 64] >> (rank % 64) & 1 == 1;
+        let held = held.walk_from(&self.range.from).take_while(|(key, _)| self.range.has(key)).enumerate();
+        let missing = held.filter(|(rank, (key, _))| !is_seen(*rank) && !unreadable.contains(key));
+        missing.map(|(_, (_, object))| object.clone()).collect()
+    }
+
+    /// The key of an object of this list; what is of another namespace does not belong here.
+    fn key_within(&self, object: &T) -> Option<KeyBuffer> {
+        let key = usable_key(object)?;
+        let is_within = self.range.has(&key);
+        if !is_within {
+            let header = object.header();
+            tracing::warn!(
+                name = header.name,
+                namespace = header.namespace,
+                "not of the namespace that was listed; left out"
+            );
+        }
+        is_within.then_some(key)
+    }
+
+    /// What differs, in the order of the list.
+    pub(super) fn into_staged(self) -> Vec<Staged<T>> {
+        self.staged
+    }
+}
+
+/// The key of an object, or `None`, which is told, where it has no usable one.
+pub(super) fn usable_key(object: &impl Object) -> Option<KeyBuffer> {
+    let header = object.header();
+    let key = key_of(header.namespace, header.name);
+    if key.is_none() {
+        tracing::warn!(
+            name = header.name,
+            version = header.version,
+            "an object without a usable name is left out"
+        );
+    }
+    key
+}
+
+/// Whether these are states of one object. Where one of them does not tell its uid, the key has to do.
+pub(super) fn is_same_object<T: Object>(one: &T, other: &T) -> bool {
+    let (one, other) = (one.header().uid, other.header().uid);
+    one == other || one.is_empty() || other.is_empty()
+}
+
+/// Whether these are one state of one object. Objects without a version are never known to be.
+pub(super) fn is_same_state<T: Object>(one: &T, other: &T) -> bool {
+    is_same_object(one, other)
+        && !one.header().version.is_empty()
+        && one.header().version == other.header().version
+}

@@ -1,0 +1,146 @@
+//! The store at one moment: it does not change, and all its answers fit together.
+
+use std::fmt;
+use std::sync::Arc;
+
+use dogwatch_core::{LabelSelector, Object, ObjectKey, ResourceVersion};
+
+use super::lookup::KeyRange;
+use super::state::{State, object_key};
+use crate::index::IndexError;
+
+/// The contents of a store at one version.
+///
+/// It costs one reference count to take, whatever the size of the store. While it is held, it keeps the objects of its moment in
+/// memory: take one per task, and let it go.
+pub struct Snapshot<T> {
+    state: Arc<State<T>>,
+}
+
+/// Some objects in a row, and where to go on.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Page<T> {
+    /// The objects, ordered by key.
+    pub objects: Vec<Arc<T>>,
+    /// The key of the last one when there are more; ask for the page after it.
+    pub next: Option<ObjectKey>,
+}
+
+impl<T: Object> Snapshot<T> {
+    pub(super) fn new(state: Arc<State<T>>) -> Self {
+        Self { state }
+    }
+
+    /// The version of the store at this moment; unset before the first list was whole.
+    pub fn version(&self) -> &ResourceVersion {
+        &self.state.version
+    }
+
+    /// Whether a list was whole by then.
+    pub fn synced(&self) -> bool {
+        self.state.synced
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.state.objects.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The object with this key.
+    pub fn get(&self, key: &ObjectKey) -> Option<&Arc<T>> {
+        self.state.get(key)
+    }
+
+    /// The object with this name; no namespace and an empty one are the same.
+    pub fn get_named(&self, namespace: Option<&str>, name: &str) -> Option<&Arc<T>> {
+        self.state.get_named(namespace, name)
+    }
+
+    /// All objects, ordered by key.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
+        self.state.slices(&KeyRange::new(None)).flatten()
+    }
+
+    /// The objects of one namespace, ordered by name.
+    pub fn in_namespace<'s>(&'s self, namespace: &str) -> impl Iterator<Item = &'s Arc<T>> + use<'s, T> {
+        self.state.slices(&KeyRange::of_namespace(namespace)).flatten()
+    }
+
+    /// The objects of one namespace, or of all, whose labels match, ordered by key.
+    pub fn select(&self, namespace: Option<&str>, selector: &LabelSelector) -> Vec<Arc<T>> {
+        self.state.select(namespace, selector)
+    }
+
+    /// The first objects after this key, ordered by key; all pages of one snapshot are the whole of it.
+    pub fn page(&self, after: Option<&ObjectKey>, limit: usize) -> Page<T> {
+        let from = after.map_or(b"".as_slice(), |it| it.as_str().as_bytes());
+        let mut rest = self.state.objects.walk_from(from).peekable();
+        if after.is_some() {
+            rest.next_if(|(key, _)| *key == from);
+        }
+        let mut objects = Vec::with_capacity(limit.min(self.len()));
+        let mut last = after.cloned();
+        for (key, object) in rest.by_ref().take(limit) {
+            objects.push(object.clone());
+            if objects.len() == limit {
+                last = Some(object_key(key));
+            }
+        }
+        Page { objects, next: last.filter(|_| rest.peek().is_some()) }
+    }
+
+    /// The objects under a value of an index, ordered by key.
+    ///
+    /// # Errors
+    /// When there is no such index.
+    pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<T>>, IndexError> {
+        self.state.by_index(index, value)
+    }
+
+    /// The keys under a value of an index, in order.
+    ///
+    /// # Errors
+    /// When there is no such index.
+    pub fn index_keys(&self, index: &str, value: &str) -> Result<Vec<ObjectKey>, IndexError> {
+        self.state.index_keys(index, value)
+    }
+
+    /// The values of an index under which there are objects, in order.
+    ///
+    /// # Errors
+    /// When there is no such index.
+    pub fn index_values(&self, index: &str) -> Result<Vec<String>, IndexError> {
+        self.state.index_values(index)
+    }
+
+    /// The objects that share a value of an index with this one, ordered by key.
+    ///
+    /// # Errors
+    /// When there is no such index.
+    pub fn sharing(&self, index: &str, object: &T) -> Result<Vec<Arc<T>>, IndexError> {
+        self.state.sharing(index, object)
+    }
+}
+
+impl<T> Clone for Snapshot<T> {
+    fn clone(&self) -> Self {
+        Self { state: self.state.clone() }
+    }
+}
+
+impl<T> fmt::Debug for Snapshot<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let State { objects, version, synced, .. } = &*self.state;
+        f.debug_struct("Snapshot")
+            .field("len", &objects.len())
+            .field("version", version)
+            .field("synced", synced)
+            .finish_non_exhaustive()
+    }
+}

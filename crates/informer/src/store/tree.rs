@@ -1,0 +1,274 @@
+//! An ordered map that costs nothing to copy: a B+-tree whose nodes are shared until they change.
+//!
+//! A clone is one reference count. An edit copies the nodes on the way to its place that somebody else still holds, and changes the
+//! others where they are; so a batch of edits copies each node at most once. The keys of a node are shared on
+//! their own, because most edits are updates, and leave them as they are.
+
+use std::sync::Arc;
+
+use super::keys::Keys;
+
+/// The most values of a leaf, and children of an inner node. Measured with single updates of 10,000 to 160,000 objects.
+pub(super) const WIDTH: usize = 32;
+
+/// A map from byte strings to values, in the order of the bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Tree<V> {
+    root: Arc<Node<V>>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Node<V> {
+    Leaf(Leaf<V>),
+    Inner(Inner<V>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Leaf<V> {
+    pub(super) keys: Arc<Keys>,
+    /// As many as keys.
+    pub(super) values: Vec<V>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Inner<V> {
+    /// One less than children. All keys of the child at `i` are below bound `i`; those of the next child are not.
+    bounds: Arc<Keys>,
+    /// At least one, and none is empty.
+    pub(super) children: Vec<Child<V>>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Child<V> {
+    pub(super) node: Arc<Node<V>>,
+    /// How many values it holds.
+    len: usize,
+}
+
+/// The right half of a node that became too wide, and the bound between the halves.
+struct Split<V> {
+    bound: Vec<u8>,
+    right: Arc<Node<V>>,
+}
+
+impl<V> Default for Tree<V> {
+    fn default() -> Self {
+        Self { root: Arc::new(Node::Leaf(Leaf { keys: Arc::default(), values: Vec::new() })) }
+    }
+}
+
+impl<V> Tree<V> {
+    pub(super) fn root(&self) -> &Node<V> {
+        &self.root
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.root.len()
+    }
+
+    pub(super) fn get(&self, key: &[u8]) -> Option<&V> {
+        let mut node = &*self.root;
+        loop {
+            match node {
+                Node::Inner(inner) => node = &inner.children[inner.child_of(key)].node,
+                Node::Leaf(leaf) => return leaf.keys.search(key).ok().map(|at| &leaf.values[at]),
+            }
+        }
+    }
+
+    /// How many keys are below this one, and the value at it.
+    pub(super) fn locate(&self, key: &[u8]) -> (usize, Option<&V>) {
+        let (mut node, mut rank) = (&*self.root, 0);
+        loop {
+            match node {
+                Node::Inner(inner) => {
+                    let at = inner.child_of(key);
+                    rank += inner.children[..at].iter().map(|it| it.len).sum::<usize>();
+                    node = &inner.children[at].node;
+                }
+                Node::Leaf(leaf) => {
+                    return match leaf.keys.search(key) {
+                        Ok(at) => (rank + at, Some(&leaf.values[at])),
+                        Err(at) => (rank + at, None),
+                    };
+                }
+            }
+        }
+    }
+
+    /// How many keys there are from `from` on and below `to`.
+    pub(super) fn count(&self, from: &[u8], to: &[u8]) -> usize {
+        self.locate(to).0.saturating_sub(self.locate(from).0)
+    }
+}
+
+impl<V: Clone> Tree<V> {
+    /// Sets the value at a key, and returns the one before.
+    pub(super) fn insert(&mut self, key: &[u8], value: V) -> Option<V> {
+        let (before, split) = insert(&mut self.root, key, value);
+        if let Some(Split { bound, right }) = split {
+            let mut bounds = Keys::default();
+            bounds.insert(0, &bound);
+            let children = vec![Child::new(self.root.clone()), Child::new(right)];
+            self.root = Arc::new(Node::Inner(Inner { bounds: Arc::new(bounds), children }));
+        }
+        before
+    }
+
+    /// Removes a key, and returns its value.
+    pub(super) fn remove(&mut self, key: &[u8]) -> Option<V> {
+        // Nothing is copied for a key that is not there.
+        self.get(key)?;
+        let before = remove(&mut self.root, key);
+        while let Node::Inner(Inner { children, .. }) = &*self.root {
+            match children.as_slice() {
+                [] => *self = Self::default(),
+                [only] => self.root = only.node.clone(),
+                _ => break,
+            }
+        }
+        before
+    }
+}
+
+impl<V> Node<V> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Leaf(leaf) => leaf.values.len(),
+            Self::Inner(inner) => inner.children.iter().map(|it| it.len).sum(),
+        }
+    }
+
+    /// How many values or children it has itself.
+    fn width(&self) -> usize {
+        match self {
+            Self::Leaf(leaf) => leaf.values.len(),
+            Self::Inner(inner) => inner.children.len(),
+        }
+    }
+}
+
+impl<V> Inner<V> {
+    /// Which child has the key, if any has.
+    pub(super) fn child_of(&self, key: &[u8]) -> usize {
+        self.bounds.search(key).map_or_else(|at| at, |at| at + 1)
+    }
+}
+
+impl<V> Child<V> {
+    fn new(node: Arc<Node<V>>) -> Self {
+        Self { len: node.len(), node }
+    }
+}
+
+fn insert<V: Clone>(node: &mut Arc<Node<V>>, key: &[u8], value: V) -> (Option<V>, Option<Split<V>>) {
+    match Arc::make_mut(node) {
+        Node::Leaf(leaf) => leaf.insert(key, value),
+        Node::Inner(inner) => inner.insert(key, value),
+    }
+}
+
+impl<V: Clone> Leaf<V> {
+    fn insert(&mut self, key: &[u8], value: V) -> (Option<V>, Option<Split<V>>) {
+        let at = match self.keys.search(key) {
+            Ok(at) => return (Some(std::mem::replace(&mut self.values[at], value)), None),
+            Err(at) => at,
+        };
+        let keys = Arc::make_mut(&mut self.keys);
+        keys.insert(at, key);
+        self.values.insert(at, value);
+        if self.values.len() <= WIDTH {
+            return (None, None);
+        }
+        // Who appends, as a list in order does, leaves full leaves behind instead of half-full ones.
+        let middle = if at == WIDTH { WIDTH } else { WIDTH / 2 };
+        let right = Self { keys: Arc::new(keys.split_off(middle)), values: self.values.split_off(middle) };
+        let bound = right.keys.get(0).to_vec();
+        (None, Some(Split { bound, right: Arc::new(Node::Leaf(right)) }))
+    }
+}
+
+impl<V: Clone> Inner<V> {
+    fn insert(&mut self, key: &[u8], value: V) -> (Option<V>, Option<Split<V>>) {
+        let at = self.child_of(key);
+        let child = &mut self.children[at];
+        let (before, split) = insert(&mut child.node, key, value);
+        if before.is_none() {
+            child.len += 1;
+        }
+        let Some(Split { bound, right }) = split else { return (before, None) };
+        let right = Child::new(right);
+        child.len -= right.len;
+        let bounds = Arc::make_mut(&mut self.bounds);
+        bounds.insert(at, &bound);
+        self.children.insert(at + 1, right);
+        if self.children.len() <= WIDTH {
+            return (before, None);
+        }
+        let middle = if at + 1 == WIDTH { WIDTH } else { WIDTH / 2 };
+        let right_bounds = bounds.split_off(middle);
+        let bound = bounds.get(middle - 1).to_vec();
+        bounds.remove(middle - 1);
+        let right = Self { bounds: Arc::new(right_bounds), children: self.children.split_off(middle) };
+        (before, Some(Split { bound, right: Arc::new(Node::Inner(right)) }))
+    }
+
+    /// Joins the child at `at` with a neighbour when it has become thin and both fit into one.
+    fn join(&mut self, at: usize) {
+        let width = |at: usize| self.children.get(at).map(|it| it.node.width());
+        let thin = width(at).is_some_and(|it| it < WIDTH / 4);
+        let fits =
+            |left: usize| width(left).zip(width(left + 1)).is_some_and(|(a, b)| a + b <= WIDTH * 3 / 4);
+        let left = match at.checked_sub(1) {
+            _ if !thin => return,
+            Some(before) if fits(before) => before,
+            _ if fits(at) => at,
+            _ => return,
+        };
+        let bounds = Arc::make_mut(&mut self.bounds);
+        let bound = bounds.get(left).to_vec();
+        bounds.remove(left);
+        let right = self.children.remove(left + 1);
+        let child = &mut self.children[left];
+        child.len += right.len;
+        match (Arc::make_mut(&mut child.node), &*right.node) {
+            (Node::Leaf(left), Node::Leaf(right)) => {
+                Arc::make_mut(&mut left.keys).append(&right.keys);
+                left.values.extend_from_slice(&right.values);
+            }
+            (Node::Inner(left), Node::Inner(right)) => {
+                let bounds = Arc::make_mut(&mut left.bounds);
+                bounds.insert(bounds.len(), &bound);
+                bounds.append(&right.bounds);
+                left.children.extend_from_slice(&right.children);
+            }
+            _ => unreachable!("all leaves are equally deep"),
+        }
+    }
+}
+
+/// Removes a key that is there.
+fn remove<V: Clone>(node: &mut Arc<Node<V>>, key: &[u8]) -> Option<V> {
+    match Arc::make_mut(node) {
+        Node::Leaf(leaf) => {
+            let at = leaf.keys.search(key).ok()?;
+            Arc::make_mut(&mut leaf.keys).remove(at);
+            Some(leaf.values.remove(at))
+        }
+        Node::Inner(inner) => {
+            let at = inner.child_of(key);
+            let child = &mut inner.children[at];
+            let before = remove(&mut child.node, key)?;
+            child.len -= 1;
+            if child.len == 0 {
+                inner.children.remove(at);
+                if inner.bounds.len() > 0 {
+                    Arc::make_mut(&mut inner.bounds).remove(at.saturating_sub(1));
+                }
+            } else {
+                inner.join(at);
+            }
+            Some(before)
+        }
+    }
+}

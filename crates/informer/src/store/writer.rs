@@ -1,0 +1,257 @@
+//! The one who writes: takes deltas, makes the next state of the store out of them, and tells what changed.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use dogwatch_core::{Object, ObjectKey, ResourceVersion};
+
+use super::handle::{Shared, Store};
+use super::lookup::KeyRange;
+use super::relist::{Relist, Staged, is_same_object, is_same_state, usable_key};
+use super::state::State;
+use crate::change::{Change, Deleted};
+use crate::delta::Delta;
+
+/// The one owner of a store's contents. Dropping it closes the store: what it showed last stays readable.
+///
+/// What it makes of the deltas:
+/// - The objects of a list are staged, and only those that differ from what is held: one of the same uid and version is dropped, and
+///   the held `Arc` stays. `End` switches in one step. What the list did not name is told as [`Deleted::Missed`] first, then what
+///   it updated and added, in its order. Objects are told as initial in the first list alone. What else comes between
+///   `Begin` and `End` takes its place in the list; `Abort`, or another `Begin`, drops all of it.
+/// - `Applied` is ignored when what is held of that object is the same version or a newer one, so replays do no harm.
+/// - The same key with another uid is another object: it is told as a deletion that nobody saw, then an addition.
+/// - `Deleted` of a key that is not held tells nothing. A deletion of the held object, by its uid, is final, whatever its version is;
+///   one of another object is ignored when it is older than what is held, and else means that the held one is gone too.
+/// - The version follows objects, deletions and bookmarks, and never goes back; only the end of a list sets it, back or forth. Before
+///   the first list is whole, there is none.
+#[derive(Debug)]
+pub struct StoreWriter<T: Object> {
+    shared: Arc<Shared<T>>,
+    /// What is written each by itself: all, or one for each namespace. No two of them have a key in common.
+    parts: Vec<Part<T>>,
+}
+
+/// What is listed and followed as one.
+#[derive(Debug)]
+struct Part<T> {
+    range: KeyRange,
+    /// The list that is on its way in. While there is one, no object of the range changes.
+    relist: Option<Relist<T>>,
+    /// Whether the server's history was taken back: until a list ends, equal versions prove nothing.
+    rewound: bool,
+    /// How far it has come.
+    reached: Reached,
+}
+
+#[derive(Debug, Default)]
+struct Reached {
+    /// Unset until the first list is whole.
+    version: ResourceVersion,
+    /// Whether a list was whole once.
+    synced: bool,
+}
+
+impl<T> Part<T> {
+    fn new(namespace: Option<&str>) -> Self {
+        let range = KeyRange::new(namespace);
+        Self { range, relist: None, rewound: false, reached: Reached::default() }
+    }
+}
+
+impl<T: Object> StoreWriter<T> {
+    /// An empty store.
+    #[expect(clippy::new_without_default, reason = "a default writer would be a store that nobody fills")]
+    pub fn new() -> Self {
+        Self { shared: Arc::new(Shared::new()), parts: vec![Part::new(None)] }
+    }
+
+    /// An empty store of some namespaces, each of which is written by itself: see [`Self::apply_to`]. No namespace may be there twice.
+    ///
+    /// It is synced when all are. Its version is that of the namespace that is furthest behind, and unset before all are synced.
+    pub fn of_namespaces<'n>(namespaces: impl IntoIterator<Item = &'n str>) -> Self {
+        let parts = namespaces.into_iter().map(|it| Part::new(Some(it))).collect();
+        Self { shared: Arc::new(Shared::new()), parts }
+    }
+
+    /// A handle for readers.
+    pub fn store(&self) -> Store<T> {
+        Store::new(self.shared.clone())
+    }
+
+    /// Applies deltas in order, shows readers the outcome of all of them in one step, and appends to `changes` what changed, in order.
+    ///
+    /// A larger batch is cheaper: what the deltas of one call have in common is copied once. `Resync` changes nothing.
+    pub fn apply(&mut self, deltas: impl IntoIterator<Item = Delta<T>>, changes: &mut Vec<Change<T>>) {
+        self.apply_to(0, deltas, changes);
+    }
+
+    /// Applies deltas of one of the namespaces, by its place in what [`Self::of_namespaces`] was given: a list replaces the objects of
+    /// that namespace only. Objects of other namespaces are left out.
+    ///
+    /// # Panics
+    /// When there are not so many namespaces.
+    pub fn apply_to(
+        &mut self,
+        part: usize,
+        deltas: impl IntoIterator<Item = Delta<T>>,
+        changes: &mut Vec<Change<T>>,
+    ) {
+        let mut turn = self.shared.turn();
+        let Part { range, relist, rewound, reached } = &mut self.parts[part];
+        let mut edit = Edit { state: &mut turn.next, range, reached, changes, touched: false };
+        for delta in deltas {
+            match (delta, &mut *relist) {
+                (Delta::Begin, relist) => *relist = Some(Relist::new(edit.state, edit.range, *rewound)),
+                (Delta::Abort, relist) => *relist = None,
+                (Delta::Item(object) | Delta::Applied(object), Some(relist)) => {
+                    relist.add(&edit.state.objects, object);
+                }
+                (Delta::Deleted(object), Some(relist)) => relist.remove(&edit.state.objects, object),
+                (Delta::Dropped(key), Some(relist)) => relist.forget(&edit.state.objects, &key),
+                (Delta::End { version, unreadable }, relist) => match relist.take() {
+                    Some(relist) => {
+                        *rewound = false;
+                        edit.switch(relist, version, &unreadable);
+                    }
+                    None => tracing::warn!(%version, "the end of a list that did not begin is ignored"),
+                },
+                (Delta::Item(object) | Delta::Applied(object), None) => edit.applied(object),
+                (Delta::Deleted(object), None) => edit.deleted(object),
+                (Delta::Dropped(key), None) => edit.dropped(&key),
+                (Delta::Bookmark(version), None) => edit.move_to(&version),
+                (Delta::Rewound, _) => *rewound = true,
+                // The end of the list will say how far it reaches.
+                (Delta::Bookmark(_), Some(_)) | (Delta::Resync, _) => {}
+            }
+        }
+        if edit.touched {
+            let all = self.parts.iter().map(|it| &it.reached);
+            turn.next.synced = all.clone().all(|it| it.synced);
+            turn.next.version = match turn.next.synced {
+                true => all.map(|it| &it.version).reduce(older).cloned().unwrap_or_default(),
+                false => ResourceVersion::UNSET,
+            };
+            turn.publish();
+        }
+    }
+
+    /// The version that one of the namespaces has come to, by its place; `None` before its first list is whole.
+    pub(crate) fn reached(&self, part: usize) -> Option<ResourceVersion> {
+        self.parts.get(part).filter(|it| it.reached.synced).map(|it| it.reached.version.clone())
+    }
+}
+
+fn older<'v>(one: &'v ResourceVersion, other: &'v ResourceVersion) -> &'v ResourceVersion {
+    if other.is_older_than(one) { other } else { one }
+}
+
+impl<T: Object> Drop for StoreWriter<T> {
+    fn drop(&mut self) {
+        let mut turn = self.shared.turn();
+        turn.next.closed = true;
+        turn.publish();
+    }
+}
+
+/// The next state in the making.
+struct Edit<'e, T> {
+    state: &'e mut State<T>,
+    /// What may change.
+    range: &'e KeyRange,
+    reached: &'e mut Reached,
+    changes: &'e mut Vec<Change<T>>,
+    /// Whether there is something to publish.
+    touched: bool,
+}
+
+impl<T: Object> Edit<'_, T> {
+    /// Goes over to the state of a list that is whole.
+    fn switch(&mut self, relist: Relist<T>, version: ResourceVersion, unreadable: &[ObjectKey]) {
+        let initial = !self.reached.synced;
+        for missed in relist.missing(&self.state.objects, unreadable) {
+            let key = usable_key(&*missed).expect("what is held has a key");
+            self.state.take(&key);
+            self.changes.push(Change::Deleted(Deleted::Missed(missed)));
+        }
+        for staged in relist.into_staged() {
+            match staged {
+                Staged::Put(object) => self.put(object, initial),
+                Staged::Gone(object) => self.gone(object),
+            }
+        }
+        *self.reached = Reached { version, synced: true };
+        self.touched = true;
+    }
+
+    fn applied(&mut self, object: T) {
+        let Some(key) = usable_key(&object).filter(|it| self.range.has(it)) else { return };
+        let version = object.version();
+        let is_known = self.state.objects.get(&key).is_some_and(|held| {
+            is_same_state(&**held, &object)
+                || is_same_object(&**held, &object) && version.is_older_than(&held.version())
+        });
+        if !is_known {
+            self.put(Arc::new(object), false);
+        }
+        self.move_to(&version);
+    }
+
+    fn deleted(&mut self, object: T) {
+        let version = object.version();
+        self.gone(Arc::new(object));
+        self.move_to(&version);
+    }
+
+    /// A deletion of which nothing but the key is known.
+    fn dropped(&mut self, key: &ObjectKey) {
+        let text = key.as_str().as_bytes();
+        if !self.range.has(text) || self.state.objects.get(text).is_none() {
+            return;
+        }
+        if let Some(held) = self.state.take(text) {
+            self.touched = true;
+            self.changes.push(Change::Deleted(Deleted::Missed(held)));
+        }
+    }
+
+    fn put(&mut self, object: Arc<T>, initial: bool) {
+        let Some(key) = usable_key(&*object) else { return };
+        self.touched = true;
+        match self.state.put(&key, &object) {
+            None => self.changes.push(Change::Added { object, initial }),
+            Some(old) if is_same_object(&*old, &*object) => {
+                self.changes.push(Change::Updated { old, new: object });
+            }
+            Some(old) => {
+                self.changes.push(Change::Deleted(Deleted::Missed(old)));
+                self.changes.push(Change::Added { object, initial });
+            }
+        }
+    }
+
+    fn gone(&mut self, last: Arc<T>) {
+        let Some(key) = usable_key(&*last).filter(|it| self.range.has(it)) else { return };
+        let Some(held) = self.state.objects.get(&key) else { return };
+        let (uid, held_uid) = (last.header().uid, held.header().uid);
+        let is_held = uid == held_uid && !uid.is_empty();
+        if !is_held && last.version().is_older_than(&held.version()) {
+            return;
+        }
+        let is_same = is_same_object(&**held, &*last);
+        let Some(held) = self.state.take(&key) else { return };
+        self.touched = true;
+        let deleted = if is_same { Deleted::Seen(last) } else { Deleted::Missed(held) };
+        self.changes.push(Change::Deleted(deleted));
+    }
+
+    /// Follows the server to a version, where there is one and it is not known to be older.
+    fn move_to(&mut self, version: &ResourceVersion) {
+        let held = &self.reached.version;
+        let is_newer = !matches!(version.compare(held), Some(Ordering::Less | Ordering::Equal));
+        if self.reached.synced && version.is_exact() && is_newer && version != held {
+            self.reached.version = version.clone();
+            self.touched = true;
+        }
+    }
+}

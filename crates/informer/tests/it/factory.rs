@@ -1,0 +1,260 @@
+//! The factory, and informers on an API server in the same process (rule FA-1).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use dogwatch_apiserver::ApiServer;
+use dogwatch_apiserver::faults::Rule;
+use dogwatch_client::{Api, Client};
+use dogwatch_core::{DeleteParams, Gvk, LabelSelector, ListParams, Object, ResourceType, WriteParams};
+use dogwatch_informer::{
+    Change, HandlerOptions, HealthState, InformerFactory, Overflow, Selection, SharedInformer,
+};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde_json::json;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn start() -> (ApiServer, Client) {
+    let server = ApiServer::builder().in_process().seed(1).start().await.expect("it starts");
+    let client = Client::from_service(server.url().parse().expect("a URL"), "default", server.service());
+    (server, client)
+}
+
+fn map(name: &str, change: usize) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some(name.to_owned());
+    map.data = Some([("change".to_owned(), change.to_string())].into());
+    map
+}
+
+async fn create(client: &Client, namespace: &str, name: &str) {
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), namespace);
+    maps.create(&WriteParams::default(), &map(name, 0)).await.expect("it is created");
+}
+
+fn names<T: Object>(informer: &SharedInformer<T>) -> Vec<String> {
+    informer.store().snapshot().iter().filter_map(|it| it.key()).map(String::from).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn fa_1_who_asks_for_the_same_gets_the_same() {
+    let (_server, client) = start().await;
+    create(&client, "default", "a").await;
+    let factory = InformerFactory::new(client);
+    let one = factory.get::<ConfigMap>();
+    let other = factory.get::<ConfigMap>();
+    let labelled = Selection::default().labels("app=x".parse::<LabelSelector>().expect("a selector"));
+    let some = factory.get_with::<ConfigMap>(labelled, |it| it.name("labelled"));
+    factory.start();
+    factory.start();
+    factory.wait_for_sync(PATIENCE).await.into_result().expect("all sync");
+    assert_eq!(other.store().len(), 1, "it was the other handle's informer that was started too");
+    assert_eq!(some.store().len(), 0);
+    drop(one);
+    assert!(!other.is_stopped());
+    let store = other.store();
+    drop(other);
+    let again = factory.get::<ConfigMap>();
+    assert!(!again.is_started(), "the last handle of the first was dropped, so this is another");
+    assert_eq!(store.len(), 1, "what was read stays readable");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fa_1_waiting_names_what_does_not_sync_and_why() {
+    let (server, client) = start().await;
+    server.faults().rule(Rule::on("list").or("watch").resource("secrets").refuse(403));
+    let factory = InformerFactory::new(client);
+    let (maps, secrets) = (factory.get::<ConfigMap>(), factory.get::<Secret>());
+    let later = factory.get::<Namespace>();
+    maps.start();
+    secrets.start();
+    let result = factory.wait_for_sync(PATIENCE).await;
+    assert_eq!(result.synced, ["configmaps"], "one that was not started is not waited for");
+    let error = result.into_result().expect_err("secrets are refused").to_string();
+    assert!(error.starts_with("informer secrets is not synced after 60s: retrying"), "{error}");
+    assert!(!later.is_started());
+}
+
+#[tokio::test(start_paused = true)]
+async fn fa_1_a_shutdown_ends_every_task_and_nothing_starts_after_it() {
+    let (server, client) = start().await;
+    let factory = InformerFactory::new(client);
+    let (maps, secrets) = (factory.get::<ConfigMap>(), factory.get::<Secret>());
+    factory.start();
+    factory.wait_for_sync(PATIENCE).await.into_result().expect("all sync");
+    factory.shut_down().await;
+    assert!(maps.is_stopped() && secrets.is_stopped());
+    let more = factory.get::<Namespace>();
+    factory.start();
+    factory.shut_down().await;
+    assert!(!more.is_synced());
+    drop(server);
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_namespaces_are_one_informer_and_a_relist_of_one_leaves_the_others() {
+    let (server, client) = start().await;
+    for namespace in ["one", "two", "three"] {
+        let mut object = Namespace::default();
+        object.metadata.name = Some(namespace.to_owned());
+        let namespaces = Api::<Namespace>::all(client.clone());
+        namespaces.create(&WriteParams::default(), &object).await.expect("it is created");
+        create(&client, namespace, "a").await;
+    }
+    let factory = InformerFactory::new(client.clone()).namespace("one").namespace("two");
+    let maps = factory.get::<ConfigMap>();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let to = Arc::clone(&told);
+    maps.on_change(move |it| to.lock().unwrap().push(it.clone())).unwrap();
+    factory.start();
+    factory.wait_for_sync(PATIENCE).await.into_result().expect("both sync");
+    assert_eq!(names(&maps), ["one/a", "two/a"]);
+    assert_eq!(maps.store().by_index("namespace", "two").unwrap().len(), 1);
+
+    create(&client, "two", "b").await;
+    create(&client, "three", "b").await;
+    server.faults().expire(server.cluster());
+    create(&client, "one", "c").await;
+    tokio::time::sleep(5 * PATIENCE).await;
+    assert_eq!(names(&maps), ["one/a", "one/c", "two/a", "two/b"]);
+    let deletions = told.lock().unwrap().iter().filter(|it| matches!(it, Change::Deleted(_))).count();
+    assert_eq!((deletions, told.lock().unwrap().len()), (0, 4), "each is told of once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_is_removed_and_comes_back_is_followed_again() {
+    let (_server, client) = start().await;
+    let definitions = Api::<CustomResourceDefinition>::all(client.clone());
+    let definition: CustomResourceDefinition = serde_json::from_value(json!({
+        "metadata": { "name": "buoys.example.org" },
+        "spec": {
+            "group": "example.org", "scope": "Cluster",
+            "names": { "plural": "buoys", "singular": "buoy", "kind": "Buoy", "listKind": "BuoyList" },
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
+            }],
+        },
+    }))
+    .expect("a definition");
+    let resource = ResourceType::cluster(Gvk::new("example.org", "v1", "Buoy"), "buoys");
+    let buoys = Api::<serde_json::Value>::dynamic(client.clone(), resource.clone());
+    let buoy = json!({ "apiVersion": "example.org/v1", "kind": "Buoy", "metadata": { "name": "red" } });
+
+    definitions.create(&WriteParams::default(), &definition).await.expect("defined");
+    tokio::time::sleep(PATIENCE).await;
+    buoys.create(&WriteParams::default(), &buoy).await.expect("it is served");
+    let informer = InformerFactory::new(client).dynamic(resource);
+    informer.start();
+    informer.synced_within(PATIENCE).await.expect("it syncs");
+    assert_eq!(names(&informer), ["red"]);
+
+    definitions.delete("buoys.example.org", &DeleteParams::default()).await.expect("removed");
+    tokio::time::sleep(5 * PATIENCE).await;
+    assert!(informer.store().is_empty());
+    assert_eq!(informer.health().state, HealthState::Gone, "{}", informer.health());
+
+    definitions.create(&WriteParams::default(), &definition).await.expect("defined");
+    tokio::time::sleep(PATIENCE).await;
+    buoys.create(&WriteParams::default(), &buoy).await.expect("it is served");
+    tokio::time::sleep(5 * PATIENCE).await;
+    assert_eq!(names(&informer), ["red"]);
+    assert!(informer.health().is_ok(), "{}", informer.health());
+}
+
+/// Folds what a handler is told into a copy, and looks at each step whether it could have come.
+#[derive(Debug, Default)]
+struct View {
+    copy: BTreeMap<String, (String, u64)>,
+    wrong: Vec<String>,
+}
+
+impl View {
+    fn fold(&mut self, change: &Change<ConfigMap>) {
+        let object = change.object();
+        let key = String::from(object.key().expect("a name"));
+        let uid = object.header().uid.to_owned();
+        let version: u64 = object.header().version.parse().expect("a number");
+        let known = self.copy.get(&key).cloned();
+        let fits = match (change, &known) {
+            (Change::Added { .. }, None) => true,
+            (Change::Updated { old, .. }, Some((held, at))) => {
+                *held == uid && *at < version && old.header().version == at.to_string()
+            }
+            (Change::Deleted(_), Some((held, at))) => *held == uid && *at <= version,
+            _ => false,
+        };
+        if !fits {
+            self.wrong.push(format!(
+                "{key}: {known:?} and then {uid} at {version}, deleted: {}",
+                matches!(change, Change::Deleted(_))
+            ));
+        }
+        match change {
+            Change::Deleted(_) => self.copy.remove(&key),
+            _ => self.copy.insert(key, (uid, version)),
+        };
+    }
+}
+
+/// Upstream: HammerController. Writers, deletions and recreations, a server that forgets and cuts, handlers of every policy.
+#[tokio::test(start_paused = true)]
+async fn the_store_and_every_handler_end_as_the_server_is() {
+    let (server, client) = start().await;
+    server.faults().rule(Rule::on("watch").probability(0.3, 3).cut_after(9));
+    server.faults().rule(Rule::on("list").probability(0.3, 4).refuse(500));
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), "default");
+    let informer = SharedInformer::new(maps.clone());
+    informer.start();
+    let mut views = Vec::new();
+    for round in 0..200usize {
+        let name = format!("m{}", round * 7 % 13);
+        match round % 4 {
+            0 => drop(maps.delete(&name, &DeleteParams::default()).await),
+            1 => drop(maps.create(&WriteParams::default(), &map(&name, round)).await),
+            _ => drop(maps.replace(&name, &WriteParams::default(), &map(&name, round)).await),
+        }
+        if round % 20 == 0 {
+            let overflow = [Overflow::Coalesce, Overflow::Grow, Overflow::Block(3)][round / 20 % 3];
+            let view = Arc::new(Mutex::new(View::default()));
+            let to = Arc::clone(&view);
+            let handler = HandlerOptions::default().overflow(overflow);
+            struct Fold(Arc<Mutex<View>>);
+            impl dogwatch_informer::EventHandler<ConfigMap> for Fold {
+                fn on_change(&mut self, change: &Change<ConfigMap>) {
+                    self.0.lock().unwrap().fold(change);
+                }
+            }
+            informer.add_handler_with(Fold(to), handler).expect("it runs");
+            views.push(view);
+        }
+        match round % 50 {
+            17 => server.faults().drop_watches(),
+            31 => drop(server.faults().expire(server.cluster())),
+            _ => tokio::time::sleep(Duration::from_millis(round as u64 % 3 * 100)).await,
+        }
+    }
+    server.faults().clear();
+    create(&client, "default", "the-end").await;
+    let list = maps.list_all(&ListParams::default()).await.expect("a list");
+    informer.wait_until(&list.metadata.version).await.expect("it follows");
+    informer.stop().await;
+    let entry = |it: &ConfigMap| {
+        let header = it.header();
+        (
+            String::from(it.key().expect("a name")),
+            (header.uid.to_owned(), header.version.parse().expect("a number")),
+        )
+    };
+    let truth: BTreeMap<_, _> = list.items.iter().map(entry).collect();
+    let store: BTreeMap<_, _> = informer.store().snapshot().iter().map(|it| entry(it)).collect();
+    assert_eq!(store, truth);
+    for view in views {
+        let view = view.lock().unwrap();
+        assert_eq!(view.wrong, Vec::<String>::new());
+        assert_eq!(view.copy, truth);
+    }
+}

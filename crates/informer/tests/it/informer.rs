@@ -1,0 +1,670 @@
+//! The shared informer: handlers, the store they see, resyncs and the end, on a collection in the test's hands and a clock that
+//! stands still (rules IN-1 to IN-12).
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use dogwatch_core::{Object, ObjectKey, Reason, ResourceVersion};
+use dogwatch_informer::{
+    Change, EventHandler, Filtered, HandlerOptions, HealthState, Index, NotSynced, Overflow, Registration,
+    SharedInformer,
+};
+use futures_util::{FutureExt, StreamExt};
+use metrics_util::debugging::DebuggingRecorder;
+
+use crate::live::{Live, text};
+use crate::script::{MINUTE, SECOND, Thing};
+
+/// What a handler was told, as texts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told(Arc<Mutex<Vec<String>>>);
+
+impl Told {
+    /// What it was told since the last call.
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+impl EventHandler<Thing> for Told {
+    fn on_change(&mut self, change: &Change<Thing>) {
+        self.0.lock().unwrap().push(text(change));
+    }
+}
+
+/// Lets everything happen that can happen now: the clock moves on only when there is nothing left to do.
+async fn settle() {
+    tokio::time::sleep(Duration::from_nanos(1)).await;
+}
+
+fn add(informer: &SharedInformer<Thing>, options: HandlerOptions) -> (Told, Registration) {
+    let told = Told::default();
+    let registration = informer.add_handler_with(told.clone(), options).expect("it has not stopped");
+    (told, registration)
+}
+
+async fn started(live: &Live) -> SharedInformer<Thing> {
+    let informer = SharedInformer::new(live.clone());
+    informer.start();
+    informer.synced().await.expect("it syncs");
+    informer
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_6_handlers_added_before_and_after_the_start_are_told_the_same() {
+    let live = Live::new(&["a@1", "b@2"]);
+    let informer = SharedInformer::new(live.clone());
+    let (early, registration) = add(&informer, HandlerOptions::default());
+    assert!(!registration.is_synced() && !informer.is_synced());
+    informer.start();
+    registration.synced().await.expect("it syncs");
+    live.put("a@3");
+    settle().await;
+    assert_eq!(early.take(), ["!a@1", "!b@2", "a@1>3"]);
+
+    let (late, registration) = add(&informer, HandlerOptions::default());
+    assert!(!registration.is_synced(), "it was told of nothing yet");
+    registration.synced().await.expect("it syncs");
+    live.put("c@4");
+    live.delete("b@5");
+    settle().await;
+    assert_eq!(late.take(), ["!a@3", "!b@2", "+c@4", "-b@5"]);
+    assert_eq!(early.take(), ["+c@4", "-b@5"]);
+}
+
+/// client-go counts what a handler was told; one that comes between two batches must be told neither too much nor too little.
+#[tokio::test(start_paused = true)]
+async fn in_6_who_comes_while_changes_come_has_the_whole_state_once() {
+    let live = Live::new(&[]);
+    let informer = started(&live).await;
+    let mut all = Vec::new();
+    for round in 0..50u64 {
+        live.put(&format!("a{}@{}", round % 7, round + 2));
+        if round % 3 == 0 {
+            all.push(add(&informer, HandlerOptions::default().overflow(Overflow::Grow)).0);
+        }
+        if round % 5 == 0 {
+            settle().await;
+        }
+    }
+    informer.stop().await;
+    for told in all {
+        let mut state = std::collections::BTreeMap::new();
+        for change in told.take() {
+            let (name, version) = change.trim_start_matches(['+', '!']).split_once('@').unwrap();
+            match version.split_once('>') {
+                Some((old, new)) => {
+                    assert_eq!(state.insert(name.to_owned(), new.to_owned()).as_deref(), Some(old))
+                }
+                None => assert_eq!(state.insert(name.to_owned(), version.to_owned()), None, "twice"),
+            }
+        }
+        let store: Vec<_> = informer
+            .store()
+            .snapshot()
+            .iter()
+            .map(|it| (it.metadata.name.to_string(), it.version().to_string()))
+            .collect();
+        assert_eq!(state.into_iter().collect::<Vec<_>>(), store);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_6_after_the_stop_a_handler_is_refused() {
+    let informer = started(&Live::new(&[])).await;
+    informer.stop().await;
+    let error = informer.add_handler(Told::default()).expect_err("it has stopped");
+    assert!(error.to_string().ends_with("was not added to informer things because it has stopped already"));
+    assert!(informer.changes().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_6_one_handler_added_twice_is_told_twice() {
+    let live = Live::new(&["a@1"]);
+    let informer = started(&live).await;
+    let told = Told::default();
+    let first = informer.add_handler(told.clone()).unwrap();
+    let second = informer.add_handler(told.clone()).unwrap();
+    settle().await;
+    assert_eq!(told.take(), ["!a@1", "!a@1"]);
+    first.shut_down().await;
+    live.put("a@2");
+    settle().await;
+    assert_eq!(told.take(), ["a@1>2"]);
+    assert!(second.is_synced());
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_1_a_handler_finds_what_it_is_told_in_the_store() {
+    let live = Live::new(&["a@1", "b@2"]);
+    let informer = SharedInformer::new(live.clone());
+    let store = informer.store();
+    let seen = Told::default();
+    let wrong = seen.clone();
+    informer
+        .on_change(move |change| {
+            let object = change.object();
+            let held = store.get(&object.key().expect("a name")).map(|it| it.version());
+            let fits = match change {
+                Change::Deleted(_) => held.is_none(),
+                _ => held.as_ref().is_some_and(|it| !it.is_older_than(&object.version())),
+            };
+            if !fits {
+                wrong.0.lock().unwrap().push(format!("{} but the store has {held:?}", text(change)));
+            }
+        })
+        .unwrap();
+    informer.start();
+    informer.synced().await.unwrap();
+    for version in 3..200 {
+        live.put(&format!("a@{version}"));
+        if version % 10 == 0 {
+            live.delete(&format!("b@{version}"));
+            settle().await;
+            live.put(&format!("b@{version}"));
+        }
+    }
+    // A deletion that a relist tells of, too.
+    live.delete("b@500");
+    live.set(&["a@501"]);
+    live.expire();
+    informer.stop().await;
+    assert_eq!(seen.take(), Vec::<String>::new());
+}
+
+/// Upstream: ReplaceEvents.
+#[tokio::test(start_paused = true)]
+async fn in_1_a_relist_tells_deletions_then_updates_and_additions_in_the_order_of_the_list() {
+    let live = Live::new(&["a@1", "b@2", "c@3"]);
+    let informer = started(&live).await;
+    let (told, _) = add(&informer, HandlerOptions::default());
+    settle().await;
+    assert_eq!(told.take(), ["!a@1", "!b@2", "!c@3"]);
+
+    live.set(&["d@5", "c@3", "b@6"]);
+    live.expire();
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(told.take(), ["~a@1", "+d@5", "b@2>6"], "c did not change, and nobody is told");
+    assert_eq!(informer.last_sync_version(), ResourceVersion::new("6"));
+
+    live.set(&[]);
+    live.expire();
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(told.take(), ["~b@6", "~c@3", "~d@5"]);
+    assert!(informer.store().is_empty());
+}
+
+/// Upstream: WatchDisruption. In client-go who is told depends on whether a resync ever ran; here it is a choice (rule IN-3).
+#[tokio::test(start_paused = true)]
+async fn in_3_after_a_relist_only_who_asked_for_it_is_told_of_what_did_not_change() {
+    let live = Live::new(&["a@1", "b@2"]);
+    let informer = started(&live).await;
+    let (usual, _) = add(&informer, HandlerOptions::default());
+    let (curious, _) = add(&informer, HandlerOptions::default().again_after_relist());
+    settle().await;
+    (usual.take(), curious.take());
+
+    live.set(&["a@1", "b@4", "c@5"]);
+    live.expire();
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(usual.take(), ["b@2>4", "+c@5"]);
+    assert_eq!(curious.take(), ["b@2>4", "+c@5", "a@1>1"], "merged: one for each object");
+}
+
+/// Upstream: ListenerResyncPeriods.
+#[tokio::test(start_paused = true)]
+async fn in_9_every_handler_is_told_again_at_its_own_pace() {
+    let live = Live::new(&["a@1"]);
+    let informer = SharedInformer::builder(live.clone()).build();
+    let (never, _) = add(&informer, HandlerOptions::default());
+    let (second, _) = add(&informer, HandlerOptions::default().resync_every(2 * SECOND));
+    let (third, _) = add(&informer, HandlerOptions::default().resync_every(3 * SECOND));
+    informer.start();
+    settle().await;
+    (never.take(), second.take(), third.take());
+    tokio::time::sleep(2 * SECOND).await;
+    assert_eq!((second.take().len(), third.take().len()), (1, 0));
+    tokio::time::sleep(SECOND).await;
+    assert_eq!((second.take().len(), third.take()), (0, vec!["a@1>1".to_owned()]));
+    tokio::time::sleep(3 * SECOND).await;
+    assert_eq!((second.take().len(), third.take().len(), never.take().len()), (2, 1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_9_the_period_of_the_informer_is_that_of_handlers_that_do_not_say() {
+    let informer = SharedInformer::builder(Live::new(&["a@1"])).resync_every(MINUTE).build();
+    let (usual, _) = add(&informer, HandlerOptions::default());
+    let (quick, _) = add(&informer, HandlerOptions::default().resync_every(20 * SECOND));
+    informer.start();
+    tokio::time::sleep(MINUTE + SECOND).await;
+    assert_eq!((usual.take().len(), quick.take().len()), (2, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_10_an_informer_starts_once_and_stops_once() {
+    let live = Live::new(&["a@1"]);
+    let informer = SharedInformer::new(live.clone());
+    assert!(!informer.is_started() && !informer.is_stopped());
+    informer.start();
+    informer.start();
+    informer.synced().await.unwrap();
+    assert_eq!((live.lists(), live.watches()), (1, 1));
+    assert!(informer.is_started() && !informer.is_stopped());
+    tokio::join!(informer.stop(), informer.stop());
+    informer.start();
+    settle().await;
+    assert!(informer.is_started() && informer.is_stopped());
+    assert_eq!((live.lists(), live.watches()), (1, 0));
+    assert_eq!(informer.store().len(), 1, "what was read stays readable");
+    assert!(informer.wait_until(&"9".into()).await.is_err(), "nothing more will come");
+}
+
+/// What a handler was promised it is told: unlike upstream, a stop drops nothing.
+#[tokio::test(start_paused = true)]
+async fn in_10_a_stop_tells_handlers_what_is_left_and_ends_every_task() {
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let live = Live::new(&["a@1", "b@2"]);
+    let informer = started(&live).await;
+    let (told, registration) = add(&informer, HandlerOptions::default());
+    let mut changes = informer.changes().unwrap();
+    registration.synced().await.unwrap();
+    assert!(tasks() > 0);
+    informer.stop().await;
+    assert_eq!(tasks(), 0);
+    assert_eq!(told.take(), ["!a@1", "!b@2"]);
+    assert_eq!(changes.next().await.as_ref().map(text).as_deref(), Some("!a@1"));
+    assert_eq!(changes.next().await.as_ref().map(text).as_deref(), Some("!b@2"));
+    assert_eq!(changes.next().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_10_the_last_handle_that_is_dropped_stops_it() {
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let live = Live::new(&["a@1"]);
+    let informer = started(&live).await;
+    let (told, registration) = add(&informer, HandlerOptions::default());
+    let other = informer.clone();
+    drop(informer);
+    settle().await;
+    assert_eq!(live.watches(), 1);
+    let store = other.store();
+    drop(other);
+    settle().await;
+    assert_eq!((live.watches(), tasks(), store.len()), (0, 0, 1));
+    assert_eq!(told.take(), ["!a@1"]);
+    registration.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_10_one_that_never_started_can_be_stopped_and_its_handlers_end() {
+    let informer = SharedInformer::new(Live::new(&["a@1"]));
+    let (told, registration) = add(&informer, HandlerOptions::default());
+    let mut changes = informer.changes().unwrap();
+    informer.stop().await;
+    assert!(informer.is_stopped());
+    assert!(matches!(informer.synced().await, Err(NotSynced::Ended { .. })));
+    drop(informer);
+    assert!(registration.synced().await.is_err());
+    assert_eq!(changes.next().await, None);
+    assert_eq!(told.take(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_10_run_until_ends_with_the_signal_and_run_with_the_stop() {
+    let informer = SharedInformer::new(Live::new(&["a@1"]));
+    let other = informer.clone();
+    informer.run_until(async move { other.synced().await }).await;
+    assert!(informer.is_stopped() && informer.is_synced());
+
+    let informer = SharedInformer::new(Live::new(&["a@1"]));
+    tokio::join!(informer.run(), async {
+        settle().await;
+        informer.stop().await;
+    });
+}
+
+/// Upstream: ErrorHandling; and controller-runtime's users who wait for ever for a permission.
+#[tokio::test(start_paused = true)]
+async fn in_11_one_that_cannot_sync_says_why_and_syncs_when_it_can() {
+    let live = Live::new(&["a@1"]);
+    live.refuse(Some(Reason::Forbidden));
+    let informer = SharedInformer::new(live.clone());
+    informer.start();
+    let error = informer.synced_within(5 * SECOND).await.expect_err("it is not allowed to");
+    assert!(error.to_string().starts_with("informer things is not synced after 5s: retrying"), "{error}");
+    assert!(error.to_string().contains("Access Denied"), "{error}");
+    assert!(matches!(informer.health().state, HealthState::Retrying { .. }));
+    live.refuse(None);
+    informer.synced().await.expect("now it may");
+    assert!(informer.health().is_ok());
+}
+
+/// A definition that is removed and comes back: client-go asks for ever, and keeps what it knew.
+#[tokio::test(start_paused = true)]
+async fn a_collection_that_is_removed_empties_the_store_and_is_followed_again_when_it_is_back() {
+    let live = Live::new(&["a@1"]);
+    let informer = started(&live).await;
+    let (told, _) = add(&informer, HandlerOptions::default());
+    live.refuse(Some(Reason::NotFound));
+    tokio::time::sleep(10 * SECOND).await;
+    assert_eq!(informer.health().state, HealthState::Gone);
+    assert_eq!(told.take(), ["!a@1", "~a@1"]);
+    assert!(informer.store().is_empty() && !informer.is_stopped());
+
+    tokio::time::sleep(10 * MINUTE).await;
+    let asked = live.lists();
+    tokio::time::sleep(MINUTE).await;
+    assert!(live.lists() - asked <= 8, "it asks seldom");
+
+    live.set(&["b@9"]);
+    live.refuse(None);
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(told.take(), ["+b@9"]);
+    assert!(informer.health().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_collection_that_is_removed_ends_the_informer_where_that_is_asked_for() {
+    let live = Live::new(&["a@1"]);
+    live.refuse(Some(Reason::NotFound));
+    let informer = SharedInformer::builder(live).revive_after(None).build();
+    informer.start();
+    let error = informer.synced().await.expect_err("it is not there");
+    assert!(error.to_string().starts_with("informer things ended before it was synced: gone"), "{error}");
+    assert!(informer.is_stopped());
+}
+
+/// Upstream: Transformer.
+#[tokio::test(start_paused = true)]
+async fn transformed_objects_are_all_that_is_ever_seen() {
+    let live = Live::new(&["a@1"]);
+    let informer = SharedInformer::builder(live.clone())
+        .transform(|mut thing: Thing| {
+            thing.metadata = thing.metadata.with_labels([("seen", "yes")]);
+            thing
+        })
+        .index(Index::label("seen"))
+        .build();
+    let changed = Told::default();
+    let plain = changed.clone();
+    informer
+        .on_change(move |change| {
+            if change.object().metadata.labels().get("seen").is_none() {
+                plain.0.lock().unwrap().push(text(change));
+            }
+        })
+        .unwrap();
+    informer.start();
+    informer.synced().await.unwrap();
+    live.put("b@2");
+    live.delete("a@3");
+    settle().await;
+    assert_eq!(informer.store().by_index("seen", "yes").unwrap().len(), 1);
+    informer.stop().await;
+    assert_eq!(changed.take(), Vec::<String>::new());
+}
+
+/// Upstream: Indexer, before and after the start.
+#[tokio::test(start_paused = true)]
+async fn indexes_may_come_before_and_after_the_start() {
+    let live = Live::new(&["ab@1", "bc@2"]);
+    let letters = |thing: &Thing| thing.metadata.name.chars().map(String::from).collect::<Vec<_>>();
+    let informer = SharedInformer::builder(live.clone()).index(Index::new("early", letters)).build();
+    informer.start();
+    informer.synced().await.unwrap();
+    informer.add_index(Index::new("late", letters)).unwrap();
+    live.put("cd@3");
+    settle().await;
+    for index in ["early", "late"] {
+        let names = |value| -> Vec<String> {
+            let found = informer.lister().by_index(index, value).unwrap();
+            found.iter().map(|it| it.metadata.name.to_string()).collect()
+        };
+        assert_eq!(
+            (names("b"), names("c")),
+            (vec!["ab".into(), "bc".into()], vec!["bc".into(), "cd".into()])
+        );
+    }
+    assert!(informer.add_index(Index::new("late", letters)).is_err());
+}
+
+/// Upstream: StoreResourceVersion.
+#[tokio::test(start_paused = true)]
+async fn the_version_follows_objects_deletions_and_bookmarks() {
+    let live = Live::new(&["a@1"]);
+    let informer = SharedInformer::new(live.clone());
+    assert!(informer.last_sync_version().is_unset());
+    informer.start();
+    informer.synced().await.unwrap();
+    live.put("b@5");
+    informer.wait_until(&"5".into()).await.unwrap();
+    assert!(informer.store().contains(&ObjectKey::cluster("b")));
+    live.delete("b@7");
+    informer.wait_until(&"6".into()).await.unwrap();
+    assert!(!informer.store().contains(&ObjectKey::cluster("b")));
+    live.bookmark(9);
+    informer.wait_until(&"8".into()).await.unwrap();
+    assert_eq!(informer.last_sync_version().as_str(), "9");
+    assert!(informer.wait_until(&"10".into()).now_or_never().is_none());
+}
+
+/// Upstream: EventPanics, and k/k#129024, where such a handler is never synced.
+#[tokio::test(start_paused = true)]
+async fn in_5_a_handler_that_panics_is_synced_and_told_the_rest() {
+    let live = Live::new(&["a@1", "bad@2", "c@3"]);
+    let informer = SharedInformer::new(live.clone());
+    let mut told = Told::default();
+    let seen = told.clone();
+    let registration = informer
+        .on_change(move |change| {
+            assert_ne!(change.object().metadata.name, "bad", "too much");
+            told.on_change(change);
+        })
+        .unwrap();
+    informer.start();
+    registration.synced().await.unwrap();
+    live.put("d@4");
+    settle().await;
+    assert_eq!(seen.take(), ["!a@1", "!c@3", "+d@4"]);
+    assert_eq!(registration.lag().panics, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_12_a_filter_sees_crossings() {
+    let live = Live::new(&["a@1", "b@2"]);
+    let informer = started(&live).await;
+    let told = Told::default();
+    let inner = told.clone();
+    struct Split(Box<dyn FnMut(String) + Send>);
+    impl EventHandler<Thing> for Split {
+        fn on_add(&mut self, object: &Arc<Thing>, initial: bool) {
+            (self.0)(text(&Change::Added { object: object.clone(), initial }));
+        }
+        fn on_update(&mut self, old: &Arc<Thing>, new: &Arc<Thing>) {
+            (self.0)(text(&Change::Updated { old: old.clone(), new: new.clone() }));
+        }
+        fn on_delete(&mut self, last: dogwatch_informer::Deleted<Thing>) {
+            (self.0)(text(&Change::Deleted(last)));
+        }
+    }
+    let split = Split(Box::new(move |it| inner.0.lock().unwrap().push(it)));
+    let odd = |thing: &Thing| thing.version().as_str().parse::<u64>().is_ok_and(|it| it % 2 == 1);
+    informer.add_handler(Filtered::new(odd, split)).unwrap();
+    settle().await;
+    for change in ["a@3", "a@4", "b@5"] {
+        live.put(change);
+        settle().await;
+    }
+    assert_eq!(told.take(), ["!a@1", "a@1>3", "-a@3", "+b@5"]);
+}
+
+/// A reader that stands still: what waits for it is one change per object, whatever happens.
+#[tokio::test(start_paused = true)]
+async fn in_4_a_slow_reader_delays_nobody_and_is_told_the_newest() {
+    let live = Live::new(&["a@1"]);
+    let informer = started(&live).await;
+    let mut slow = informer.changes().unwrap();
+    assert_eq!(slow.next().await.as_ref().map(text).as_deref(), Some("!a@1"));
+    let (quick, _) = add(&informer, HandlerOptions::default().overflow(Overflow::Grow));
+    for version in 2..1000 {
+        live.put(&format!("a@{version}"));
+        live.put(&format!("b{}@{version}", version % 10));
+    }
+    settle().await;
+    assert_eq!(quick.take().len(), 1 + 2 * 998);
+    let told: Vec<_> = (0..3).map(|_| slow.next().now_or_never().flatten().as_ref().map(text)).collect();
+    assert_eq!(told, [Some("a@1>999".to_owned()), Some("+b2@992".to_owned()), Some("+b3@993".to_owned())]);
+    assert_eq!(slow.registration().lag().pending, 9, "one in hand, and eight objects wait");
+}
+
+/// Back-pressure as a choice: the server waits for the slowest.
+#[tokio::test(start_paused = true)]
+async fn a_blocking_reader_holds_the_store_still_until_it_reads() {
+    let live = Live::new(&[]);
+    let informer = SharedInformer::builder(live.clone()).queue_capacity(1).build();
+    let mut reader = informer.changes_with(HandlerOptions::default().overflow(Overflow::Block(2))).unwrap();
+    informer.start();
+    informer.synced().await.unwrap();
+    for version in 2..100 {
+        live.put(&format!("a@{version}"));
+    }
+    settle().await;
+    assert_eq!(informer.last_sync_version().as_str(), "4", "three wait, and two may");
+    // Others can still come and go meanwhile.
+    let (late, registration) = add(&informer, HandlerOptions::default());
+    registration.synced().await.unwrap();
+    assert_eq!(late.take(), ["!a@4"]);
+    for _ in 2..100 {
+        reader.next().await.expect("it goes on");
+    }
+    informer.wait_until(&"99".into()).await.unwrap();
+    informer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_8_removing_while_changes_come_ends_them_at_once() {
+    let live = Live::new(&["a@1"]);
+    let informer = started(&live).await;
+    let (told, registration) = add(&informer, HandlerOptions::default());
+    settle().await;
+    live.put("a@2");
+    settle().await;
+    registration.remove();
+    told.take();
+    live.put("a@3");
+    settle().await;
+    assert_eq!(told.take(), Vec::<String>::new());
+    registration.remove();
+    informer.stop().await;
+    registration.shut_down().await;
+}
+
+/// Upstream: HandlerAbuse, on as many threads as there are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn in_8_handlers_may_come_and_go_by_the_hundred_while_changes_come() {
+    let live = Live::new(&["a@1"]);
+    let informer = started(&live).await;
+    let writing = tokio::spawn({
+        let live = live.clone();
+        async move {
+            for version in 2..5_000u64 {
+                live.put(&format!("a{}@{version}", version % 100));
+                if version % 50 == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    });
+    let mut workers = tokio::task::JoinSet::new();
+    for number in 0..100usize {
+        let informer = informer.clone();
+        workers.spawn(async move {
+            for _ in 0..5 {
+                let (_, registration) = add(&informer, HandlerOptions::default());
+                registration.synced().await.expect("nobody else removes it");
+                if number % 2 == 0 { registration.remove() } else { registration.shut_down().await }
+            }
+        });
+    }
+    while let Some(done) = workers.join_next().await {
+        done.expect("no worker fails");
+    }
+    writing.await.expect("it does not fail");
+    informer.wait_until(&"4999".into()).await.unwrap();
+    assert_eq!(informer.store().len(), 101);
+    informer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_14_an_informer_has_numbers_and_so_has_each_handler() {
+    let recorder = DebuggingRecorder::new();
+    let numbers = recorder.snapshotter();
+    let _here = metrics::set_default_local_recorder(&recorder);
+    let live = Live::new(&["a@1", "b@2"]);
+    let informer = SharedInformer::builder(live.clone()).name("watch-dog").build();
+    informer.add_handler_with(Told::default(), HandlerOptions::default().name("bark")).unwrap();
+    informer.start();
+    informer.synced().await.unwrap();
+    live.put("c@7");
+    settle().await;
+    informer.stop().await;
+
+    let numbers = numbers.snapshot().into_vec();
+    let found = |name: &str| {
+        let mut found = numbers.iter().filter(|(key, ..)| key.key().name() == name);
+        let (key, _, _, value) = found.next().unwrap_or_else(|| panic!("there is no {name}"));
+        assert!(found.next().is_none(), "{name} twice");
+        let labels: Vec<_> = key.key().labels().map(|it| format!("{}={}", it.key(), it.value())).collect();
+        (labels.join(","), format!("{value:?}"))
+    };
+    let labels = "name=watch-dog,group=,version=v1,resource=things".to_owned();
+    assert_eq!(found("informer_queued_items").0, labels);
+    assert_eq!(found("informer_processing_latency_seconds").0, labels);
+    assert_eq!(found("informer_store_resource_version"), (labels.clone(), "Gauge(7.0)".to_owned()));
+    let labels = format!("{labels},handler=bark");
+    assert_eq!(found("informer_handler_pending_items"), (labels.clone(), "Gauge(0.0)".to_owned()));
+    assert_eq!(found("informer_handler_latency_seconds").0, labels);
+    assert_eq!(found("informer_handler_panics_total").0, labels);
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_namespaces_are_as_far_as_the_one_that_is_behind() {
+    let (one, two) = (Live::within(Some("one"), &["a@5"]), Live::within(Some("two"), &["a@3", "b@4"]));
+    two.refuse(Some(Reason::Forbidden));
+    let informer = SharedInformer::builder(one.clone()).also(two.clone()).build();
+    let (told, registration) = add(&informer, HandlerOptions::default());
+    informer.start();
+    tokio::time::sleep(SECOND).await;
+    assert!(!informer.is_synced() && !registration.is_synced());
+    assert_eq!(told.take(), ["!one/a@5"], "what is known is told");
+    assert!(informer.health().to_string().contains("Access Denied"), "{}", informer.health());
+    let (late, _) = add(&informer, HandlerOptions::default());
+
+    two.refuse(None);
+    registration.synced().await.unwrap();
+    assert_eq!(told.take(), ["!two/a@3", "!two/b@4"]);
+    settle().await;
+    assert_eq!(late.take(), ["!one/a@5", "!two/a@3", "!two/b@4"]);
+    assert_eq!(informer.last_sync_version().as_str(), "4");
+    one.put("b@9");
+    settle().await;
+    assert_eq!((informer.store().len(), informer.last_sync_version().as_str()), (4, "4"));
+    two.bookmark(8);
+    informer.wait_until(&"8".into()).await.unwrap();
+
+    two.set(&["b@4", "c@10"]);
+    two.expire();
+    one.put("a@11");
+    tokio::time::sleep(MINUTE).await;
+    let mut all = told.take();
+    all.sort();
+    assert_eq!(all, ["+one/b@9", "+two/c@10", "one/a@5>11", "~two/a@3"], "the other namespace is left alone");
+    informer.stop().await;
+}
+
+#[test]
+#[should_panic(expected = "a namespace of its own")]
+fn two_sources_cannot_be_the_same_namespace() {
+    let source = || Live::within(Some("one"), &[]);
+    let _ = SharedInformer::builder(source()).also(source());
+}

@@ -1,0 +1,241 @@
+//! A collection that a test changes while an informer follows it: lists what is there, and watches tell what the test says.
+
+use std::sync::{Arc, Mutex};
+
+use dogwatch_client::Error;
+use dogwatch_core::{ListParams, Object, Reason, ResourceType, ResourceVersion, Status, WatchParams};
+use dogwatch_informer::{Change, Deleted, ListEvent, ListWatch, Lists, Watches};
+use dogwatch_wire::{Bookmark, WatchEvent};
+use futures_core::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
+use tokio::sync::mpsc;
+
+use crate::script::{Thing, thing, things};
+
+type Event = Result<WatchEvent<Thing>, Error>;
+
+/// A collection in a test's hands.
+#[derive(Clone, Debug)]
+pub(crate) struct Live(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    resource: ResourceType,
+    namespace: Option<String>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// What is there, as texts such as `a@5`.
+    items: Vec<String>,
+    version: u64,
+    /// How requests are refused, while they are.
+    refusal: Option<Reason>,
+    /// What happened, by version, so that a watch is told of what came after its version.
+    log: Vec<(u64, Happened)>,
+    watches: Vec<mpsc::UnboundedSender<Event>>,
+    lists: usize,
+}
+
+/// What a watch tells of.
+#[derive(Clone, Debug)]
+enum Happened {
+    Added(String),
+    Modified(String),
+    Deleted(String),
+}
+
+impl Live {
+    /// A collection with these things in it; its version is the highest of theirs.
+    pub(crate) fn new(items: &[&str]) -> Self {
+        Self::within(None, items)
+    }
+
+    /// One namespace of a collection.
+    pub(crate) fn within(namespace: Option<&str>, items: &[&str]) -> Self {
+        let mut resource = things();
+        if namespace.is_some() {
+            resource.scope = dogwatch_core::Scope::Namespaced;
+        }
+        let live = Self(Arc::new(Inner {
+            resource,
+            namespace: namespace.map(str::to_owned),
+            state: Mutex::new(State {
+                items: Vec::new(),
+                version: 1,
+                refusal: None,
+                log: Vec::new(),
+                watches: Vec::new(),
+                lists: 0,
+            }),
+        }));
+        live.set(items);
+        live
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.state.lock().unwrap()
+    }
+
+    fn thing(&self, text: &str) -> Thing {
+        let mut thing = thing(text);
+        if let Some(namespace) = &self.0.namespace {
+            thing.metadata.namespace = namespace.as_str().into();
+        }
+        thing
+    }
+
+    /// Puts other things there, and tells no watch of it.
+    pub(crate) fn set(&self, items: &[&str]) {
+        let mut state = self.state();
+        state.items = items.iter().map(|it| (*it).to_owned()).collect();
+        let newest = items.iter().filter_map(|it| version(it)).max();
+        state.version = state.version.max(newest.unwrap_or(0));
+    }
+
+    /// Creates or changes a thing, and tells the watches.
+    pub(crate) fn put(&self, text: &str) {
+        let mut state = self.state();
+        let known = state.items.iter().position(|it| name(it) == name(text));
+        state.version = state.version.max(version(text).unwrap_or(0));
+        match known {
+            Some(at) => {
+                state.items[at] = text.to_owned();
+                self.happened(&mut state, Happened::Modified(text.to_owned()));
+            }
+            None => {
+                state.items.push(text.to_owned());
+                self.happened(&mut state, Happened::Added(text.to_owned()));
+            }
+        }
+    }
+
+    /// Deletes a thing, and tells the watches, with this as its last state.
+    pub(crate) fn delete(&self, text: &str) {
+        let mut state = self.state();
+        state.items.retain(|it| name(it) != name(text));
+        state.version = state.version.max(version(text).unwrap_or(0));
+        self.happened(&mut state, Happened::Deleted(text.to_owned()));
+    }
+
+    fn happened(&self, state: &mut State, what: Happened) {
+        let version = state.version;
+        state.tell(|| self.event(&what));
+        state.log.push((version, what));
+    }
+
+    fn event(&self, what: &Happened) -> Event {
+        Ok(match what {
+            Happened::Added(text) => WatchEvent::Added(self.thing(text)),
+            Happened::Modified(text) => WatchEvent::Modified(self.thing(text)),
+            Happened::Deleted(text) => WatchEvent::Deleted(self.thing(text)),
+        })
+    }
+
+    pub(crate) fn bookmark(&self, version: u64) {
+        let mut state = self.state();
+        state.version = version;
+        let version = ResourceVersion::from(version.to_string());
+        state.tell(|| Ok(WatchEvent::Bookmark(Bookmark { version: version.clone(), ..Bookmark::default() })));
+    }
+
+    /// Ends the watches, saying that their version is too old: they have to list again.
+    pub(crate) fn expire(&self) {
+        let mut state = self.state();
+        state.tell(|| Ok(WatchEvent::Error(Status::failure(Reason::Expired, "too old"))));
+        state.watches.clear();
+    }
+
+    /// Refuses every request from now on, and ends the watches; or stops doing so.
+    pub(crate) fn refuse(&self, reason: Option<Reason>) {
+        let mut state = self.state();
+        state.refusal = reason;
+        if state.refusal.is_some() {
+            state.tell(|| Ok(WatchEvent::Error(Status::failure(Reason::Expired, "too old"))));
+            state.watches.clear();
+        }
+    }
+
+    /// How many watches are open.
+    pub(crate) fn watches(&self) -> usize {
+        self.state().watches.iter().filter(|it| !it.is_closed()).count()
+    }
+
+    /// How often it was listed.
+    pub(crate) fn lists(&self) -> usize {
+        self.state().lists
+    }
+}
+
+impl State {
+    fn tell(&mut self, event: impl Fn() -> Event) {
+        self.watches.retain(|it| it.send(event()).is_ok());
+    }
+}
+
+fn name(text: &str) -> &str {
+    text.split_once('@').expect("name@version").0
+}
+
+fn version(text: &str) -> Option<u64> {
+    text.split_once('@')?.1.parse().ok()
+}
+
+impl ListWatch<Thing> for Live {
+    fn resource(&self) -> &ResourceType {
+        &self.0.resource
+    }
+
+    fn namespace(&self) -> Option<&str> {
+        self.0.namespace.as_deref()
+    }
+
+    fn list(&self, _: ListParams) -> Lists<Thing> {
+        let mut state = self.state();
+        state.lists += 1;
+        if let Some(reason) = state.refusal.clone() {
+            let refused = Status::failure(reason, "Access Denied");
+            return stream::iter([Err(refused.into())]).boxed();
+        }
+        let mut events: Vec<_> = state.items.iter().map(|it| Ok(ListEvent::Item(self.thing(it)))).collect();
+        events.push(Ok(ListEvent::End { version: state.version.to_string().into(), paginated: false }));
+        stream::iter(events).boxed()
+    }
+
+    fn watch(&self, params: WatchParams) -> BoxFuture<'static, Result<Watches<Thing>, Error>> {
+        let mut state = self.state();
+        if let Some(reason) = state.refusal.clone() {
+            let refused = Status::failure(reason, "Access Denied");
+            return async move { Err(refused.into()) }.boxed();
+        }
+        let (sender, mut receiver) = mpsc::unbounded_channel();
+        let from: u64 = params.version.as_str().parse().expect("a version to watch from");
+        for (_, what) in state.log.iter().filter(|(version, _)| *version > from) {
+            sender.send(self.event(what)).expect("the receiver is here");
+        }
+        state.watches.push(sender);
+        let events = stream::poll_fn(move |cx| receiver.poll_recv(cx)).boxed();
+        async move { Ok(events) }.boxed()
+    }
+
+    fn lacks_initial_events(&self) -> bool {
+        true
+    }
+}
+
+/// A change as a short text: `+a@1` an addition, `!a@1` an initial one, `a@1>2` an update, `-a@2` a deletion, `~a@2` a missed one.
+pub(crate) fn text(change: &Change<Thing>) -> String {
+    let at = |it: &Arc<Thing>| match it.header().namespace {
+        Some(namespace) => format!("{namespace}/{}@{}", it.metadata.name, it.metadata.resource_version),
+        None => format!("{}@{}", it.metadata.name, it.metadata.resource_version),
+    };
+    match change {
+        Change::Added { object, initial: true } => format!("!{}", at(object)),
+        Change::Added { object, .. } => format!("+{}", at(object)),
+        Change::Updated { old, new } => format!("{}>{}", at(old), new.metadata.resource_version),
+        Change::Deleted(Deleted::Seen(last)) => format!("-{}", at(last)),
+        Change::Deleted(Deleted::Missed(last)) => format!("~{}", at(last)),
+        _ => panic!("a change that the tests do not know: {change:?}"),
+    }
+}

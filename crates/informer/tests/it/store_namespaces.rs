@@ -1,0 +1,95 @@
+//! A store that is written namespace by namespace, and the deltas that only a stream of events brings.
+
+use dogwatch_core::ObjectKey;
+use dogwatch_informer::{Delta, StoreWriter};
+
+use crate::store::{Thing, list, thing};
+
+/// What changed, as texts.
+fn told(
+    writer: &mut StoreWriter<Thing>,
+    part: usize,
+    deltas: impl IntoIterator<Item = Delta<Thing>>,
+) -> Vec<String> {
+    use dogwatch_informer::{Change, Deleted};
+    let mut changes = Vec::new();
+    writer.apply_to(part, deltas, &mut changes);
+    let text = |change: &Change<Thing>| {
+        let object = change.object();
+        let what = match change {
+            Change::Added { initial: true, .. } => "initial",
+            Change::Added { .. } => "added",
+            Change::Updated { .. } => "updated",
+            Change::Deleted(Deleted::Missed(_)) => "missed",
+            _ => "deleted",
+        };
+        format!(
+            "{what} {}/{}@{}",
+            object.metadata.namespace, object.metadata.name, object.metadata.resource_version
+        )
+    };
+    changes.iter().map(text).collect()
+}
+
+fn dropped(key: &str) -> Delta<Thing> {
+    Delta::Dropped(key.parse::<ObjectKey>().unwrap())
+}
+
+#[test]
+fn a_list_of_one_namespace_leaves_the_others() {
+    let mut writer = StoreWriter::of_namespaces(["a", "b"]);
+    let store = writer.store();
+    assert_eq!(
+        told(&mut writer, 1, list("5", [thing("b/x", "4"), thing("b/y", "5")])),
+        ["initial b/x@4", "initial b/y@5"]
+    );
+    assert!(!store.synced() && store.version().is_unset(), "the other was never listed");
+    assert_eq!(told(&mut writer, 0, list("3", [thing("a/x", "2")])), ["initial a/x@2"]);
+    assert_eq!((store.synced(), store.version().as_str()), (true, "3"));
+
+    // A list begins, and the other namespace changes before it ends, so that places in the whole store move.
+    told(&mut writer, 1, [Delta::Begin, Delta::Item(thing("b/y", "5"))]);
+    assert_eq!(
+        told(&mut writer, 0, [Delta::Applied(thing("a/a", "6")), Delta::Applied(thing("a/b", "7"))]),
+        ["added a/a@6", "added a/b@7"]
+    );
+    let rest = [Delta::Item(thing("b/z", "8")), Delta::End { version: "9".into(), unreadable: vec![] }];
+    assert_eq!(told(&mut writer, 1, rest), ["missed b/x@4", "added b/z@8"]);
+    assert_eq!((store.len(), store.version().as_str()), (5, "7"));
+}
+
+#[test]
+fn what_is_of_another_namespace_is_left_out() {
+    let mut writer = StoreWriter::of_namespaces(["a", "b"]);
+    assert_eq!(told(&mut writer, 0, list("3", [thing("a/x", "2"), thing("b/x", "3")])), ["initial a/x@2"]);
+    told(&mut writer, 1, list("3", []));
+    let stray = [Delta::Applied(thing("b/y", "4")), Delta::Deleted(thing("b/x", "5")), dropped("b/x")];
+    assert_eq!(told(&mut writer, 0, stray), Vec::<String>::new());
+    assert_eq!(told(&mut writer, 1, list("6", [thing("a/x", "6"), thing("b/z", "6")])), ["added b/z@6"]);
+}
+
+#[test]
+fn a_deletion_without_a_state_is_one_that_was_missed() {
+    let mut writer = StoreWriter::new();
+    told(&mut writer, 0, list("3", [thing("a/x", "2"), thing("a/y", "3")]));
+    assert_eq!(told(&mut writer, 0, [dropped("a/x"), dropped("a/unknown")]), ["missed a/x@2"]);
+    // Within a list: what the list told of it is forgotten, and what was held is missing.
+    let items = [
+        Delta::Begin,
+        Delta::Item(thing("a/y", "4")),
+        Delta::Item(thing("a/z", "5")),
+        dropped("a/y"),
+        dropped("a/z"),
+    ];
+    let end = Delta::End { version: "6".into(), unreadable: vec![] };
+    assert_eq!(told(&mut writer, 0, items.into_iter().chain([end])), ["missed a/y@3"]);
+}
+
+#[test]
+fn after_a_rewind_an_equal_version_proves_nothing_until_a_list_has_ended() {
+    let mut writer = StoreWriter::new();
+    told(&mut writer, 0, list("3", [thing("a/x", "2")]));
+    told(&mut writer, 0, [Delta::Rewound]);
+    assert_eq!(told(&mut writer, 0, list("3", [thing("a/x", "2")])), ["updated a/x@2"]);
+    assert_eq!(told(&mut writer, 0, list("3", [thing("a/x", "2")])), Vec::<String>::new());
+}

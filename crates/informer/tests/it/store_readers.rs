@@ -1,0 +1,115 @@
+//! Readers beside the writer: waiting for a version, and consistency under real threads.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use dogwatch_core::ResourceVersion;
+use dogwatch_informer::{Delta, Index, StoreWriter, WaitError};
+
+use crate::store::{Thing, Written, list, thing};
+
+#[tokio::test(start_paused = true)]
+async fn waiting_ends_when_the_store_has_reached_the_version() {
+    let mut it = Written::new();
+    let store = it.store.clone();
+    let synced = tokio::spawn({
+        let store = store.clone();
+        async move { store.wait_synced().await }
+    });
+    let reached = tokio::spawn({
+        let store = store.clone();
+        async move {
+            store.wait_until(&"7".into()).await?;
+            Ok::<_, WaitError>(store.version())
+        }
+    });
+    tokio::task::yield_now().await;
+    it.apply(list("5", []));
+    assert_eq!(synced.await.unwrap(), Ok(()));
+    it.apply([Delta::Applied(thing("a/x", "6"))]);
+    tokio::task::yield_now().await;
+    assert!(!reached.is_finished());
+    it.apply([Delta::Bookmark("10".into())]);
+    assert_eq!(reached.await.unwrap(), Ok(ResourceVersion::new("10")));
+    for past in ["", "5", "10"] {
+        assert_eq!(store.wait_until(&past.into()).await, Ok(()), "{past:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_what_cannot_come_is_an_error() {
+    let mut it = Written::new();
+    it.apply(list("5", []));
+    assert_eq!(it.store.wait_until(&"abc".into()).await, Err(WaitError::Incomparable));
+    it.apply(list("abc", []));
+    assert_eq!(it.store.wait_until(&"abc".into()).await, Ok(()));
+    it.apply(list("6", []));
+    let store = it.store.clone();
+    let waiting = tokio::spawn(async move { store.wait_until(&"7".into()).await });
+    tokio::task::yield_now().await;
+    let store = it.store.clone();
+    drop(it);
+    assert_eq!(waiting.await.unwrap(), Err(WaitError::Closed));
+    assert_eq!(
+        (store.wait_until(&"6".into()).await, store.synced()),
+        (Ok(()), true),
+        "what it showed last stays"
+    );
+    let Written { writer, store } = Written::new();
+    drop(writer);
+    assert_eq!(store.wait_synced().await, Err(WaitError::Closed));
+}
+
+/// The writer moves amounts between accounts, two deltas to a batch: every snapshot has the same sum, in the tree and in the index.
+#[test]
+fn readers_on_other_threads_never_see_a_mix_of_two_states() {
+    const ACCOUNTS: usize = 500;
+    const BATCHES: usize = 3_000;
+    let account = |number: usize, version: usize, amount: i64| Thing {
+        number: amount,
+        ..thing(&format!("ns-{}/{number}", number % 7), &version.to_string())
+    };
+    let mut writer = StoreWriter::<Thing>::new();
+    let store = writer.store();
+    store.add_index(Index::new("debt", |it: &Thing| (it.number < 0).then(|| "yes".to_owned()))).unwrap();
+    let mut changes = Vec::new();
+    writer.apply(list("1", (0..ACCOUNTS).map(|it| account(it, 1, 0))), &mut changes);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut last = 0;
+                while !done.load(Ordering::Relaxed) {
+                    let snapshot = store.snapshot();
+                    let sum: i64 = snapshot.iter().map(|it| it.number).sum();
+                    let by_namespace: usize =
+                        (0..7).map(|it| snapshot.in_namespace(&format!("ns-{it}")).count()).sum();
+                    let debts = snapshot.iter().filter(|it| it.number < 0).count();
+                    assert_eq!((sum, snapshot.len(), by_namespace), (0, ACCOUNTS, ACCOUNTS));
+                    assert_eq!(snapshot.by_index("debt", "yes").unwrap().len(), debts);
+                    let version: usize = snapshot.version().as_str().parse().unwrap();
+                    assert!(version >= last, "{version} after {last}");
+                    last = version;
+                }
+            });
+        }
+        let mut amounts = [0i64; ACCOUNTS];
+        for batch in 0..BATCHES {
+            let (from, to) = (batch * 31 % ACCOUNTS, (batch * 17 + 5) % ACCOUNTS);
+            amounts[from] -= 3;
+            amounts[to] += 3;
+            let version = 10 + batch * 2;
+            let mut deltas = vec![Delta::Applied(account(from, version, amounts[from]))];
+            deltas.push(Delta::Applied(account(to, version + 1, amounts[to])));
+            if batch % 500 == 499 {
+                let all =
+                    amounts.iter().enumerate().map(|(number, amount)| account(number, version + 1, *amount));
+                deltas = list(&(version + 1).to_string(), all);
+            }
+            changes.clear();
+            writer.apply(deltas, &mut changes);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(store.len(), ACCOUNTS);
+}

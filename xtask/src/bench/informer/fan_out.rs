@@ -1,0 +1,216 @@
+//! From a watch to the handlers: what one notification costs with 1, 10 and 100 handlers, and how long after the event it comes.
+//!
+//! The whole informer runs, on a source that costs nothing. A notification is what a run with handlers takes in CPU time more than one
+//! without, over how many notifications there were; the best of several rounds counts. client-go's `BenchmarkListener` takes
+//! 1,776 ns for one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use cpu_time::ProcessTime;
+use dogwatch::Error;
+use dogwatch_core::{Gvk, Header, ListParams, Meta, Object, ResourceType, WatchParams};
+use dogwatch_informer::{
+    Change, EventHandler, HandlerOptions, ListEvent, ListWatch, Lists, Overflow, SharedInformer, Watches,
+};
+use dogwatch_wire::WatchEvent;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
+use tokio::time::Instant;
+
+/// How many objects change in turn.
+const OBJECTS: u64 = 10_000;
+/// A fifth of what client-go takes.
+const GOAL: f64 = 1.776e-6 / 5.0;
+/// Between two events whose latency is measured.
+const PACE: Duration = Duration::from_micros(500);
+
+/// A pod of which only the metadata is held.
+struct Pod {
+    metadata: Meta,
+}
+
+impl Object for Pod {
+    fn header(&self) -> Header<'_> {
+        self.metadata.header()
+    }
+}
+
+fn pod(number: u64, version: u64) -> Pod {
+    let mut metadata = Meta::default();
+    metadata.name = format!("pod-{number:06}").into();
+    metadata.namespace = "default".into();
+    metadata.uid = format!("{number:032}").into();
+    metadata.resource_version = version.to_string().into();
+    Pod { metadata }
+}
+
+/// Lists the objects, and lets the one watch tell what it is given.
+struct Source {
+    resource: ResourceType,
+    events: Mutex<Option<Watches<Pod>>>,
+}
+
+impl Source {
+    fn new(events: Watches<Pod>) -> Self {
+        let resource = ResourceType::namespaced(Gvk::new("", "v1", "Pod"), "pods");
+        Self { resource, events: Mutex::new(Some(events)) }
+    }
+}
+
+impl ListWatch<Pod> for Source {
+    fn resource(&self) -> &ResourceType {
+        &self.resource
+    }
+
+    fn list(&self, _: ListParams) -> Lists<Pod> {
+        let items = (0..OBJECTS).map(|it| Ok(ListEvent::Item(pod(it, 1))));
+        let end = Ok(ListEvent::End { version: "1".into(), paginated: false });
+        stream::iter(items.chain([end])).boxed()
+    }
+
+    fn watch(&self, _: WatchParams) -> BoxFuture<'static, Result<Watches<Pod>, Error>> {
+        let events = self.events.lock().ok().and_then(|mut it| it.take());
+        async move { Ok(events.unwrap_or_else(|| stream::pending().boxed())) }.boxed()
+    }
+
+    fn lacks_initial_events(&self) -> bool {
+        true
+    }
+}
+
+/// Counts what it is told.
+struct Count(Arc<AtomicU64>);
+
+impl EventHandler<Pod> for Count {
+    fn on_change(&mut self, _: &Change<Pod>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Prints the tables, and fails when a goal is missed.
+///
+/// # Errors
+/// When a goal is missed.
+pub(crate) fn run(quick: bool) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let rounds = if quick { 2 } else { 5 };
+    let events: u64 = if quick { 200_000 } else { 500_000 };
+    println!(
+        "\none notification, CPU time beyond that of an informer without handlers (goal {:.0} ns)",
+        GOAL * 1e9
+    );
+    println!("{:>9} {:>14} {:>14}", "handlers", "Coalesce, ns", "Grow, ns");
+    let best = |handlers: usize, overflow: Overflow, events: u64| -> Result<(f64, u64)> {
+        let measured = (0..rounds).map(|_| runtime.block_on(flood(handlers, overflow, events)));
+        let measured = measured.collect::<Result<Vec<_>>>()?;
+        measured.into_iter().min_by(|one, other| one.0.total_cmp(&other.0)).context("there are rounds")
+    };
+    let mut worst: f64 = 0.0;
+    for handlers in [1, 10, 100] {
+        let events = events / (handlers as u64).min(10);
+        let (bare, _) = best(0, Overflow::Coalesce, events)?;
+        let mut costs = [0.0; 2];
+        for (cost, overflow) in costs.iter_mut().zip([Overflow::Coalesce, Overflow::Grow]) {
+            let (time, told) = best(handlers, overflow, events)?;
+            *cost = (time - bare).max(0.0) / told as f64;
+        }
+        println!("{handlers:>9} {:>14.0} {:>14.0}", costs[0] * 1e9, costs[1] * 1e9);
+        worst = costs[0].max(costs[1]).max(worst);
+    }
+    println!("\nfrom the event to the handler, one event every {PACE:?}");
+    println!("{:>9} {:>10} {:>10}", "handlers", "p50, us", "p99, us");
+    for handlers in [1, 10, 100] {
+        let (median, late) = runtime.block_on(latency(handlers, if quick { 1_000 } else { 5_000 }))?;
+        println!("{handlers:>9} {:>10.1} {:>10.1}", median * 1e6, late * 1e6);
+    }
+    ensure!(worst <= GOAL, "a notification takes {:.0} ns, the goal is {:.0}", worst * 1e9, GOAL * 1e9);
+    Ok(())
+}
+
+/// Lets an informer follow so many changes at once: the CPU seconds it took, and how many notifications there were.
+async fn flood(handlers: usize, overflow: Overflow, events: u64) -> Result<(f64, u64)> {
+    let changes: Vec<_> = (0..events).map(|it| Ok(WatchEvent::Modified(pod(it % OBJECTS, it + 2)))).collect();
+    let (go, gone) = tokio::sync::oneshot::channel::<()>();
+    let source = Source::new(gone.map(|_| stream::iter(changes)).flatten_stream().boxed());
+    let informer = SharedInformer::new(source);
+    let told = Arc::new(AtomicU64::new(0));
+    let mut registrations = Vec::new();
+    for _ in 0..handlers {
+        let options = HandlerOptions::default().overflow(overflow);
+        registrations.push(informer.add_handler_with(Count(Arc::clone(&told)), options)?);
+    }
+    informer.start();
+    informer.synced().await?;
+    for registration in registrations {
+        registration.synced().await?;
+    }
+    told.store(0, Ordering::Relaxed);
+    let start = ProcessTime::now();
+    drop(go);
+    informer.wait_until(&(events + 1).to_string().into()).await?;
+    // Stopping tells the handlers what is left.
+    informer.stop().await;
+    let took = start.elapsed().as_secs_f64();
+    let told = told.load(Ordering::Relaxed);
+    if overflow == Overflow::Grow {
+        ensure!(
+            told == events * handlers as u64,
+            "{told} notifications instead of {}",
+            events * handlers as u64
+        );
+    }
+    Ok((took, told))
+}
+
+/// Measures when each notification comes.
+struct Clock {
+    sent: Arc<Mutex<Vec<Instant>>>,
+    late: Arc<Mutex<Vec<Duration>>>,
+}
+
+impl EventHandler<Pod> for Clock {
+    fn on_update(&mut self, _: &Arc<Pod>, new: &Arc<Pod>) {
+        let now = Instant::now();
+        let at = new.header().version.parse::<usize>().ok().and_then(|it| it.checked_sub(2));
+        let sent = at.and_then(|at| self.sent.lock().ok()?.get(at).copied());
+        if let (Some(sent), Ok(mut late)) = (sent, self.late.lock()) {
+            late.push(now - sent);
+        }
+    }
+}
+
+/// The median and the 99th of 100, in seconds.
+async fn latency(handlers: usize, events: u64) -> Result<(f64, f64)> {
+    let sent = Arc::new(Mutex::new(Vec::with_capacity(events as usize)));
+    let late = Arc::new(Mutex::new(Vec::with_capacity(events as usize * handlers)));
+    let log = Arc::clone(&sent);
+    let paced = stream::unfold(0, move |number| {
+        let log = Arc::clone(&log);
+        async move {
+            if number == events {
+                return std::future::pending().await;
+            }
+            tokio::time::sleep(PACE).await;
+            let event = WatchEvent::Modified(pod(number % OBJECTS, number + 2));
+            if let Ok(mut log) = log.lock() {
+                log.push(Instant::now());
+            }
+            Some((Ok(event), number + 1))
+        }
+    });
+    let informer = SharedInformer::new(Source::new(paced.boxed()));
+    for _ in 0..handlers {
+        informer.add_handler(Clock { sent: Arc::clone(&sent), late: Arc::clone(&late) })?;
+    }
+    informer.start();
+    informer.wait_until(&(events + 1).to_string().into()).await?;
+    informer.stop().await;
+    let mut late = late.lock().map(|it| it.clone()).unwrap_or_default();
+    ensure!(late.len() as u64 == events * handlers as u64, "{} of {events} events were told", late.len());
+    late.sort_unstable();
+    let at = |part: f64| late[((late.len() - 1) as f64 * part) as usize].as_secs_f64();
+    Ok((at(0.5), at(0.99)))
+}
