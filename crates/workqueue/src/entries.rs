@@ -82,8 +82,7 @@ impl<K: Eq> Entries<K> {
     #[inline]
     pub(crate) fn find_or_insert(&mut self, hash: u64, key: K, group: u64) -> (Id, Option<K>) {
         let Self { slab, index } = self;
-        let place =
-            index.entry(hash, |id| is_it(slab, *id, hash, &key), |id| slab[*id as usize].hash);
+        let place = index.entry(hash, |id| is_it(slab, *id, hash, &key), |id| slab[*id as usize].hash);
         let vacant = match place {
             Place::Occupied(found) => return (*found.get(), Some(key)),
             Place::Vacant(vacant) => vacant,

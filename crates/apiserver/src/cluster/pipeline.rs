@@ -40,7 +40,7 @@ struct Around<'a> {
 }
 
 impl Cluster {
-    /// Begins to ready a new object: system fields go, and what is left has an owner.
+    /// Begins to ready a new object: system fields go, what is left has an owner, and a request for a certificate says whose it is.
     pub(super) fn begin_new(&self, place: &Place<'_>, object: &mut Value, writer: &Writer, owning: Owning) {
         let metadata = metadata_mut(object);
         for field in
@@ -50,6 +50,9 @@ impl Cluster {
         }
         if owning == Owning::Track {
             self.own(place, None, object, writer);
+        }
+        if is_signing_request(place.kind) {
+            name_asker(object, &writer.user);
         }
     }
 
@@ -70,9 +73,6 @@ impl Cluster {
             }
             None => {
                 self.fill_by_policy(place, object)?;
-                if is_signing_request(kind) {
-                    name_asker(object, &writer.user);
-                }
                 let mut around = Around { addresses: self.addresses(), cluster: self };
                 prepare::for_create(kind.names(), object, &self.source.stamp(), &mut around)?;
                 if is_definition(kind) {
