@@ -19,6 +19,8 @@ struct Field {
     container: Container,
     /// The type of the field or of what its list or map holds; empty for plain values.
     target: &'static str,
+    /// Whether an empty list stays one: the original stores these types as JSON, all others in a form that has no empty lists.
+    keeps_empty: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -43,12 +45,14 @@ static TYPES: LazyLock<HashMap<&'static str, Vec<Field>>> = LazyLock::new(|| {
     lines
         .map(|line| {
             let mut parts = line.split('\t');
-            (parts.next().unwrap_or_default(), parts.filter_map(field).collect())
+            let name = parts.next().unwrap_or_default();
+            let keeps_empty = name.starts_with("apiextensions/") || name.starts_with("apiregistration/");
+            (name, parts.filter_map(|it| field(it, keeps_empty)).collect())
         })
         .collect()
 });
 
-fn field(written: &'static str) -> Option<Field> {
+fn field(written: &'static str, keeps_empty: bool) -> Option<Field> {
     let (name, shape) = written.split_once('=')?;
     let [how, zero, container, ..] = *shape.as_bytes() else { return None };
     let presence = match how {
@@ -61,7 +65,7 @@ fn field(written: &'static str) -> Option<Field> {
         b'{' => Container::Map,
         _ => Container::None,
     };
-    Some(Field { name, presence, zero, container, target: shape.get(3..)? })
+    Some(Field { name, presence, zero, container, target: shape.get(3..)?, keeps_empty })
 }
 
 /// Gives an object of a built-in kind the shape of a typed one. Says whether the kind is in the table.
@@ -104,9 +108,7 @@ fn is_empty(value: &Value, field: &Field) -> bool {
     match value {
         Value::Null => true,
         _ if field.presence == Presence::WhereSet => false,
-        // Definitions of custom kinds are kept as JSON, where an empty list is not the same as none.
-        Value::Array(_) if shown && field.target.starts_with("apiextensions/") => false,
-        Value::Array(list) => list.is_empty(),
+        Value::Array(list) => list.is_empty() && !(shown && field.keeps_empty),
         Value::Object(map) => map.is_empty() && (!shown || matches!(field.container, Container::Map)),
         _ if shown => false,
         Value::Bool(flag) => !flag,
@@ -187,6 +189,24 @@ mod tests {
                 "type": "object", "properties": {"a": {"type": "array", "items": {"type": "string"}, "maxItems": 0}},
                 "additionalProperties": true, "default": {"a": ""}, "x-kubernetes-preserve-unknown-fields": false}}})
         );
+    }
+
+    #[test]
+    fn an_empty_list_stays_one_where_objects_are_stored_as_json() {
+        let mut definition = json!({"spec": {"versions": []}});
+        apply(
+            "apiextensions.k8s.io",
+            "v1",
+            "CustomResourceDefinition",
+            definition.as_object_mut().expect("an object"),
+        );
+        assert_eq!(
+            (&definition["spec"]["versions"], &definition["status"]["conditions"]),
+            (&json!([]), &Value::Null)
+        );
+        let mut pod = json!({"spec": {"containers": []}});
+        apply("", "v1", "Pod", pod.as_object_mut().expect("an object"));
+        assert_eq!(pod["spec"]["containers"], Value::Null);
     }
 
     #[test]
