@@ -26,8 +26,9 @@ impl Cluster {
         })
     }
 
-    /// Serves what is stored.
+    /// Serves what is stored. One at a time, so that who has read less cannot have the last word.
     pub(super) fn refresh_definitions(&self) {
+        let _turn = self.refreshing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         self.registry.define(&self.stored_definitions());
         for kind in self.catalog().custom() {
             self.store().begin(&kind.collection);

@@ -17,6 +17,7 @@ impl Cluster {
             addresses: Mutex::new(self.addresses().clone()),
             tokens: self.tokens.clone(),
             establishing: AtomicBool::new(self.establishing.load(Ordering::Relaxed)),
+            refreshing: Mutex::default(),
         };
         copy.refresh_definitions();
         copy

@@ -20,6 +20,8 @@ pub struct Cluster {
     pub(super) addresses: Mutex<Addresses>,
     pub(super) tokens: TokenKey,
     pub(super) establishing: AtomicBool,
+    /// Held while what is served is brought in line with what is stored.
+    pub(super) refreshing: Mutex<()>,
 }
 
 impl Cluster {
@@ -33,6 +35,7 @@ impl Cluster {
             addresses: Mutex::default(),
             tokens,
             establishing: AtomicBool::new(true),
+            refreshing: Mutex::default(),
         }
     }
 
