@@ -26,7 +26,7 @@ impl Cluster {
         })
     }
 
-    /// Serves what is stored.
+    /// Serves what is stored. One at a time, so that who has read less cannot have the last word.
     pub(super) fn refresh_definitions(&self) {
         self.registry.define(|| self.stored_definitions());
         for kind in self.catalog().custom() {

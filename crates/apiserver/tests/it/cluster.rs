@@ -110,6 +110,31 @@ async fn what_an_applied_object_says_twice_is_told_or_refused() {
     }
 }
 
+/// Two definitions made at the same time: whoever had read the list before the other was in it wrote it back last, and the
+/// other was stored but not served until the next change.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn definitions_made_at_the_same_time_are_all_served() {
+    let cluster = std::sync::Arc::new(cluster().await);
+    let made = (0..40).map(|number| {
+        let cluster = std::sync::Arc::clone(&cluster);
+        tokio::spawn(async move {
+            let definition = json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": { "name": format!("t{number}s.example.com") },
+                "spec": { "group": "example.com", "scope": "Namespaced",
+                    "names": { "plural": format!("t{number}s"), "kind": format!("T{number}") },
+                    "versions": [{ "name": "v1", "served": true, "storage": true,
+                        "schema": { "openAPIV3Schema": { "type": "object" } } }] } });
+            cluster.add(definition, &writer()).await.expect("created");
+        })
+    });
+    for task in made.collect::<Vec<_>>() {
+        task.await.expect("created");
+    }
+    let served =
+        |number: &usize| cluster.catalog().kind_of("example.com/v1", &format!("T{number}")).is_some();
+    assert_eq!((0..40).filter(served).count(), 40);
+}
+
 #[tokio::test]
 async fn an_object_with_a_finalizer_goes_when_that_is_gone() {
     let cluster = cluster().await;
