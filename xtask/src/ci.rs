@@ -74,7 +74,16 @@ impl Step {
 fn models() -> anyhow::Result<()> {
     let folder = target_folder()?.join("loom");
     let folder = folder.to_str().context("the target directory has no name in UTF-8")?;
-    Cargo::new(["test", "--package", "dogwatch-workqueue", "--release", "--test", "loom", "--target-dir", folder])
-        .env("RUSTFLAGS", "--cfg loom")
-        .run()
+    Cargo::new([
+        "test",
+        "--package",
+        "dogwatch-workqueue",
+        "--release",
+        "--test",
+        "loom",
+        "--target-dir",
+        folder,
+    ])
+    .env("RUSTFLAGS", "--cfg loom")
+    .run()
 }

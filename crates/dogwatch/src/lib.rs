@@ -45,6 +45,7 @@
 //!   fields you name.
 //! - **Find out what there is.** [`CachedDiscovery`] reads what a server serves, [`RestMapper`] knows what `deploy` means.
 //! - **Hear what changes.** [`Api::watch`] is one watch, [`Api::watch_from`] one that goes on when the connection breaks.
+//! - **Work on what changed.** [`workqueue::WorkQueue`] holds keys without duplicates, by priority, by turns, later, or with limits.
 //! - **When it fails.** [`Error`] says what to do next; [`Status`] is the server's own word.
 //!
 //! # If you come from client-go
@@ -68,6 +69,7 @@
 //! | `discovery`, `restmapper`, `kubectl get po` | [`CachedDiscovery`], [`RestMapper`] |
 //! | `scale.ScalesGetter` | [`Api::get_scale`], [`Api::set_replicas`], [`RestMapper::scalable`] |
 //! | `cache.ObjectName` | [`ObjectKey`] |
+//! | `workqueue` (and controller-runtime's `priorityqueue`) | [`workqueue`] |
 
 pub use dogwatch_client::api::{
     ApplyConflict, ApplyError, ConflictRetries, Deletion, List, LogParams, Patch, RowObject, StaticScope,
@@ -91,4 +93,5 @@ pub use dogwatch_core::{
 pub use dogwatch_wire::{BadItem, Bookmark, EventKind, ListMeta, WatchEvent};
 pub use kube_core::{DynamicObject, PartialObjectMeta, Resource};
 
+pub use dogwatch_workqueue as workqueue;
 pub use {http, k8s_openapi, kube_core};

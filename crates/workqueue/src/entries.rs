@@ -30,7 +30,7 @@ pub(crate) struct Entry<K> {
     pub(crate) stage: Stage,
     /// That of the work that is outstanding; without meaning while there is none.
     pub(crate) priority: i32,
-    /// Neighbours in the one list it may be in: one of those that are ready, or that of the held.
+    /// Neighbours in the one list it may be in: one of those that are ready, or, where it is measured, that of the held.
     before: Id,
     after: Id,
     /// Since when the outstanding work waits, and since when the key is held. Only queues with a name keep them.
@@ -82,8 +82,7 @@ impl<K: Eq> Entries<K> {
     #[inline]
     pub(crate) fn find_or_insert(&mut self, hash: u64, key: K, group: u64) -> (Id, Option<K>) {
         let Self { slab, index } = self;
-        let place =
-            index.entry(hash, |id| is_it(slab, *id, hash, &key), |id| slab[*id as usize].hash);
+        let place = index.entry(hash, |id| is_it(slab, *id, hash, &key), |id| slab[*id as usize].hash);
         let vacant = match place {
             Place::Occupied(found) => return (*found.get(), Some(key)),
             Place::Vacant(vacant) => vacant,

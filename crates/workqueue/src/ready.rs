@@ -245,7 +245,9 @@ mod tests {
         assert_eq!(line.pop().as_deref(), Some("a1"));
         line.push("b2", 0);
         assert_eq!(line.all(), "b2 c1");
-        assert!(matches!(&line.ready.levels[0].order, Order::Fair(it) if it.lists.is_empty() && it.turns.is_empty()));
+        assert!(
+            matches!(&line.ready.levels[0].order, Order::Fair(it) if it.lists.is_empty() && it.turns.is_empty())
+        );
     }
 
     #[test]

@@ -47,7 +47,9 @@ pub(crate) enum Look<K> {
     Closed,
     /// Nothing yet: the waker will be called. With an alarm, whoever looks is the timekeeper, and has to look again at
     /// that time.
-    Wait { alarm: Option<u64> },
+    Wait {
+        alarm: Option<u64>,
+    },
 }
 
 impl<K: Eq + Hash + Clone> Shared<K> {

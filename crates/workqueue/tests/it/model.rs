@@ -98,7 +98,8 @@ impl Model {
 
     fn take(&mut self) -> Option<(Key, i32)> {
         let ready = self.dirty.iter().filter(|(key, _)| !self.held.contains(key));
-        let (key, (priority, _)) = ready.max_by_key(|(_, (priority, number))| (*priority, u64::MAX - number))?;
+        let (key, (priority, _)) =
+            ready.max_by_key(|(_, (priority, number))| (*priority, u64::MAX - number))?;
         let taken = (*key, *priority);
         self.dirty.remove(&taken.0);
         self.held.insert(taken.0);

@@ -102,7 +102,8 @@ fn groups_take_turns() {
     queue.add(('b', 0));
     queue.add(('c', 0));
     queue.add(('b', 1));
-    let order: String = drained(&queue).iter().map(|((group, number), _)| format!("{group}{number} ")).collect();
+    let order: String =
+        drained(&queue).iter().map(|((group, number), _)| format!("{group}{number} ")).collect();
     assert_eq!(order, "a0 b0 c0 a1 b1 a2 a3 a4 ");
 }
 
