@@ -158,7 +158,7 @@ fn crowd() -> Result<Spent> {
     // Somebody else has the keys too, as the store of an informer does.
     let kept = all.clone();
     let spent = Builder::new_multi_thread().build()?.block_on(async {
-        let queue = WorkQueue::new();
+        let queue = WorkQueue::<ObjectKey>::new();
         let start = (Instant::now(), ProcessTime::now());
         let worker = || {
             let queue = queue.clone();
