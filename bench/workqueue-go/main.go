@@ -3,31 +3,62 @@ package main
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
+	"math"
 	"math/rand"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
+// The same as in xtask/src/bench/workqueue.rs.
 const (
 	producers = 8
 	workers   = 8
+	// Keys of each producer.
+	each = 100_000
+	// Adds, takes and dones in one round.
+	turns = 20_000
+	// Delayed keys in one round.
+	many = 500_000
+	// Rounds of what is quick and of what is not.
+	short = 200
+	long  = 5
 )
 
 type queue = workqueue.TypedRateLimitingInterface[string]
 
-// The best of several rounds, of which each takes the time of what it measures only.
-func best(rounds int, round func() time.Duration) time.Duration {
-	best := time.Duration(1<<63 - 1)
-	for range rounds {
-		best = min(best, round())
+// What a round took: time on the wall, and of all processors together.
+type spent struct{ wall, cpu time.Duration }
+
+func now() spent {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		panic(err)
 	}
-	return best
+	return spent{time.Duration(time.Now().UnixNano()), time.Duration(usage.Utime.Nano() + usage.Stime.Nano())}
+}
+
+func since(start spent) spent {
+	end := now()
+	return spent{end.wall - start.wall, end.cpu - start.cpu}
+}
+
+// The best of several rounds, by wall and by CPU, in nanoseconds per key.
+func best(rounds, count int, newQueue func() queue, round func(queue) spent) (float64, float64) {
+	wall, cpu := math.Inf(1), math.Inf(1)
+	for range rounds {
+		q := newQueue()
+		spent := round(q)
+		q.ShutDown()
+		wall = min(wall, float64(spent.wall)/float64(count))
+		cpu = min(cpu, float64(spent.cpu)/float64(count))
+	}
+	return wall, cpu
 }
 
 func keys(prefix string, count int) []string {
@@ -39,26 +70,26 @@ func keys(prefix string, count int) []string {
 }
 
 // Add, Get and Done of one key after the other, in one goroutine: a hundred keys, as client-go's BenchmarkQueue has them.
-func alternating(q queue, count int) time.Duration {
+func alternating(q queue, count int) spent {
 	keys := keys("namespace", 100)
-	start := time.Now()
+	start := now()
 	for i := range count {
 		q.Add(keys[i%100])
 		key, _ := q.Get()
 		q.Done(key)
 	}
-	return time.Since(start)
+	return since(start)
 }
 
 // Eight producers add distinct keys, eight workers take them.
-func crowd(q queue, each int) time.Duration {
+func crowd(q queue, each int) spent {
 	all := make([][]string, producers)
 	for i := range all {
 		all[i] = keys(fmt.Sprintf("namespace-%d", i), each)
 	}
 	var left sync.WaitGroup
 	left.Add(producers * each)
-	start := time.Now()
+	start := now()
 	for range workers {
 		go func() {
 			for {
@@ -79,17 +110,17 @@ func crowd(q queue, each int) time.Duration {
 		}()
 	}
 	left.Wait()
-	return time.Since(start)
+	return since(start)
 }
 
 // Delays up to `longest`, of distinct keys.
-func delayed(q queue, count int, longest time.Duration, take bool) time.Duration {
+func delayed(q queue, count int, longest time.Duration, take bool) spent {
 	keys := keys("namespace", count)
 	delays := make([]time.Duration, count)
 	for i := range delays {
 		delays[i] = time.Duration(rand.Int63n(int64(longest)))
 	}
-	start := time.Now()
+	start := now()
 	for i, key := range keys {
 		q.AddAfter(key, delays[i])
 	}
@@ -97,14 +128,10 @@ func delayed(q queue, count int, longest time.Duration, take bool) time.Duration
 		key, _ := q.Get()
 		q.Done(key)
 	}
-	return time.Since(start)
+	return since(start)
 }
 
 func main() {
-	rounds := flag.Int("rounds", 5, "how often each is measured")
-	count := flag.Int("count", 1_000_000, "how many keys")
-	each := flag.Int("each", 100_000, "how many keys each producer adds")
-	flag.Parse()
 	makers := []struct {
 		name string
 		make func() queue
@@ -115,20 +142,17 @@ func main() {
 		{"controller-runtime 0.24", func() queue { return priorityqueue.New[string]("") }},
 	}
 	for _, maker := range makers {
-		in := func(work func(queue) time.Duration) func() time.Duration {
-			return func() time.Duration {
-				q := maker.make()
-				defer q.ShutDown()
-				return work(q)
-			}
-		}
-		per := func(count int, time time.Duration) float64 { return float64(time.Nanoseconds()) / float64(count) }
+		alternatingNs, _ := best(short, turns, maker.make, func(q queue) spent { return alternating(q, turns) })
+		crowdNs, crowdCPU := best(long, producers*each, maker.make, func(q queue) spent { return crowd(q, each) })
+		addNs, _ := best(long, many, maker.make, func(q queue) spent { return delayed(q, many, 10*time.Minute, false) })
+		dueNs, _ := best(long, many, maker.make, func(q queue) spent { return delayed(q, many, 10*time.Millisecond, true) })
 		line := map[string]any{
 			"queue":          maker.name,
-			"alternating_ns": per(*count, best(*rounds, in(func(q queue) time.Duration { return alternating(q, *count) }))),
-			"crowd_ns":       per(producers**each, best(*rounds, in(func(q queue) time.Duration { return crowd(q, *each) }))),
-			"add_after_ns":   per(*count, best(*rounds, in(func(q queue) time.Duration { return delayed(q, *count, 10*time.Minute, false) }))),
-			"due_ns":         per(*count, best(*rounds, in(func(q queue) time.Duration { return delayed(q, *count, 10*time.Millisecond, true) }))),
+			"alternating_ns": alternatingNs,
+			"crowd_ns":       crowdNs,
+			"crowd_cpu_ns":   crowdCPU,
+			"add_after_ns":   addNs,
+			"due_ns":         dueNs,
 		}
 		if err := json.NewEncoder(os.Stdout).Encode(line); err != nil {
 			os.Exit(1)

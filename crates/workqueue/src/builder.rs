@@ -99,7 +99,7 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> Builder<K> {
 
     pub(crate) fn into_shared(self) -> Shared<K> {
         let ready = Ready::new(self.group_of.is_some(), self.patience);
-        let state = State::new(ready, self.earliest_wins);
+        let state = State::new(ready, self.earliest_wins, self.name.is_some());
         Shared::new(state, self.limiter, self.group_of, self.name.as_deref())
     }
 }

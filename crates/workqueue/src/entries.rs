@@ -30,7 +30,7 @@ pub(crate) struct Entry<K> {
     pub(crate) stage: Stage,
     /// That of the work that is outstanding; without meaning while there is none.
     pub(crate) priority: i32,
-    /// Neighbours in the one list it may be in: one of those that are ready, or that of the held.
+    /// Neighbours in the one list it may be in: one of those that are ready, or, where it is measured, that of the held.
     before: Id,
     after: Id,
     /// Since when the outstanding work waits, and since when the key is held. Only queues with a name keep them.

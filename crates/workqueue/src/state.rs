@@ -23,14 +23,22 @@ pub(crate) struct State<K> {
     entries: Entries<K>,
     /// Exactly the entries at `Stage::Ready`.
     ready: Ready,
-    /// Exactly the entries at `Stage::Held` and `Stage::HeldAndDirty`; who has been held longest comes first.
-    held: List,
+    /// How many entries are at `Stage::Held` or `Stage::HeldAndDirty`.
+    held: usize,
+    /// Where somebody measures: exactly those entries; who has been held longest comes first.
+    measured: Option<Measured>,
     delays: Delays,
-    /// The sum of `held_since` of the held.
-    held_since: u128,
     /// Whether a key has one outstanding add at most: see [`crate::Builder::earliest_wins`].
     earliest_wins: bool,
     stopping: bool,
+}
+
+/// The keys that are held, by time.
+#[derive(Debug)]
+struct Measured {
+    held: List,
+    /// The sum of `held_since` of all.
+    since: u128,
 }
 
 /// How a key is to be added.
@@ -74,13 +82,14 @@ pub(crate) struct Finished<K> {
 }
 
 impl<K: Eq + Clone> State<K> {
-    pub(crate) fn new(ready: Ready, earliest_wins: bool) -> Self {
+    /// With `measured`, the times that come in are kept, for [`State::unfinished`].
+    pub(crate) fn new(ready: Ready, earliest_wins: bool, measured: bool) -> Self {
         Self {
             entries: Entries::new(),
             ready,
-            held: List::new(),
+            held: 0,
+            measured: measured.then(|| Measured { held: List::new(), since: 0 }),
             delays: Delays::default(),
-            held_since: 0,
             earliest_wins,
             stopping: false,
         }
@@ -105,13 +114,14 @@ impl<K: Eq + Clone> State<K> {
 
     /// Whether all that was accepted is finished.
     pub(crate) fn is_drained(&self) -> bool {
-        self.stopping && self.held.is_empty() && self.ready.len() == 0
+        self.stopping && self.held == 0 && self.ready.len() == 0
     }
 
     /// How long those that are held have been so together, and how long the longest.
     pub(crate) fn unfinished(&self, now: u64) -> (u128, u64) {
-        let all = (self.held.len() as u128 * u128::from(now)).saturating_sub(self.held_since);
-        let longest = self.held.first().map_or(0, |id| now.saturating_sub(self.entries[id].held_since));
+        let Some(Measured { held, since }) = &self.measured else { return (0, 0) };
+        let all = (held.len() as u128 * u128::from(now)).saturating_sub(*since);
+        let longest = held.first().map_or(0, |id| now.saturating_sub(self.entries[id].held_since));
         (all, longest)
     }
 
@@ -186,15 +196,14 @@ impl<K: Eq + Clone> State<K> {
         let id = self.ready.pop(&mut self.entries)?;
         let entry = &mut self.entries[id];
         entry.stage = Stage::Held;
-        entry.held_since = now;
-        self.held_since += u128::from(now);
-        let taken = Taken {
-            id,
-            key: entry.key.clone(),
-            priority: entry.priority,
-            waiting_since: entry.waiting_since,
-        };
-        self.held.push_back(&mut self.entries, id);
+        self.held += 1;
+        let (priority, waiting_since) = (entry.priority, entry.waiting_since);
+        let taken = Taken { id, key: entry.key.clone(), priority, waiting_since };
+        if let Some(measured) = &mut self.measured {
+            entry.held_since = now;
+            measured.since += u128::from(now);
+            measured.held.push_back(&mut self.entries, id);
+        }
         Some(taken)
     }
 
@@ -205,10 +214,13 @@ impl<K: Eq + Clone> State<K> {
 
     /// The worker that took the key is done with it.
     pub(crate) fn finish(&mut self, id: Id) -> Finished<K> {
-        self.held.unlink(&mut self.entries, id);
+        self.held -= 1;
+        let held_since = self.entries[id].held_since;
+        if let Some(measured) = &mut self.measured {
+            measured.held.unlink(&mut self.entries, id);
+            measured.since -= u128::from(held_since);
+        }
         let entry = &mut self.entries[id];
-        let held_since = entry.held_since;
-        self.held_since -= u128::from(held_since);
         if entry.stage == Stage::HeldAndDirty {
             entry.stage = Stage::Ready;
             self.ready.push(&mut self.entries, id);
@@ -272,7 +284,7 @@ mod tests {
     use super::*;
 
     fn state(earliest_wins: bool) -> State<u64> {
-        State::new(Ready::new(false, Some(15)), earliest_wins)
+        State::new(Ready::new(false, Some(15)), earliest_wins, true)
     }
 
     fn ask(key: u64, priority: i32) -> Ask {

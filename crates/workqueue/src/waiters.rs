@@ -136,7 +136,7 @@ impl Waiters {
     }
 
     pub(crate) fn wake_drainers(&mut self, wakes: &mut Wakes) {
-        wakes.0.extend(self.drainers.drain(..));
+        wakes.0.append(&mut self.drainers);
     }
 
     fn keeps_time(&self, ticket: Ticket) -> bool {
@@ -207,9 +207,9 @@ mod tests {
     fn a_timekeeper_that_leaves_is_followed_by_another_even_before_it_has_looked() {
         let (mut waiters, all) = line(3);
         let mut wakes = Wakes::new();
-        for gone in 0..2 {
+        for (gone, _) in &all[..2] {
             waiters.appoint(&mut wakes);
-            waiters.leave(all[gone].0);
+            waiters.leave(*gone);
         }
         waiters.appoint(&mut wakes);
         assert_eq!(woken(&all, wakes), [1, 1, 1]);

@@ -4,6 +4,7 @@
 
 pub(crate) mod pods;
 mod wire;
+mod workqueue;
 mod apiserver_load;
 mod apiserver;
 mod informer;
@@ -33,6 +34,11 @@ const ALL: &[Bench] = &[
         name: "wire",
         about: "lists and watches of pods from bytes to objects, beside serde_json",
         run: |_| wire::run(),
+    },
+    Bench {
+        name: "workqueue",
+        about: "a key on its way through the work queue, beside client-go and controller-runtime",
+        run: |_| workqueue::run(),
     },
     Bench {
         name: "apiserver",

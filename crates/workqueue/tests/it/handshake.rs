@@ -130,7 +130,7 @@ async fn interleave(steps: Vec<Step>) {
     }
     world.settle();
     // `len` looks at the clock itself and would wake; nothing is due here, because everybody who was woken has run.
-    assert!(world.takers.is_empty() || queue.len() == 0, "a key is ready and {} sleep", world.takers.len());
+    assert!(world.takers.is_empty() || queue.is_empty(), "a key is ready and {} sleep", world.takers.len());
 
     // Whatever is delayed comes by the timer alone, as long as somebody waits.
     while world.takers.len() <= queue.delayed() {
@@ -145,12 +145,12 @@ async fn interleave(steps: Vec<Step>) {
     }
     assert_eq!(queue.delayed(), 0);
     assert!(world.held.len() + queue.len() <= before + due);
-    assert!(world.takers.is_empty() || queue.len() == 0, "a key came late and nobody was told");
+    assert!(world.takers.is_empty() || queue.is_empty(), "a key came late and nobody was told");
 
     let mut drain = Box::pin(queue.shut_down_with_drain());
     let idle = &mut Context::from_waker(Waker::noop());
     if drain.as_mut().poll(idle).is_pending() {
-        while !world.held.is_empty() || queue.len() > 0 {
+        while !(world.held.is_empty() && queue.is_empty()) {
             world.held.clear();
             world.settle();
             world.held.extend(queue.try_take());

@@ -175,7 +175,7 @@ async fn run(steps: Vec<Step>, earliest_wins: bool) {
 
 fn in_a_runtime(future: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.unwrap().block_on(future);
+    runtime.expect("a runtime needs nothing here").block_on(future);
 }
 
 proptest! {
