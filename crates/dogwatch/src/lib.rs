@@ -45,12 +45,9 @@
 //!   fields you name.
 //! - **Find out what there is.** [`CachedDiscovery`] reads what a server serves, [`RestMapper`] knows what `deploy` means.
 //! - **Hear what changes.** [`Api::watch`] is one watch, [`Api::watch_from`] one that goes on when the connection breaks.
-<<<<<<< HEAD
 //! - **Have a copy of it.** [`SharedInformer`] keeps one in step with the server; [`Store`] and [`Lister`] read it, an
 //!   [`EventHandler`], closures or a stream are told of its changes, and an [`InformerFactory`] shares it in the program.
-=======
 //! - **Work on what changed.** [`workqueue::WorkQueue`] holds keys without duplicates, by priority, by turns, later, or with limits.
->>>>>>> workqueue
 //! - **When it fails.** [`Error`] says what to do next; [`Status`] is the server's own word.
 //!
 //! # If you come from client-go
@@ -112,9 +109,6 @@ pub use dogwatch_informer::{
 pub use dogwatch_wire::{BadItem, Bookmark, EventKind, ListMeta, WatchEvent};
 pub use kube_core::{DynamicObject, PartialObjectMeta, Resource};
 
-<<<<<<< HEAD
 pub use dogwatch_informer as informer;
-=======
 pub use dogwatch_workqueue as workqueue;
->>>>>>> workqueue
 pub use {http, k8s_openapi, kube_core};
