@@ -56,6 +56,14 @@ impl Keys {
         Err(low)
     }
 
+    /// Where the key is. It is quicker than [`Self::search`], because it need not know where a key that is not there belongs.
+    pub(super) fn find(&self, key: &[u8]) -> Option<usize> {
+        let head = head(key.get(self.common..)?);
+        let first = self.heads.partition_point(|it| *it < head);
+        let equal = self.heads[first..].iter().take_while(|it| **it == head).count();
+        (first..first + equal).find(|at| self.get(*at) == key)
+    }
+
     /// Inserts a key where [`Self::search`] said it belongs.
     pub(super) fn insert(&mut self, at: usize, key: &[u8]) {
         let start = self.start(at);
@@ -167,8 +175,9 @@ mod tests {
             ("d", Err(3)),
         ] {
             assert_eq!(keys.search(key.as_bytes()), expected, "{key:?}");
+            assert_eq!(keys.find(key.as_bytes()), expected.ok(), "{key:?}");
         }
-        assert_eq!(Keys::default().search(b"a"), Err(0));
+        assert_eq!((Keys::default().search(b"a"), Keys::default().find(b"a")), (Err(0), None));
     }
 
     #[test]
@@ -198,6 +207,11 @@ mod tests {
             let after = format!("{key}\0\0\0");
             let expected = sorted.binary_search(&after.as_str());
             assert_eq!(keys.search(after.as_bytes()), expected, "{after:?}");
+            assert_eq!(
+                (keys.find(key.as_bytes()), keys.find(after.as_bytes())),
+                (Some(at), expected.ok()),
+                "{key:?}"
+            );
         }
         for (key, expected) in
             [("", 0), ("n", 0), ("ns", 0), ("nr/x", 0), ("nt", 8), ("z", 8), ("ns/abcdefghz", 7)]

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::keys::Keys;
 
 /// The most values of a leaf, and children of an inner node: one less than there is room for, so that a node that becomes too
-/// wide can be split where it is. Half of it makes updates no quicker and reads slower; so does twice as much for updates.
+/// wide can be split where it is. Half as wide was no quicker to write and slower to read.
 pub(super) const WIDTH: usize = 31;
 
 /// A map from byte strings to values, in the order of the bytes.
@@ -74,7 +74,7 @@ impl<V> Tree<V> {
         loop {
             match node {
                 Node::Inner(inner) => node = &inner.children[inner.child_of(key)].node,
-                Node::Leaf(leaf) => return leaf.keys.search(key).ok().map(|at| &leaf.values[at]),
+                Node::Leaf(leaf) => return leaf.keys.find(key).map(|at| &leaf.values[at]),
             }
         }
     }
