@@ -6,10 +6,13 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::keys::Keys;
 
-/// The most values of a leaf, and children of an inner node. Measured with single updates of 10,000 to 160,000 objects.
-pub(super) const WIDTH: usize = 32;
+/// The most values of a leaf, and children of an inner node: one less than there is room for, so that a node that becomes too
+/// wide can be split where it is. Half of it makes updates no quicker and reads slower; so does twice as much for updates.
+pub(super) const WIDTH: usize = 31;
 
 /// A map from byte strings to values, in the order of the bytes.
 #[derive(Clone, Debug)]
@@ -27,7 +30,7 @@ pub(super) enum Node<V> {
 pub(super) struct Leaf<V> {
     pub(super) keys: Arc<Keys>,
     /// As many as keys.
-    pub(super) values: Vec<V>,
+    pub(super) values: SmallVec<[V; WIDTH + 1]>,
 }
 
 #[derive(Clone, Debug)]
@@ -53,7 +56,7 @@ struct Split<V> {
 
 impl<V> Default for Tree<V> {
     fn default() -> Self {
-        Self { root: Arc::new(Node::Leaf(Leaf { keys: Arc::default(), values: Vec::new() })) }
+        Self { root: Arc::new(Node::Leaf(Leaf { keys: Arc::default(), values: SmallVec::new() })) }
     }
 }
 
@@ -182,7 +185,8 @@ impl<V: Clone> Leaf<V> {
         }
         // Who appends, as a list in order does, leaves full leaves behind instead of half-full ones.
         let middle = if at == WIDTH { WIDTH } else { WIDTH / 2 };
-        let right = Self { keys: Arc::new(keys.split_off(middle)), values: self.values.split_off(middle) };
+        let right =
+            Self { keys: Arc::new(keys.split_off(middle)), values: self.values.drain(middle..).collect() };
         let bound = right.keys.get(0).to_vec();
         (None, Some(Split { bound, right: Arc::new(Node::Leaf(right)) }))
     }
@@ -234,7 +238,7 @@ impl<V: Clone> Inner<V> {
         match (Arc::make_mut(&mut child.node), &*right.node) {
             (Node::Leaf(left), Node::Leaf(right)) => {
                 Arc::make_mut(&mut left.keys).append(&right.keys);
-                left.values.extend_from_slice(&right.values);
+                left.values.extend(right.values.iter().cloned());
             }
             (Node::Inner(left), Node::Inner(right)) => {
                 let bounds = Arc::make_mut(&mut left.bounds);

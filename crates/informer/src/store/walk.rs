@@ -2,7 +2,6 @@
 
 use smallvec::SmallVec;
 
-use super::keys::{KeyBuffer, Keys};
 use super::tree::{Inner, Leaf, Node, Tree};
 
 /// What is left of a tree, in order. It yields leaves piece by piece, or keys and values one by one.
@@ -40,35 +39,29 @@ impl<V> Tree<V> {
         self.walk_from(b"")
     }
 
-    /// The values from `from` on and below `to`, in as few slices as there are leaves.
+    /// The values from `from` on and below `to`, in as few slices as there are leaves. It looks at the keys of no leaf but the first
+    /// and the last.
     pub(super) fn slices<'t>(&'t self, from: &[u8], to: &[u8]) -> impl Iterator<Item = &'t [V]> + use<'t, V> {
+        let mut left = self.count(from, to);
         let mut walk = self.walk_from(from);
-        let to = KeyBuffer::from_slice(to);
-        let mut done = false;
         std::iter::from_fn(move || {
-            if done {
+            if left == 0 {
                 return None;
             }
-            let (keys, values, start) = walk.next_leaf()?;
-            let end = match keys.last() {
-                Some(last) if *last < *to => values.len(),
-                _ => {
-                    done = true;
-                    keys.search(&to).unwrap_or_else(|at| at)
-                }
-            };
-            Some(&values[start.min(end)..end])
+            let values = walk.next_leaf()?;
+            let values = &values[..left.min(values.len())];
+            left -= values.len();
+            Some(values)
         })
     }
 }
 
 impl<'t, V> Walk<'t, V> {
-    /// The rest of the leaf: its keys and values, and the position where the rest begins.
-    fn next_leaf(&mut self) -> Option<(&'t Keys, &'t [V], usize)> {
-        let leaf = self.leaf?;
-        let start = self.at;
+    /// The values that are left of the leaf.
+    fn next_leaf(&mut self) -> Option<&'t [V]> {
+        let rest = &self.leaf?.values[self.at..];
         self.advance();
-        Some((&leaf.keys, &leaf.values, start))
+        Some(rest)
     }
 
     /// Goes to the start of the next leaf.
@@ -198,7 +191,7 @@ mod tests {
             tree.insert(format!("{number:04}").as_bytes(), number);
         }
         let leaves = std::iter::successors(Some(tree.walk()), |_| None)
-            .flat_map(|mut walk| std::iter::from_fn(move || walk.next_leaf().map(|it| it.1.len())));
-        assert_eq!(leaves.collect::<Vec<_>>(), [vec![32; 31], vec![8]].concat());
+            .flat_map(|mut walk| std::iter::from_fn(move || walk.next_leaf().map(<[_]>::len)));
+        assert_eq!(leaves.collect::<Vec<_>>(), [vec![31; 32], vec![8]].concat());
     }
 }
