@@ -10,6 +10,7 @@ mod reflector_poison;
 mod reflector_health;
 mod reflector_life;
 mod reflector_property;
+mod reflector_served;
 mod store;
 mod store_indexes;
 mod store_readers;

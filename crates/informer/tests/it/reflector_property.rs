@@ -436,7 +436,7 @@ async fn follow(seed: u64, watch_list: bool, ops: Vec<Op>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_told_adds_up_to_what_is_there(seed in any::<u64>(), watch_list in any::<bool>(), ops in ops()) {
