@@ -283,10 +283,8 @@ mod tests {
             let name = name.to_string();
             let new = map(&name, version as u64 + 1);
             match (live.remove(&name), what) {
-                (Some(old), 0) => {
-                    return Change::Deleted(Deleted::Seen(if version % 2 == 0 { old } else { new }));
-                }
-                (Some(old), 1) => return Change::Deleted(Deleted::Missed(old)),
+                (Some(old), 0) => Change::Deleted(Deleted::Seen(if version % 2 == 0 { old } else { new })),
+                (Some(old), 1) => Change::Deleted(Deleted::Missed(old)),
                 (Some(old), _) => {
                     live.insert(name, Arc::clone(&new));
                     Change::Updated { old, new }

@@ -202,7 +202,8 @@ async fn in_3_after_a_relist_only_who_asked_for_it_is_told_of_what_did_not_chang
     let (usual, _) = add(&informer, HandlerOptions::default());
     let (curious, _) = add(&informer, HandlerOptions::default().again_after_relist());
     settle().await;
-    (usual.take(), curious.take());
+    usual.take();
+    curious.take();
 
     live.set(&["a@1", "b@4", "c@5"]);
     live.expire();
@@ -221,7 +222,9 @@ async fn in_9_every_handler_is_told_again_at_its_own_pace() {
     let (third, _) = add(&informer, HandlerOptions::default().resync_every(3 * SECOND));
     informer.start();
     settle().await;
-    (never.take(), second.take(), third.take());
+    never.take();
+    second.take();
+    third.take();
     tokio::time::sleep(2 * SECOND).await;
     assert_eq!((second.take().len(), third.take().len()), (1, 0));
     tokio::time::sleep(SECOND).await;
