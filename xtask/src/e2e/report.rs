@@ -12,8 +12,11 @@ use super::list::Chosen;
 #[derive(Debug)]
 pub(super) struct Report {
     /// By group: how many passed, and which did not, with the reason.
-    groups: BTreeMap<&'static str, (usize, Vec<(&'static str, String)>)>,
+    groups: BTreeMap<&'static str, (usize, Vec<Failed>)>,
 }
+
+/// The name of a test, and why it failed.
+type Failed = (&'static str, String);
 
 /// A run, as the runner writes it down.
 #[derive(Debug, Deserialize)]
