@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use http::{HeaderMap, HeaderValue};
 use percent_encoding::percent_decode_str;
 
-use super::Deed;
+use super::deed::Deed;
 use crate::cluster::User;
 use crate::refusal::Refusal;
 use crate::request::Route;

@@ -12,12 +12,14 @@
 //! The `mod` lines below are in layer order.
 
 mod peer;
+mod deed;
 mod impersonation;
 
 use dogwatch_core::Reason;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
+pub use deed::Deed;
 pub use peer::PeerIdentity;
 
 use crate::cluster::{Cluster, User};
@@ -37,17 +39,6 @@ pub enum Anonymous {
     Allowed,
     /// They are those of the administrator: for a server that only its own machine or process can reach.
     Admin,
-}
-
-/// What a request means to do: those who may not are told.
-#[derive(Clone, Copy, Debug)]
-pub struct Deed<'a> {
-    /// The method of the request.
-    pub method: &'a str,
-    /// Its path, without the query.
-    pub path: &'a str,
-    /// Whether its query asks for a watch.
-    pub watches: bool,
 }
 
 /// Finds out who asks. Holds no secrets: which tokens are good, the cluster knows.
