@@ -106,7 +106,7 @@ impl<T: Object> Rest<T> {
         let hashes = self.batch.hashes();
         for (index, change) in self.batch.changes.iter().enumerate().skip(self.from) {
             let place = self.place + index as u64;
-            folded.add(place, hashes.each[index], change.clone(), self.batch.since);
+            folded.add(place, hashes.each[index], change, self.batch.since);
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`merge`] is the rule, [`Folded`] the queue that applies it. Neither knows of locks, tasks or handlers.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use dogwatch_core::Object;
@@ -23,31 +23,46 @@ pub(crate) enum Pending<T> {
 /// Adds one more change of the same object to what is pending. `None`: there is nothing left to tell.
 ///
 /// The handler has seen nothing of what is pending. Told the result instead of the parts, it ends with the same state.
-pub(crate) fn merge<T>(pending: Pending<T>, next: Change<T>) -> Option<Pending<T>> {
+pub(crate) fn merge<T>(pending: Pending<T>, next: &Change<T>) -> Option<Pending<T>> {
     use Change::{Added, Updated};
     use Pending::{One, Replaced};
     Some(match (pending, next) {
-        (One(Added { initial, .. }), Added { object, .. } | Updated { new: object, .. }) => {
-            One(Added { object, initial })
+        (One(Added { initial, .. }), Added { object: new, .. } | Updated { new, .. }) => {
+            One(Added { object: Arc::clone(new), initial })
         }
         (One(Added { .. }), Change::Deleted(_)) => return None,
         (One(Updated { old, .. }), Added { object: new, .. } | Updated { new, .. }) => {
-            One(Updated { old, new })
+            One(Updated { old, new: Arc::clone(new) })
         }
-        (One(Updated { .. } | Change::Deleted(_)), Change::Deleted(last)) => One(Change::Deleted(last)),
+        (One(Updated { .. } | Change::Deleted(_)), Change::Deleted(last)) => {
+            One(Change::Deleted(last.clone()))
+        }
         (One(Change::Deleted(gone)) | Replaced(gone, _), Added { object: new, .. } | Updated { new, .. }) => {
-            Replaced(gone, new)
+            Replaced(gone, Arc::clone(new))
         }
         // The second of the name came and went unseen.
         (Replaced(gone, _), Change::Deleted(_)) => One(Change::Deleted(gone)),
     })
 }
 
-impl<T> Pending<T> {
+impl<T: Object> Pending<T> {
     fn object(&self) -> &Arc<T> {
         match self {
             Self::One(change) => change.object(),
             Self::Replaced(_, new) => new,
+        }
+    }
+
+    /// Whether a change is of the same object.
+    fn concerns(&self, change: &Change<T>) -> bool {
+        let known = match change {
+            Change::Updated { old, .. } => old,
+            other => other.object(),
+        };
+        // Nearly always the very state that is pending, which saves a look at the object itself.
+        Arc::ptr_eq(known, self.object()) || {
+            let (one, other) = (self.object().header(), known.header());
+            one.name == other.name && one.namespace == other.namespace
         }
     }
 
@@ -65,18 +80,23 @@ impl<T> Pending<T> {
 
 /// Pending changes by object, in the order in which each object first had one.
 ///
-/// Invariant: every place in `order` has exactly one entry in `places`, found by the key of its object.
+/// Invariants: every slot with something pending has exactly one entry in `entries`, found by the key of its object, and no other slot
+/// has one. The first slot has something pending. At most half of the slots have nothing, beyond a few.
 #[derive(Debug)]
 pub(crate) struct Folded<T> {
-    /// By the place in the line of changes at which the object came in.
-    order: BTreeMap<u64, Slot<T>>,
-    /// The places, by the hash of the object's key.
-    places: HashTable<Place>,
+    slots: VecDeque<Slot<T>>,
+    /// The number of the first slot; the others follow.
+    first: u64,
+    /// The slots, by the hash of the object's key.
+    entries: HashTable<Entry>,
 }
 
 #[derive(Debug)]
 struct Slot<T> {
-    pending: Pending<T>,
+    /// Nothing, where additions and deletions made nothing of each other.
+    pending: Option<Pending<T>>,
+    /// The place in the line of changes at which the object came in.
+    place: u64,
     /// The hash of the object's key.
     hash: u64,
     /// When the oldest of what was merged here came.
@@ -84,72 +104,96 @@ struct Slot<T> {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Entry {
     hash: u64,
-    at: u64,
+    /// The number of the slot.
+    slot: u64,
 }
+
+/// So many slots without anything pending are never too many.
+const FEW: usize = 64;
 
 impl<T> Default for Folded<T> {
     fn default() -> Self {
-        Self { order: BTreeMap::new(), places: HashTable::new() }
+        Self { slots: VecDeque::new(), first: 0, entries: HashTable::new() }
     }
 }
 
 impl<T: Object> Folded<T> {
-    /// Adds a change. `place` is larger than that of every change before it, `hash` that of its object's key.
-    pub(crate) fn add(&mut self, place: u64, hash: u64, change: Change<T>, since: Instant) {
-        let same = |it: &Place| {
-            let slot = self.order.get(&it.at).filter(|slot| slot.hash == hash);
-            slot.is_some_and(|slot| same_key::<T>(slot.pending.object(), change.object()))
+    /// Adds a change. `place` is not smaller than that of any change before it, `hash` that of its object's key.
+    pub(crate) fn add(&mut self, place: u64, hash: u64, change: &Change<T>, since: Instant) {
+        let Self { slots, first, entries } = self;
+        let concerned = |it: &Entry| {
+            let slot = slots.get((it.slot - *first) as usize).filter(|_| it.hash == hash);
+            slot.and_then(|slot| slot.pending.as_ref()).is_some_and(|pending| pending.concerns(change))
         };
-        let Ok(entry) = self.places.find_entry(hash, same) else {
-            self.places.insert_unique(hash, Place { hash, at: place }, |it| it.hash);
-            self.order.insert(place, Slot { pending: Pending::One(change), hash, since });
+        let Ok(entry) = entries.find_entry(hash, concerned) else {
+            let slot = *first + slots.len() as u64;
+            entries.insert_unique(hash, Entry { hash, slot }, |it| it.hash);
+            slots.push_back(Slot { pending: Some(Pending::One(change.clone())), place, hash, since });
             return;
         };
-        let at = entry.get().at;
-        let slot = self.order.remove(&at).expect("every place has a slot");
-        match merge(slot.pending, change) {
-            Some(pending) => drop(self.order.insert(at, Slot { pending, ..slot })),
-            None => drop(entry.remove()),
+        let slot = &mut slots[(entry.get().slot - *first) as usize];
+        slot.pending = slot.pending.take().and_then(|pending| merge(pending, change));
+        if slot.pending.is_none() {
+            entry.remove();
+            self.tidy();
         }
     }
 
     /// Takes what is to be told of the objects that wait longest, at most of `limit` of them.
     pub(crate) fn take(&mut self, limit: usize, to: &mut Vec<Change<T>>) {
         for _ in 0..limit {
-            let Some((at, slot)) = self.order.pop_first() else { return };
-            if let Ok(entry) = self.places.find_entry(slot.hash, |it| it.at == at) {
+            let Some(slot) = self.slots.pop_front() else { return };
+            let number = self.first;
+            self.first += 1;
+            if let Ok(entry) = self.entries.find_entry(slot.hash, |it| it.slot == number) {
                 entry.remove();
             }
-            slot.pending.tell(to);
+            if let Some(pending) = slot.pending {
+                pending.tell(to);
+            }
+            self.tidy();
         }
     }
 
-    /// Puts what is pending here behind what is pending there, merged; `at` of the first line is before that of the second.
+    /// Lets go of slots without anything pending, where they are first or too many.
+    fn tidy(&mut self) {
+        while self.slots.front().is_some_and(|it| it.pending.is_none()) {
+            self.slots.pop_front();
+            self.first += 1;
+        }
+        if self.slots.len() > 2 * self.entries.len() + FEW {
+            self.slots.retain(|it| it.pending.is_some());
+            self.entries.clear();
+            for (number, slot) in (self.first..).zip(&self.slots) {
+                let entry = Entry { hash: slot.hash, slot: number };
+                self.entries.insert_unique(slot.hash, entry, |it| it.hash);
+            }
+        }
+    }
+
+    /// Puts what is pending there behind what is pending here, merged. Everything there came later.
     pub(crate) fn append(&mut self, later: Self) {
-        for (at, slot) in later.order {
-            let mut changes = Vec::with_capacity(2);
-            slot.pending.tell(&mut changes);
-            for change in changes {
-                self.add(at, slot.hash, change, slot.since);
+        let mut changes = Vec::with_capacity(2);
+        for slot in later.slots {
+            if let Some(pending) = slot.pending {
+                pending.tell(&mut changes);
+            }
+            for change in changes.drain(..) {
+                self.add(slot.place, slot.hash, &change, slot.since);
             }
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.order.len()
+        self.entries.len()
     }
 
     /// The place of the object that waits longest, and since when it does.
     pub(crate) fn front(&self) -> Option<(u64, Instant)> {
-        self.order.first_key_value().map(|(at, slot)| (*at, slot.since))
+        self.slots.front().map(|slot| (slot.place, slot.since))
     }
-}
-
-fn same_key<T: Object>(one: &T, other: &T) -> bool {
-    let (one, other) = (one.header(), other.header());
-    one.name == other.name && one.namespace == other.namespace
 }
 
 #[cfg(test)]
@@ -202,7 +246,7 @@ mod tests {
         for (place, change) in changes.iter().enumerate() {
             // Few hashes, so that different objects share some.
             let hash = hasher.hash_one(change.object().header().name) % 3;
-            folded.add(place as u64, hash, change.clone(), Instant::now());
+            folded.add(place as u64, hash, change, Instant::now());
         }
         folded
     }
@@ -252,7 +296,7 @@ mod tests {
         let told: Vec<_> = told.iter().map(|it| (it.object().header().name.to_owned(), text(it))).collect();
         let told: Vec<_> = told.iter().map(|(name, change)| (name.as_str(), change.as_str())).collect();
         assert_eq!(told, [("a", "1>6"), ("c", "-4"), ("b", "+7")]);
-        assert_eq!((waiting.len(), waiting.places.len()), (0, 0));
+        assert_eq!((waiting.len(), waiting.entries.len()), (0, 0));
     }
 
     /// What a handler that keeps a copy has after it was told.
@@ -313,9 +357,9 @@ mod tests {
             let hasher = hashbrown::DefaultHashBuilder::default();
             for (place, change) in history.iter().enumerate() {
                 let hash = hasher.hash_one(change.object().header().name) % 3;
-                waiting.add(place as u64, hash, change.clone(), Instant::now());
-                prop_assert!(waiting.len() <= 4);
-                prop_assert_eq!(waiting.len(), waiting.places.len());
+                waiting.add(place as u64, hash, change, Instant::now());
+                prop_assert!(waiting.len() <= 4 && waiting.slots.len() <= 2 * waiting.len() + FEW);
+                prop_assert_eq!(waiting.len(), waiting.entries.len());
                 for (_, limit) in looks.iter().filter(|(at, _)| *at == place) {
                     let mut told = Vec::new();
                     waiting.take(*limit, &mut told);
@@ -338,7 +382,7 @@ mod tests {
             let hasher = hashbrown::DefaultHashBuilder::default();
             for (place, change) in history.iter().enumerate().skip(cut) {
                 let hash = hasher.hash_one(change.object().header().name) % 3;
-                second.add(place as u64, hash, change.clone(), Instant::now());
+                second.add(place as u64, hash, change, Instant::now());
             }
             first.append(second);
             let (mut every, mut merged) = (Map::new(), Map::new());
