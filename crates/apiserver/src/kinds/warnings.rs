@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::kinds::look::{at, items};
+use crate::kinds::look::{at, items, text};
 
 /// The finalizers that need no domain.
 const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
@@ -18,6 +18,13 @@ pub fn builtin(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> 
                     "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
                         .to_owned(),
                 );
+            }
+        }
+        ("", "Pod") => {
+            for (index, secret) in items(object, "/spec/imagePullSecrets").iter().enumerate() {
+                if text(secret, "/name").is_empty() {
+                    warnings.push(format!("spec.imagePullSecrets[{index}].name: invalid empty name \"\""));
+                }
             }
         }
         ("networking.k8s.io", "Ingress") if old.is_none() => {

@@ -1,15 +1,19 @@
 //! What is wrong with the kinds of the core group that run no pods.
 
+use std::net::IpAddr;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::check::{
-    Problems, address, duplicate, forbidden, immutable, invalid, not_negative, one_of, port_number, required,
-    unsupported, wrong_text,
+    Problems, address, beyond_the_link, duplicate, forbidden, immutable, invalid, not_negative, one_of,
+    outward, port_number, required, unsupported, wrong_text,
 };
+use super::limits;
 use super::metadata::{finalizer, labels};
-use super::volume::has_source;
+use super::registered;
+use super::volume::{has_source, is_source};
 use crate::kinds::look::{at, entries, items, number, text};
 use crate::kinds::names;
 use crate::kinds::quantity::Quantity;
@@ -18,6 +22,8 @@ use crate::{Problem, ProblemKind};
 /// How much all keys of a ConfigMap or Secret may hold together.
 const DATA_LIMIT: usize = 1024 * 1024;
 const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+/// Where a volume says how much it holds.
+const STORAGE: &str = "spec.capacity[storage]";
 const IMMUTABLE: &str = "field is immutable when `immutable` is set";
 
 /// A new object of one of these kinds.
@@ -34,8 +40,9 @@ pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
         "PersistentVolumeClaim" => claim(out, object),
         "PersistentVolume" => volume(out, object),
         "Endpoints" => endpoints(out, object),
-        "ResourceQuota" | "LimitRange" | "ServiceAccount" | "Node" => {}
-        _ => {}
+        "ResourceQuota" => limits::quota(out, object),
+        "LimitRange" => limits::range(out, object),
+        _ => registered::create(out, kind, object),
     }
 }
 
@@ -62,8 +69,10 @@ pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
             create(out, kind, new);
             let fixed = |object: &Value| -> Vec<(String, Value)> {
                 entries(object, "/spec")
-                    .filter(|(key, _)| {
-                        !matches!(*key, "resources" | "volumeName" | "volumeAttributesClassName")
+                    .filter(|(key, _)| match *key {
+                        "resources" => text(old, "/status/phase") != "Bound",
+                        "volumeName" => !text(old, "/spec/volumeName").is_empty(),
+                        key => key != "volumeAttributesClassName",
                     })
                     .map(|(key, value)| (key.to_owned(), value.clone()))
                     .collect()
@@ -72,9 +81,24 @@ pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
                 let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
                 forbidden(out, "spec", detail);
             }
+            immutable(out, new, old, "/spec/volumeMode", "volumeMode");
         }
+        "PersistentVolume" => {
+            create(out, kind, new);
+            if source(new) != source(old) {
+                let detail = "spec.persistentvolumesource is immutable after creation";
+                forbidden(out, "spec.persistentvolumesource", detail);
+            }
+        }
+        "ResourceQuota" => limits::quota_update(out, new, old),
+        "Node" => registered::update(out, kind, new, old),
         _ => create(out, kind, new),
     }
+}
+
+/// Where a volume is, of all that is said of it.
+fn source(volume: &Value) -> Vec<(&str, &Value)> {
+    entries(volume, "/spec").filter(|(key, _)| is_source(key)).collect()
 }
 
 fn too_large(out: &mut Problems, size: usize) {
@@ -185,13 +209,32 @@ pub(super) fn service(out: &mut Problems, object: &Value) {
     for (index, one) in items(spec, "/clusterIPs").iter().filter_map(Value::as_str).enumerate() {
         if one != "None" && !one.is_empty() {
             address(out, &format!("spec.clusterIPs[{index}]"), one);
+            let family = text(spec, &format!("/ipFamilies/{index}"));
+            let is = if one.contains(':') { "IPv6" } else { "IPv4" };
+            if one.parse::<IpAddr>().is_ok() && !family.is_empty() && family != is {
+                let detail = format!("expected an {family} value as indicated by `ipFamilies[{index}]`");
+                invalid(out, &format!("spec.clusterIPs[{index}]"), &one.into(), &detail);
+            }
         }
     }
     for (index, one) in items(spec, "/externalIPs").iter().filter_map(Value::as_str).enumerate() {
-        address(out, &format!("spec.externalIPs[{index}]"), one);
+        let field = format!("spec.externalIPs[{index}]");
+        address(out, &field, one);
+        outward(out, &field, one);
     }
     let kinds = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
     one_of(out, spec, "/type", "spec.type", &kinds);
+    if at(spec, "/internalTrafficPolicy").is_some() {
+        let (field, known) = ("spec.internalTrafficPolicy", ["Cluster", "Local"]);
+        one_of(out, spec, "/internalTrafficPolicy", field, &known);
+    }
+    // Services without a selector are said to have both families, whatever the cluster has.
+    let policy = text(spec, "/ipFamilyPolicy");
+    let selects = entries(spec, "/selector").next().is_some();
+    if policy == "RequireDualStack" && (!headless || selects) {
+        let detail = "this cluster is not configured for dual-stack services";
+        invalid(out, "spec.ipFamilyPolicy", &policy.into(), detail);
+    }
     let reachable = matches!(kind, "LoadBalancer" | "NodePort") || !items(spec, "/externalIPs").is_empty();
     if let Some(policy) = at(spec, "/externalTrafficPolicy") {
         if reachable {
@@ -276,6 +319,14 @@ fn claim(out: &mut Problems, object: &Value) {
         required(out, "spec.accessModes", "at least 1 access mode is required");
     }
     access_modes(out, spec);
+    let modes = items(spec, "/accessModes");
+    if modes.len() > 1 && modes.iter().any(|mode| mode == "ReadWriteOncePod") {
+        forbidden(out, "spec.accessModes", "may not use ReadWriteOncePod with other access modes");
+    }
+    let class = text(spec, "/storageClassName");
+    if !class.is_empty() {
+        wrong_text(out, "spec.storageClassName", class, names::subdomain(class));
+    }
     let amount = at(spec, "/resources/requests/storage");
     match amount.and_then(Quantity::read) {
         None => required(out, "spec.resources[storage]", ""),
@@ -303,8 +354,26 @@ fn volume(out: &mut Problems, object: &Value) {
         let shown = at(spec, "/capacity").cloned().unwrap_or_default();
         unsupported(out, "spec.capacity", &shown, &["storage"]);
     }
+    if let Some(amount) = at(spec, "/capacity/storage").and_then(Quantity::read) {
+        if amount.is_negative() {
+            let detail = "must be a valid resource quantity";
+            out.push(Problem::with_value(STORAGE, ProblemKind::Invalid, amount.units(), detail));
+        }
+        if amount.is_negative() || amount.is_zero() {
+            invalid(out, STORAGE, &amount.canonical().into(), "must be greater than zero");
+        }
+    }
+    let path = text(spec, "/hostPath/path");
+    if path.split('/').any(|part| part == "..") {
+        invalid(out, "spec.hostPath.path", &path.into(), "must not contain '..'");
+    }
+    let sources: Vec<&str> = entries(spec, "").map(|(key, _)| key).filter(|key| is_source(key)).collect();
     if !has_source(spec) {
         required(out, "spec", "must specify a volume type");
+    } else {
+        for more in sources.iter().skip(1) {
+            forbidden(out, &format!("spec.{more}"), "may not specify more than 1 volume type");
+        }
     }
     let policies = ["Delete", "Recycle", "Retain"];
     one_of(out, spec, "/persistentVolumeReclaimPolicy", "spec.persistentVolumeReclaimPolicy", &policies);
@@ -325,6 +394,7 @@ fn endpoints(out: &mut Problems, object: &Value) {
                 if out.len() > before {
                     invalid(out, &field, &ip.into(), "must be a valid IP address");
                 }
+                beyond_the_link(out, &field, ip);
             }
         }
         let ports = items(subset, "/ports");

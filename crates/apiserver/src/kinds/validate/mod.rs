@@ -17,6 +17,8 @@ mod status;
 mod cron;
 mod workloads;
 mod events;
+mod limits;
+mod registered;
 mod core;
 mod others;
 
@@ -45,7 +47,7 @@ pub fn create(names: KindNames<'_>, namespaced: bool, object: &Value) -> Vec<Pro
 /// What is wrong with an object whose status has changed.
 pub fn update_status(names: KindNames<'_>, new: &Value, old: &Value) -> Vec<Problem> {
     let mut out = metadata::update(names.group, names.plural, new, old);
-    status::update(&mut out, names.group, names.kind, new);
+    status::update(&mut out, names.group, names.kind, new, old);
     out
 }
 

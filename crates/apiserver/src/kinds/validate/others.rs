@@ -5,9 +5,10 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::check::{
-    Problems, address, at_most_all, forbidden, immutable, invalid, number_or_percent, one_of, port_number,
-    required, unsupported, wrong_text,
+    Problems, address, at_most_all, beyond_the_link, duplicate, forbidden, immutable, invalid,
+    number_or_percent, one_of, port_number, required, unsupported, wrong_text,
 };
+use super::registered;
 use super::selector;
 use crate::kinds::look::{at, flag, items, number, text};
 use crate::kinds::names;
@@ -32,13 +33,17 @@ pub(super) fn create(out: &mut Problems, group: &str, kind: &str, object: &Value
             "" => required(out, "handler", ""),
             handler => wrong_text(out, "handler", handler, names::label(handler)),
         },
-        _ => {}
+        _ => registered::create(out, kind, object),
     }
 }
 
 /// The new state of an object of one of these kinds.
 pub(super) fn update(out: &mut Problems, group: &str, kind: &str, new: &Value, old: &Value) {
-    create(out, group, kind, new);
+    match (group, kind) {
+        // With another type of addresses the old ones are all wrong; that is said once.
+        ("discovery.k8s.io", "EndpointSlice") if new["addressType"] != old["addressType"] => {}
+        _ => create(out, group, kind, new),
+    }
     match (group, kind) {
         ("discovery.k8s.io", "EndpointSlice") => immutable(out, new, old, "/addressType", "addressType"),
         (RBAC, "RoleBinding" | "ClusterRoleBinding") if new.get("roleRef") != old.get("roleRef") => {
@@ -62,8 +67,11 @@ pub(super) fn update(out: &mut Problems, group: &str, kind: &str, new: &Value, o
         ("scheduling.k8s.io", "PriorityClass") if new.get("value") != old.get("value") => {
             forbidden(out, "value", "may not be changed in an update.");
         }
+        ("scheduling.k8s.io", "PriorityClass") => {
+            immutable(out, new, old, "/preemptionPolicy", "preemptionPolicy");
+        }
         ("node.k8s.io", "RuntimeClass") => immutable(out, new, old, "/handler", "handler"),
-        _ => {}
+        _ => registered::changes(out, kind, new, old),
     }
 }
 
@@ -168,6 +176,12 @@ fn network_policy(out: &mut Problems, spec: &Value) {
                     Some(number) => port_number(out, &format!("{path}.port"), number.as_i64().unwrap_or(0)),
                     None => {}
                 }
+                if let (Some(first), Some(last)) = (number(port, "/port"), at(port, "/endPort"))
+                    && last.as_i64().is_some_and(|last| last < first)
+                {
+                    let detail = "must be greater than or equal to `port`";
+                    invalid(out, &format!("{path}.endPort"), &first.into(), detail);
+                }
             }
             for (index, peer) in items(rule, &format!("/{peers}")).iter().enumerate() {
                 policy_peer(out, peer, &format!("{path}.{peers}[{index}]"));
@@ -237,11 +251,24 @@ fn endpoint_slice(out: &mut Problems, object: &Value) {
             match (kind, one.parse::<IpAddr>()) {
                 ("FQDN", _) => wrong_text(out, &field, one, names::subdomain(one.trim_end_matches('.'))),
                 (_, Err(_)) => address(out, &field, one),
-                ("IPv4", Ok(IpAddr::V6(_))) => invalid(out, &field, &one.into(), "must be an IPv4 address"),
-                ("IPv6", Ok(IpAddr::V4(_))) => invalid(out, &field, &one.into(), "must be an IPv6 address"),
+                ("IPv4", Ok(IpAddr::V6(_))) => invalid(out, &path, &one.into(), "must be an IPv4 address"),
+                ("IPv6", Ok(IpAddr::V4(_))) => invalid(out, &path, &one.into(), "must be an IPv6 address"),
                 _ => {}
             }
+            beyond_the_link(out, &field, one);
         }
+    }
+    let ports = items(object, "/ports");
+    for (index, port) in ports.iter().enumerate() {
+        let path = format!("ports[{index}]");
+        let name = text(port, "/name");
+        if !name.is_empty() {
+            wrong_text(out, &format!("{path}.name"), name, names::label(name));
+        }
+        if ports[..index].iter().any(|other| text(other, "/name") == name) {
+            duplicate(out, &format!("{path}.name"), &name.into());
+        }
+        one_of(out, port, "/protocol", &format!("{path}.protocol"), &["SCTP", "TCP", "UDP"]);
     }
 }
 
@@ -296,6 +323,29 @@ fn autoscaler(out: &mut Problems, spec: &Value) {
         let detail = "apiVersion must specify API group";
         invalid(out, "spec.scaleTargetRef.apiVersion", &"".into(), detail);
     }
+    for (index, metric) in items(spec, "/metrics").iter().enumerate() {
+        let path = format!("spec.metrics[{index}]");
+        let source = match text(metric, "/type") {
+            "" => {
+                required(out, &format!("{path}.type"), "must specify a metric source type");
+                continue;
+            }
+            "Resource" => "resource",
+            "ContainerResource" => "containerResource",
+            "Pods" => "pods",
+            "Object" => "object",
+            "External" => "external",
+            other => {
+                let known = ["ContainerResource", "External", "Object", "Pods", "Resource"];
+                unsupported(out, &format!("{path}.type"), &other.into(), &known);
+                continue;
+            }
+        };
+        if at(metric, &format!("/{source}")).is_none() {
+            let detail = "must populate information for the given metric source";
+            required(out, &format!("{path}.{source}"), detail);
+        }
+    }
     let outside = items(spec, "/metrics").iter().any(|it| matches!(text(it, "/type"), "Object" | "External"));
     if least == Some(0) && !outside {
         let detail =
@@ -305,6 +355,10 @@ fn autoscaler(out: &mut Problems, spec: &Value) {
 }
 
 fn role(out: &mut Problems, object: &Value, namespaced: bool) {
+    if at(object, "/aggregationRule").is_some_and(|it| items(it, "/clusterRoleSelectors").is_empty()) {
+        let detail = "at least one clusterRoleSelector required if aggregationRule is non-nil";
+        required(out, "aggregationRule.clusterRoleSelectors", detail);
+    }
     for (index, rule) in items(object, "/rules").iter().enumerate() {
         let path = format!("rules[{index}]");
         let has = |key: &str| !items(rule, &format!("/{key}")).is_empty();
