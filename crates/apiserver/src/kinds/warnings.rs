@@ -12,6 +12,10 @@ pub fn builtin(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> 
     let mut warnings = Vec::new();
     match (group, kind) {
         ("", "Service") => {
+            if at(object, "/spec/trafficDistribution").is_some_and(|it| it == "PreferClose") {
+                let (old, new) = ("PreferClose", "PreferSameZone");
+                warnings.push(format!("spec.trafficDistribution: {old:?} is deprecated; use {new:?}"));
+            }
             let none_before = old.is_none_or(|it| items(it, "/spec/externalIPs").is_empty());
             if none_before && !items(object, "/spec/externalIPs").is_empty() {
                 warnings.push(

@@ -35,6 +35,8 @@ pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
 pub(super) fn changes(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
     match kind {
         "Node" => {
+            // Looked at twice, and said twice.
+            taints(out, new);
             let before = items(old, "/spec/podCIDRs");
             if !before.is_empty() && before != items(new, "/spec/podCIDRs") {
                 let detail = "node updates may not change podCIDR except from \"\" to valid";
@@ -198,13 +200,13 @@ fn flow_schema(out: &mut Problems, spec: &Value) {
     if text(spec, "/priorityLevelConfiguration/name").is_empty() {
         required(out, "spec.priorityLevelConfiguration.name", "must reference a priority level");
     }
-    if let Some(kind) = at(spec, "/distinguisherMethod").map(|it| text(it, "/type")) {
-        if !matches!(kind, "ByNamespace" | "ByUser") {
-            let shown = format!("{{\"Type\":{}}}", Value::from(kind));
-            let detail = "supported values: \"ByNamespace\", \"ByUser\"";
-            let field = "spec.distinguisherMethod.type";
-            out.push(Problem::with_value(field, ProblemKind::NotSupported, shown, detail));
-        }
+    if let Some(kind) = at(spec, "/distinguisherMethod").map(|it| text(it, "/type"))
+        && !matches!(kind, "ByNamespace" | "ByUser")
+    {
+        let shown = format!("{{\"Type\":{}}}", Value::from(kind));
+        let detail = "supported values: \"ByNamespace\", \"ByUser\"";
+        let field = "spec.distinguisherMethod.type";
+        out.push(Problem::with_value(field, ProblemKind::NotSupported, shown, detail));
     }
     for (index, rule) in items(spec, "/rules").iter().enumerate() {
         let path = format!("spec.rules[{index}]");
