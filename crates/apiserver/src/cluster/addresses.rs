@@ -63,18 +63,22 @@ impl Addresses {
     pub(super) fn take_port(
         &mut self,
         service: &Value,
-        protocol: &str,
+        index: usize,
         wanted: Option<i64>,
     ) -> Result<i64, Refusal> {
         let uid = text(service, "/metadata/uid").to_owned();
+        let protocol = match text(service, &format!("/spec/ports/{index}/protocol")) {
+            "" => "TCP",
+            protocol => protocol,
+        };
         let free = |port: i64| self.ports.get(&(port, protocol.to_owned())).is_none_or(|owner| *owner == uid);
         let port = match wanted {
             Some(port) if !PORTS.contains(&port) => {
                 let why = "provided port is not in the valid range. The range of valid ports is 30000-32767";
-                return Err(refused_number(service, port, why));
+                return Err(refused_number(service, index, port, why));
             }
             Some(port) if !free(port) => {
-                return Err(refused_number(service, port, "provided port is already allocated"));
+                return Err(refused_number(service, index, port, "provided port is already allocated"));
             }
             Some(port) => port,
             None => PORTS
@@ -117,8 +121,9 @@ fn refused(service: &Value, field: &str, value: &str, why: &str) -> Refusal {
     Refusal::invalid("", "Service", text(service, "/metadata/name"), &[problem])
 }
 
-fn refused_number(service: &Value, port: i64, why: &str) -> Refusal {
-    let problem = Problem::with_value("spec.ports[0].nodePort", ProblemKind::Invalid, port, why);
+fn refused_number(service: &Value, index: usize, port: i64, why: &str) -> Refusal {
+    let field = format!("spec.ports[{index}].nodePort");
+    let problem = Problem::with_value(field, ProblemKind::Invalid, port, why);
     Refusal::invalid("", "Service", text(service, "/metadata/name"), &[problem])
 }
 
@@ -139,10 +144,10 @@ mod tests {
         assert!(refusal.0.message.contains("provided IP is already allocated"), "{refusal}");
         addresses.settle("a", None);
         assert_eq!(addresses.take_address(&service("c"), Some(&first)).expect("free again"), first);
-        let port = addresses.take_port(&service("a"), "TCP", None).expect("free");
-        assert!(addresses.take_port(&service("b"), "TCP", Some(port)).is_err());
-        assert!(addresses.take_port(&service("b"), "TCP", Some(80)).is_err(), "out of range");
+        let port = addresses.take_port(&service("a"), 0, None).expect("free");
+        assert!(addresses.take_port(&service("b"), 0, Some(port)).is_err());
+        assert!(addresses.take_port(&service("b"), 0, Some(80)).is_err(), "out of range");
         addresses.settle("a", None);
-        assert!(addresses.take_port(&service("b"), "TCP", Some(port)).is_ok());
+        assert!(addresses.take_port(&service("b"), 0, Some(port)).is_ok());
     }
 }

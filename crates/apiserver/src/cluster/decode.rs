@@ -140,9 +140,10 @@ pub(super) fn judge(
 /// The JSON of a body, what it says, and what YAML says twice.
 fn parse(expected: &str, body: &Body) -> Result<(Bytes, Value, Vec<String>), Refusal> {
     let unrecognized = |why: &str| {
-        let shown = match body.form {
-            BodyForm::Yaml | BodyForm::Protobuf => excerpt_hex(&body.bytes),
-            _ => excerpt(&body.bytes),
+        // What does not begin as an object is shown byte by byte.
+        let shown = match body.bytes.first() {
+            None | Some(b'{') if body.form == BodyForm::Json => excerpt(&body.bytes),
+            _ => excerpt_hex(&body.bytes),
         };
         let message =
             format!("the object provided is unrecognized (must be of type {expected}): {why} ({shown})");
@@ -160,7 +161,10 @@ fn parse(expected: &str, body: &Body) -> Result<(Bytes, Value, Vec<String>), Ref
         _ => (body.bytes.clone(), serde_json::from_slice::<Value>(&body.bytes), Vec::new()),
     };
     let found = match parsed {
-        Ok(object @ Value::Object(_)) => return Ok((bytes, object, twice)),
+        Ok(object @ Value::Object(_)) => match untold(&object) {
+            None => return Ok((bytes, object, twice)),
+            Some(why) => return Err(unrecognized(&why)),
+        },
         Ok(Value::Null) => {
             return Ok((Bytes::from_static(b"{}"), Value::Object(serde_json::Map::new()), twice));
         }
@@ -176,6 +180,25 @@ fn parse(expected: &str, body: &Body) -> Result<(Bytes, Value, Vec<String>), Ref
     Err(unrecognized(&format!(
         "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type {TYPE_META}"
     )))
+}
+
+/// Why nobody can tell what an object is of; `None` where it says so, or says nothing.
+fn untold(object: &Value) -> Option<String> {
+    for key in ["apiVersion", "kind"] {
+        let found = match object.get(key) {
+            Some(Value::Number(_)) => "number",
+            Some(Value::Bool(_)) => "bool",
+            Some(Value::Array(_)) => "array",
+            Some(Value::Object(_)) => "object",
+            _ => continue,
+        };
+        return Some(format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go struct field .{key} of type string"
+        ));
+    }
+    let version = object.get("apiVersion").and_then(Value::as_str)?;
+    let parts = version.matches('/').count();
+    (parts > 1).then(|| format!("unexpected GroupVersion string: {version}"))
 }
 
 /// The same for a body in YAML, of which messages show the bytes.
@@ -199,6 +222,18 @@ fn excerpt(body: &[u8]) -> String {
 
 /// Whether a body is of a built-in kind. One that does not say is taken for it.
 fn identify(object: &Value, api_version: &str, kind: &str) -> Result<(), Refusal> {
+    let said = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    let of_group = |version: &str| version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
+    let same_kind = object.get("kind").and_then(Value::as_str).is_none_or(|it| it == kind || it.is_empty());
+    let known = said.rsplit('/').next().unwrap_or_default();
+    if !said.is_empty()
+        && said != api_version
+        && same_kind
+        && of_group(said) == of_group(api_version)
+        && builtin::definition_name(&of_group(said), known, kind).is_some()
+    {
+        return Err(other_version(said, api_version));
+    }
     mistaken_type(object, api_version, kind).map_or(Ok(()), |(said_kind, version, why)| {
         let message = format!("{said_kind} in version {version:?} cannot be handled as a {kind}: {why}");
         Err(Refusal::bad_request(message))
@@ -249,12 +284,16 @@ fn identify_custom(object: &Value, kind: &str, api_version: &str, bytes: &[u8]) 
         )));
     }
     if says("apiVersion") != api_version {
-        return Err(Refusal::bad_request(format!(
-            "the API version in the data ({}) does not match the expected API version ({api_version})",
-            says("apiVersion")
-        )));
+        return Err(other_version(says("apiVersion"), api_version));
     }
     check_custom_kind(object, kind, api_version)
+}
+
+/// 400: the object is of the kind, but of another version than the path.
+fn other_version(said: &str, api_version: &str) -> Refusal {
+    Refusal::bad_request(format!(
+        "the API version in the data ({said}) does not match the expected API version ({api_version})"
+    ))
 }
 
 /// An object of a custom kind must say that it is one.

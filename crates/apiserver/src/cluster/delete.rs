@@ -364,6 +364,14 @@ fn check_preconditions(place: &Place<'_>, options: &DeleteOptions, current: &Enc
     let refused =
         |why: String| Refusal::conflict(&place.kind.def.group, &place.kind.def.kind, place.name, &why);
     if let Some(uid) = options.uid.as_deref().filter(|it| *it != current.uid()) {
+        // Namespaces are looked at before they are deleted, in other words.
+        if place.kind.is("", "namespaces") {
+            let why = format!(
+                "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                current.uid()
+            );
+            return Err(place.kind.conflict(place.name, &why));
+        }
         return Err(refused(format!(
             "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
             current.uid()

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use dogwatch_core::Reason;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::decode::{check_custom_kind, check_type, judge, settle};
 use super::pipeline::{Owning, metadata_mut};
@@ -12,7 +12,7 @@ use super::{Cluster, FieldValidation, Place, Writer, Written};
 use crate::builtin;
 use crate::kinds::look::text;
 use crate::ownership;
-use crate::patch::{Patch, PatchKind, json_mistake};
+use crate::patch::{Patch, PatchKind, json_name};
 use crate::refusal::Refusal;
 use crate::request::yaml;
 
@@ -173,6 +173,10 @@ fn settle_patched(
     let bytes = new.to_string();
     check_type(place.kind, new).map_err(|why| patch.unfit(&patched, &why))?;
     let found = settle(place.kind, bytes.as_bytes(), new).map_err(|why| patch.unfit(&patched, &why))?;
+    // No owners at all is a wish to forget them; typed objects have no empty lists, so it is said the other way.
+    if patched.pointer("/metadata/managedFields").is_some_and(|it| *it == json!([])) {
+        metadata_mut(new).insert("managedFields".to_owned(), json!([{}]));
+    }
     let strict = patch.strict_errors().iter().cloned().chain(found).collect();
     judge(strict, writer.validation, |why| patch.unfit(&patched, why))
 }
@@ -196,9 +200,6 @@ pub(super) fn decode_applied(
     let parsed = match serde_json::from_slice(body) {
         Ok(value) if builtin::duplicate_fields(body).is_empty() => Ok((value, Vec::new())),
         Ok(value) => Ok((value, yaml::parse(body).map(|it| it.twice).unwrap_or_default())),
-        Err(_) if body.trim_ascii_start().starts_with(b"{") => {
-            Err(json_mistake(body).unwrap_or_else(|| "invalid JSON".to_owned()))
-        }
         Err(_) => yaml::parse(body).map(|it| (it.value, it.twice)),
     };
     match parsed {
@@ -212,7 +213,13 @@ pub(super) fn decode_applied(
             Ok((value, if validation == FieldValidation::Warn { twice } else { Vec::new() }))
         }
         Ok((Value::Null, _)) => Err(Refusal::bad_request("invalid object type: /, Kind=")),
-        Ok(_) => Err(Refusal::bad_request("error decoding YAML: the body is no object")),
-        Err(why) => Err(Refusal::bad_request(format!("error decoding YAML: {why}"))),
+        Ok((other, _)) => Err(Refusal::bad_request(format!(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value of type \
+             map[string]interface {{}}",
+            json_name(&other)
+        ))),
+        Err(why) => {
+            Err(Refusal::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}")))
+        }
     }
 }

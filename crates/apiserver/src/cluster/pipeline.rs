@@ -265,8 +265,8 @@ impl Surroundings for Around<'_> {
         self.addresses.take_address(service, wanted)
     }
 
-    fn node_port(&mut self, service: &Value, protocol: &str, wanted: Option<i64>) -> Result<i64, Refusal> {
-        self.addresses.take_port(service, protocol, wanted)
+    fn node_port(&mut self, service: &Value, index: usize, wanted: Option<i64>) -> Result<i64, Refusal> {
+        self.addresses.take_port(service, index, wanted)
     }
 
     fn priority(&self, class: &str) -> Option<(i64, String)> {

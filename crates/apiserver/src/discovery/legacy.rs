@@ -1,6 +1,9 @@
 //! Discovery as it was before aggregation: one document for each group and each version.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::served::{Group, Served};
 use crate::builtin::{ResourceDef, SubresourceDef};
@@ -77,7 +80,24 @@ fn resource(resource: &ResourceDef) -> Value {
     if !resource.categories.is_empty() {
         out["categories"] = json!(resource.categories);
     }
+    let has = |verb: &str| resource.verbs.iter().any(|it| it == verb);
+    if !resource.custom && has("create") && has("list") {
+        out["storageVersionHash"] = json!(storage_version_hash(resource));
+    }
     out
+}
+
+/// A short digest of the version in which objects of a built-in kind are kept. It is that of the version asked for, but for a few.
+fn storage_version_hash(resource: &ResourceDef) -> String {
+    let (group, version) = match (resource.group.as_str(), resource.plural.as_str()) {
+        ("events.k8s.io", "events") => ("", "v1"),
+        (group @ "autoscaling", _) => (group, "v2"),
+        (group @ "apiextensions.k8s.io", _) => (group, "v1beta1"),
+        (group, "mutatingadmissionpolicies" | "mutatingadmissionpolicybindings") => (group, "v1beta1"),
+        (group, _) => (group, resource.version.as_str()),
+    };
+    let digest = Sha256::digest(format!("{group}/{version}/{}", resource.kind));
+    STANDARD.encode(&digest[..8])
 }
 
 fn subresource(resource: &ResourceDef, subresource: &SubresourceDef) -> Value {

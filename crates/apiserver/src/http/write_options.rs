@@ -86,6 +86,27 @@ pub(super) fn manager_of_agent(headers: &HeaderMap) -> String {
     manager
 }
 
+/// A text in quotes, with what cannot be printed as the original writes it.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => out.extend(['\\', letter]),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{b}' => out.push_str("\\v"),
+            '\u{c}' => out.push_str("\\f"),
+            it if it.is_ascii_control() => out.push_str(&format!("\\x{:02x}", u32::from(it))),
+            it => out.push(it),
+        }
+    }
+    out.push('"');
+    out
+}
+
 fn manager_problems(manager: &str) -> Vec<Problem> {
     let mut problems = Vec::new();
     if manager.len() > MANAGER_LIMIT {
@@ -94,8 +115,7 @@ fn manager_problems(manager: &str) -> Vec<Problem> {
     }
     if let Some((at, bad)) = manager.char_indices().find(|(_, it)| it.is_control()) {
         let detail = format!("invalid character U+{:04X} (at position {at})", u32::from(bad));
-        let value = serde_json::json!(manager);
-        problems.push(Problem::with_value("fieldManager", ProblemKind::Invalid, value, &detail));
+        problems.push(Problem::with_value("fieldManager", ProblemKind::Invalid, quoted(manager), &detail));
     }
     problems
 }

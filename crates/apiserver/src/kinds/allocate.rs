@@ -12,8 +12,8 @@ pub trait Surroundings {
     /// An address for a service: the one it wants, or a free one.
     fn cluster_ip(&mut self, service: &Value, wanted: Option<&str>) -> Result<String, Refusal>;
 
-    /// A port on every node for a port of a service: the one it wants, or a free one.
-    fn node_port(&mut self, service: &Value, protocol: &str, wanted: Option<i64>) -> Result<i64, Refusal>;
+    /// A port on every node for one of the ports of a service, by its place: the one it wants, or a free one.
+    fn node_port(&mut self, service: &Value, index: usize, wanted: Option<i64>) -> Result<i64, Refusal>;
 
     /// The value of a priority class and whether it preempts; `None` where there is no such class. An empty name asks
     /// for the default class.
@@ -75,10 +75,10 @@ fn allocated_ports(
     let held: Vec<i64> = old
         .map(|old| items(old, "/spec/ports").iter().filter_map(|port| number(port, "/nodePort")).collect())
         .unwrap_or_default();
-    for port in &mut ports {
+    for (index, port) in ports.iter_mut().enumerate() {
         let wanted = number(port, "/nodePort").filter(|number| *number != 0);
         if wanted.is_none_or(|wanted| !held.contains(&wanted)) {
-            let number = around.node_port(service, text(port, "/protocol"), wanted)?;
+            let number = around.node_port(service, index, wanted)?;
             port["nodePort"] = number.into();
         }
     }

@@ -57,6 +57,7 @@ pub fn for_create(
         ("", "PersistentVolumeClaim") => add_finalizer(value, "kubernetes.io/pvc-protection"),
         ("batch", "Job") => generate_job_selector(value),
         ("apps", "DaemonSet") => set_template_generation(value, 1),
+        ("coordination.k8s.io", "Lease") => without_strategy(value),
         _ => {}
     }
     Ok(())
@@ -109,6 +110,7 @@ pub fn for_update(
             defaults::apply(names.group, names.version, names.kind, new);
         }
         ("", "Pod") => keep_decided(new, old),
+        ("coordination.k8s.io", "Lease") => without_strategy(new),
         ("", "Service") => {
             keep_allocated(new, old);
             allocate(new, Some(old), around)?;
@@ -193,7 +195,13 @@ fn copy(new: &mut Value, old: &Value, key: &str) {
 }
 
 fn keep_generation(names: KindNames<'_>, traits: KindTraits, new: &mut Value, old: &Value) {
-    if !traits.has_generation {
+    // Drivers are counted from their first change on, and classes of priority not at all.
+    let counted = match names.kind {
+        "CSIDriver" => true,
+        "PriorityClass" => false,
+        _ => traits.has_generation,
+    };
+    if !counted {
         if let Some(meta) = new.get_mut("metadata") {
             copy(meta, old.get("metadata").unwrap_or(&Value::Null), "generation");
         }
@@ -230,9 +238,29 @@ fn new_pod(pod: &mut Value, now: &str, around: &mut dyn Surroundings) -> Result<
     };
     let qos = qos_class(pod);
     let Some(map) = pod.as_object_mut() else { return Ok(()) };
+    let name = map["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let spec = object(map, "spec");
-    fill(spec, "priority", priority);
-    fill(spec, "preemptionPolicy", preemption);
+    let decided = [
+        ("priority", "integer value of priority", Value::from(priority)),
+        ("preemptionPolicy", "string value of PreemptionPolicy", Value::from(preemption)),
+    ];
+    for (key, called, value) in decided {
+        let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        if let Some(said) = spec.get(key).filter(|said| !said.is_null() && **said != value) {
+            let why = format!(
+                "the {called} ({}) must not be provided in pod spec; priority admission controller computed {} from the given \
+                 PriorityClass name",
+                shown(said),
+                shown(&value)
+            );
+            return Err(Refusal::forbidden("", "pods", &name, &why));
+        }
+        spec.insert(key.to_owned(), value);
+    }
+    // A pod that would not wait at all is given a second.
+    if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|it| it < 0) {
+        spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
+    }
     tolerate_for_a_while(spec);
     let gated = spec.get("schedulingGates").and_then(Value::as_array).is_some_and(|gates| !gates.is_empty());
     let status = object(map, "status");
@@ -275,6 +303,14 @@ fn keep_decided(new: &mut Value, old: &Value) {
         }
     }
     tolerate_for_a_while(spec);
+}
+
+/// Elections that the server coordinates are off, and with them what leases say for them.
+fn without_strategy(lease: &mut Value) {
+    if let Some(spec) = lease.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("strategy");
+        spec.remove("preferredHolder");
+    }
 }
 
 fn new_namespace(namespace: &mut Value) {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::kinds::look::{at, items};
+use crate::kinds::look::{at, items, text};
 
 /// The finalizers that need no domain.
 const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
@@ -12,12 +12,23 @@ pub fn builtin(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> 
     let mut warnings = Vec::new();
     match (group, kind) {
         ("", "Service") => {
+            if at(object, "/spec/trafficDistribution").is_some_and(|it| it == "PreferClose") {
+                let (old, new) = ("PreferClose", "PreferSameZone");
+                warnings.push(format!("spec.trafficDistribution: {old:?} is deprecated; use {new:?}"));
+            }
             let none_before = old.is_none_or(|it| items(it, "/spec/externalIPs").is_empty());
             if none_before && !items(object, "/spec/externalIPs").is_empty() {
                 warnings.push(
                     "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
                         .to_owned(),
                 );
+            }
+        }
+        ("", "Pod") => {
+            for (index, secret) in items(object, "/spec/imagePullSecrets").iter().enumerate() {
+                if text(secret, "/name").is_empty() {
+                    warnings.push(format!("spec.imagePullSecrets[{index}].name: invalid empty name \"\""));
+                }
             }
         }
         ("networking.k8s.io", "Ingress") if old.is_none() => {

@@ -21,6 +21,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+use crate::builtin;
 use crate::schema::{Definitions, Schema};
 use crate::{Problem, ProblemKind, Refusal};
 
@@ -73,7 +74,7 @@ impl Patch {
     /// object first: a patch of a missing one is 404 even if it is malformed.
     pub fn decode(kind: PatchKind, body: &[u8], checked: bool) -> Result<Self, Refusal> {
         let mut strays = Vec::new();
-        let body = match (kind, parse(body)) {
+        let decoded = match (kind, parse(body)) {
             (PatchKind::Json, value) => {
                 let operations = value
                     .and_then(|value| operations(value, checked))
@@ -84,7 +85,12 @@ impl Patch {
                 }
                 Body::Operations(operations)
             }
-            (_, Ok(Value::Object(fields))) => Body::Object(fields),
+            (_, Ok(Value::Object(fields))) => {
+                if checked {
+                    strays = builtin::duplicate_fields(body);
+                }
+                Body::Object(fields)
+            }
             (PatchKind::Merge, Ok(list @ Value::Array(_))) if !checked => Body::List(list),
             (PatchKind::Merge, Ok(Value::Null)) => return Err(Refusal::bad_request("Invalid JSON Patch")),
             (PatchKind::Merge, _) if !checked => return Err(Refusal::bad_request("Invalid JSON Patch")),
@@ -95,7 +101,7 @@ impl Patch {
                 return Err(Refusal::bad_request(decoding(&why, merge)));
             }
         };
-        Ok(Self { kind, body, strays })
+        Ok(Self { kind, body: decoded, strays })
     }
 
     /// What kind of patch this is.

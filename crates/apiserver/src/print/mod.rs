@@ -106,13 +106,25 @@ pub fn table(columns: Option<Value>, list_metadata: Value, rows: Vec<Value>) -> 
 
 /// An object without anything but its metadata.
 pub fn partial_metadata(object: &Value) -> Value {
-    let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    let mut metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    // What is an annotation outside is a field of the original inside, and is not found among the metadata.
+    if object["kind"] == "DaemonSet" && object["apiVersion"] == "apps/v1" {
+        let annotations = metadata.get_mut("annotations").and_then(Value::as_object_mut);
+        let left = annotations.map(|it| {
+            it.remove("deprecated.daemonset.template.generation");
+            it.len()
+        });
+        if let (Some(0), Some(metadata)) = (left, metadata.as_object_mut()) {
+            metadata.remove("annotations");
+        }
+    }
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
 }
 
 /// A list of objects without anything but their metadata.
 pub fn partial_metadata_list<'a>(list_metadata: Value, items: impl IntoIterator<Item = &'a Value>) -> Value {
     let items: Vec<Value> = items.into_iter().map(partial_metadata).collect();
+    let items = if items.is_empty() { Value::Null } else { items.into() };
     json!({
         "kind": "PartialObjectMetadataList",
         "apiVersion": "meta.k8s.io/v1",

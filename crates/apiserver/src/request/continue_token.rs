@@ -1,7 +1,7 @@
 //! Where a list goes on: the token between two pages, in the original's own format.
 
-use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::{DecodeError, Engine};
 use dogwatch_core::ObjectKey;
 use serde::{Deserialize, Serialize};
 
@@ -44,9 +44,9 @@ impl ContinueToken {
     /// 400, in the words of the original, for anything this server did not write.
     pub fn decode(token: &str) -> Result<Self, Refusal> {
         let refuse = |why: &str| Refusal::bad_request(format!("invalid continue token: {why}"));
-        let json = URL_SAFE_NO_PAD
-            .decode(token)
-            .map_err(|_| refuse("continue key is not valid: illegal base64 data"))?;
+        let json = URL_SAFE_NO_PAD.decode(token).map_err(|why| {
+            refuse(&format!("continue key is not valid: illegal base64 data at input byte {}", place(why)))
+        })?;
         let written: Written =
             serde_json::from_slice(&json).map_err(|_| refuse("continue key is not valid: not JSON"))?;
         if written.v != FORMAT {
@@ -65,6 +65,16 @@ impl ContinueToken {
             refuse("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)")
         })?;
         Ok(Self { version: u64::try_from(written.rv).ok(), after })
+    }
+}
+
+/// Where a text stops being base64, as the original counts.
+fn place(mistake: DecodeError) -> usize {
+    match mistake {
+        DecodeError::InvalidByte(at, _) => at,
+        DecodeError::InvalidLastSymbol { offset, .. } => offset,
+        DecodeError::InvalidLength(length) => length.saturating_sub(length % 4),
+        DecodeError::InvalidPadding => 0,
     }
 }
 

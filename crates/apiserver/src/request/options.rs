@@ -77,6 +77,7 @@ impl ListOptions {
     pub fn parse(pairs: &[(String, String)]) -> Result<Self, Refusal> {
         let query = Query(pairs);
         let limit = query.integer("limit")?.and_then(|it| usize::try_from(it).ok()).filter(|it| *it > 0);
+        query.integer("timeoutSeconds")?;
         let (labels, fields) = (query.labels()?, query.fields()?);
         let mut problems = Vec::new();
         if query.get("sendInitialEvents").is_some() {
@@ -89,11 +90,14 @@ impl ListOptions {
         }
         refuse(&problems)?;
         let version = match token {
-            Some(_) if version.is_some_and(|it| it != "0") => {
-                let message = "specifying resource version is not allowed when using continue";
-                return Err(Refusal::bad_request(message));
+            Some(token) => {
+                let token = ContinueToken::decode(token)?;
+                if version.is_some_and(|it| it != "0") {
+                    let message = "specifying resource version is not allowed when using continue";
+                    return Err(Refusal::bad_request(message));
+                }
+                ListVersion::Continue(token)
             }
-            Some(token) => ListVersion::Continue(ContinueToken::decode(token)?),
             None => list_version(version, matching, limit)?,
         };
         // A list that takes whatever is at hand takes all of it.
@@ -316,7 +320,11 @@ mod tests {
             ),
             (
                 "continue=x&resourceVersion=7",
-                (400, "specifying resource version is not allowed when using continue".to_owned()),
+                (
+                    400,
+                    "invalid continue token: continue key is not valid: illegal base64 data at input byte 0"
+                        .to_owned(),
+                ),
             ),
         ] {
             assert_eq!(list(query), Err(expected), "{query}");

@@ -53,7 +53,14 @@ fn described(error: &Error) -> String {
     let message = error.without_snippet().to_string();
     // The place comes first, and without the column.
     let message = message.split(" at line ").next().unwrap_or(&message);
+    let message = match message {
+        "unclosed bracket '['" => "did not find expected ',' or ']'",
+        "unclosed bracket '{'" => "did not find expected ',' or '}'",
+        message => message,
+    };
     match error.location() {
+        // What is found while letters are read has no place in the first line.
+        Some(at) if at.line() == 1 && message.starts_with("mapping values") => format!("yaml: {message}"),
         Some(at) => format!("yaml: line {}: {message}", at.line()),
         None => format!("yaml: {message}"),
     }
@@ -166,7 +173,7 @@ mod tests {
         assert_eq!(parse(b"a: 1\n---\nb: 2\n").expect("YAML").value, json!({ "a": 1 }));
         assert_eq!(parse(b"").expect("YAML").value, Value::Null);
         let why = parse(b"a: b: c\n").expect_err("malformed");
-        assert!(why.starts_with("yaml: line 1: mapping values are not allowed"), "{why}");
+        assert!(why.starts_with("yaml: mapping values are not allowed"), "{why}");
         assert!(parse(b"a: \xff").is_err());
     }
 }

@@ -64,7 +64,8 @@ async fn a_new_object_gets_what_only_the_server_gives() {
 async fn an_approval_changes_metadata_and_conditions_and_nothing_else() {
     let cluster = cluster().await;
     let request = json!({ "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
-        "metadata": { "name": "r" }, "spec": { "request": "eA==", "signerName": "example.com/s", "usages": ["any"] } });
+        "metadata": { "name": "r" }, "spec": { "request": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K",
+            "signerName": "example.com/s", "usages": ["any"] } });
     add(&cluster, request).await;
     let kind =
         cluster.catalog().kind_of("certificates.k8s.io/v1", "CertificateSigningRequest").expect("served");

@@ -21,7 +21,7 @@ impl prepare::Surroundings for Cluster {
         Ok(wanted.unwrap_or("10.0.0.0").to_owned())
     }
 
-    fn node_port(&mut self, _: &Value, _: &str, wanted: Option<i64>) -> Result<i64, Refusal> {
+    fn node_port(&mut self, _: &Value, _: usize, wanted: Option<i64>) -> Result<i64, Refusal> {
         Ok(wanted.unwrap_or(32769))
     }
 

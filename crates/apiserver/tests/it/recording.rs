@@ -43,20 +43,21 @@ impl Step {
                 Value::Object(paths.iter().map(pick).collect::<Map<_, _>>())
             }
         };
-        if self.step["ignore"] == serde_json::json!(["$..description"]) {
-            drop_descriptions(&mut got);
-        }
+        let ignored = self.step["ignore"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        ignored
+            .filter_map(|path| path.strip_prefix("$.."))
+            .for_each(|field| drop_everywhere(&mut got, field));
         assert_eq!(&got, expected, "{}", self.path);
     }
 }
 
-fn drop_descriptions(value: &mut Value) {
+fn drop_everywhere(value: &mut Value, field: &str) {
     match value {
         Value::Object(fields) => {
-            fields.remove("description");
-            fields.values_mut().for_each(drop_descriptions);
+            fields.remove(field);
+            fields.values_mut().for_each(|it| drop_everywhere(it, field));
         }
-        Value::Array(items) => items.iter_mut().for_each(drop_descriptions),
+        Value::Array(items) => items.iter_mut().for_each(|it| drop_everywhere(it, field)),
         _ => {}
     }
 }

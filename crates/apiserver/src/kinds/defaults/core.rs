@@ -94,8 +94,10 @@ fn endpoints(map: &mut Object) {
 
 fn node(map: &mut Object) {
     let spec = object(map, "spec");
-    if let Some(range) = spec.get("podCIDR").cloned() {
-        spec.entry("podCIDRs").or_insert_with(|| json!([range]));
+    if let Some(range) = spec.get("podCIDR").cloned()
+        && spec.get("podCIDRs").and_then(|all| all.get(0)) != Some(&range)
+    {
+        spec.insert("podCIDRs".to_owned(), json!([range]));
     }
     let node_status = object(map, "status");
     if let Some(capacity) = node_status.get("capacity").cloned() {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::kinds::look::{each, fill, object, object_if_there};
+use crate::kinds::look::{each, fill, fill_zero, object, object_if_there};
 
 type Object = Map<String, Value>;
 
@@ -29,6 +29,9 @@ pub(super) fn apply(group: &str, version: &str, kind: &str, map: &mut Object) {
             fill(map, "volumeBindingMode", "Immediate");
         }
         ("storage.k8s.io", "CSIDriver") => csi_driver(map),
+        ("flowcontrol.apiserver.k8s.io", "FlowSchema") => {
+            fill_zero(object(map, "spec"), "matchingPrecedence", 1000)
+        }
         ("scheduling.k8s.io", "PriorityClass") => {
             fill(map, "preemptionPolicy", "PreemptLowerPriority");
         }

@@ -1,5 +1,7 @@
 //! The shapes problems come in: required, not supported, out of range.
 
+use std::net::IpAddr;
+
 use serde_json::Value;
 
 use crate::kinds::look::{at, text};
@@ -96,8 +98,37 @@ pub(super) fn at_most_all(out: &mut Problems, object: &Value, pointer: &str, fie
 
 /// Checks that a text is an address.
 pub(super) fn address(out: &mut Problems, field: &str, text: &str) {
-    if text.parse::<std::net::IpAddr>().is_err() {
+    if text.parse::<IpAddr>().is_err() {
         invalid(out, field, &text.into(), "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+    }
+}
+
+/// Checks that an address can be reached from elsewhere; what is no address was told before.
+pub(super) fn outward(out: &mut Problems, field: &str, text: &str) {
+    let Ok(ip) = text.parse::<IpAddr>() else { return };
+    if ip.is_loopback() {
+        invalid(out, field, &text.into(), "may not be in the loopback range (127.0.0.0/8, ::1/128)");
+    }
+    beyond_the_link(out, field, text);
+}
+
+/// Checks that an address means one place in the cluster: neither none, nor one of this link only. Loopback is let pass:
+/// the original refuses it in endpoints, and here services are played on it.
+pub(super) fn beyond_the_link(out: &mut Problems, field: &str, text: &str) {
+    let Ok(ip) = text.parse::<IpAddr>() else { return };
+    let (link, many) = match ip {
+        IpAddr::V4(ip) => (ip.is_link_local(), ip.octets()[..3] == [224, 0, 0]),
+        IpAddr::V6(ip) => (ip.is_unicast_link_local(), ip.segments()[0] & 0xffcf == 0xff02),
+    };
+    if ip.is_unspecified() {
+        invalid(out, field, &text.into(), "may not be unspecified (0.0.0.0 or ::)");
+    }
+    if link {
+        invalid(out, field, &text.into(), "may not be in the link-local range (169.254.0.0/16, fe80::/10)");
+    }
+    if many {
+        let detail = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)";
+        invalid(out, field, &text.into(), detail);
     }
 }
 

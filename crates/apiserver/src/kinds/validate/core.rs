@@ -5,11 +5,13 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::check::{
-    Problems, address, duplicate, forbidden, immutable, invalid, not_negative, one_of, port_number, required,
-    unsupported, wrong_text,
+    Problems, address, beyond_the_link, forbidden, immutable, invalid, not_negative, one_of, port_number,
+    required, unsupported, wrong_text,
 };
-use super::metadata::{finalizer, labels};
-use super::volume::has_source;
+use super::limits;
+use super::metadata::finalizer;
+use super::registered;
+use super::volume::{has_source, is_source};
 use crate::kinds::look::{at, entries, items, number, text};
 use crate::kinds::names;
 use crate::kinds::quantity::Quantity;
@@ -18,6 +20,8 @@ use crate::{Problem, ProblemKind};
 /// How much all keys of a ConfigMap or Secret may hold together.
 const DATA_LIMIT: usize = 1024 * 1024;
 const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+/// Where a volume says how much it holds.
+const STORAGE: &str = "spec.capacity[storage]";
 const IMMUTABLE: &str = "field is immutable when `immutable` is set";
 
 /// A new object of one of these kinds.
@@ -34,8 +38,9 @@ pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
         "PersistentVolumeClaim" => claim(out, object),
         "PersistentVolume" => volume(out, object),
         "Endpoints" => endpoints(out, object),
-        "ResourceQuota" | "LimitRange" | "ServiceAccount" | "Node" => {}
-        _ => {}
+        "ResourceQuota" => limits::quota(out, object),
+        "LimitRange" => limits::range(out, object),
+        _ => registered::create(out, kind, object),
     }
 }
 
@@ -62,8 +67,10 @@ pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
             create(out, kind, new);
             let fixed = |object: &Value| -> Vec<(String, Value)> {
                 entries(object, "/spec")
-                    .filter(|(key, _)| {
-                        !matches!(*key, "resources" | "volumeName" | "volumeAttributesClassName")
+                    .filter(|(key, _)| match *key {
+                        "resources" => text(old, "/status/phase") != "Bound",
+                        "volumeName" => !text(old, "/spec/volumeName").is_empty(),
+                        key => key != "volumeAttributesClassName",
                     })
                     .map(|(key, value)| (key.to_owned(), value.clone()))
                     .collect()
@@ -72,9 +79,24 @@ pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
                 let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
                 forbidden(out, "spec", detail);
             }
+            immutable(out, new, old, "/spec/volumeMode", "volumeMode");
         }
+        "PersistentVolume" => {
+            create(out, kind, new);
+            if source(new) != source(old) {
+                let detail = "spec.persistentvolumesource is immutable after creation";
+                forbidden(out, "spec.persistentvolumesource", detail);
+            }
+        }
+        "ResourceQuota" => limits::quota_update(out, new, old),
+        "Node" => registered::update(out, kind, new, old),
         _ => create(out, kind, new),
     }
+}
+
+/// Where a volume is, of all that is said of it.
+fn source(volume: &Value) -> Vec<(&str, &Value)> {
+    entries(volume, "/spec").filter(|(key, _)| is_source(key)).collect()
 }
 
 fn too_large(out: &mut Problems, size: usize) {
@@ -159,109 +181,6 @@ fn docker(out: &mut Problems, key: &str, value: &Value) {
     invalid(out, &format!("data[{key}]"), &"<secret contents redacted>".into(), &why);
 }
 
-/// A new service.
-pub(super) fn service(out: &mut Problems, object: &Value) {
-    let spec = &object["spec"];
-    let kind = text(spec, "/type");
-    let headless = text(spec, "/clusterIP") == "None";
-    let list = items(spec, "/ports");
-    if list.is_empty() && !headless && kind != "ExternalName" {
-        required(out, "spec.ports", "");
-    }
-    match kind {
-        "LoadBalancer" | "NodePort" if headless => {
-            let detail = format!("may not be set to 'None' for {kind} services");
-            invalid(out, "spec.clusterIPs[0]", &"None".into(), &detail);
-        }
-        "ExternalName" => match text(spec, "/externalName") {
-            "" => required(out, "spec.externalName", ""),
-            name => wrong_text(out, "spec.externalName", name, names::subdomain(name.trim_end_matches('.'))),
-        },
-        _ => {}
-    }
-    service_ports(out, spec, kind, headless);
-    labels(out, spec, "/selector", "spec.selector");
-    one_of(out, spec, "/sessionAffinity", "spec.sessionAffinity", &["ClientIP", "None"]);
-    for (index, one) in items(spec, "/clusterIPs").iter().filter_map(Value::as_str).enumerate() {
-        if one != "None" && !one.is_empty() {
-            address(out, &format!("spec.clusterIPs[{index}]"), one);
-        }
-    }
-    for (index, one) in items(spec, "/externalIPs").iter().filter_map(Value::as_str).enumerate() {
-        address(out, &format!("spec.externalIPs[{index}]"), one);
-    }
-    let kinds = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
-    one_of(out, spec, "/type", "spec.type", &kinds);
-    let reachable = matches!(kind, "LoadBalancer" | "NodePort") || !items(spec, "/externalIPs").is_empty();
-    if let Some(policy) = at(spec, "/externalTrafficPolicy") {
-        if reachable {
-            one_of(out, spec, "/externalTrafficPolicy", "spec.externalTrafficPolicy", &["Cluster", "Local"]);
-        } else {
-            let detail = "may only be set for externally-accessible services";
-            invalid(out, "spec.externalTrafficPolicy", policy, detail);
-        }
-    }
-}
-
-fn service_ports(out: &mut Problems, spec: &Value, kind: &str, headless: bool) {
-    let list = items(spec, "/ports");
-    for (index, port) in list.iter().enumerate() {
-        let path = format!("spec.ports[{index}]");
-        let name = text(port, "/name");
-        if name.is_empty() {
-            if list.len() > 1 {
-                required(out, &format!("{path}.name"), "");
-            }
-        } else {
-            wrong_text(out, &format!("{path}.name"), name, names::label(name));
-            if list[..index].iter().any(|other| text(other, "/name") == name) {
-                duplicate(out, &format!("{path}.name"), &name.into());
-            }
-        }
-        let number_ = number(port, "/port").unwrap_or(0);
-        port_number(out, &format!("{path}.port"), number_);
-        one_of(out, port, "/protocol", &format!("{path}.protocol"), &["SCTP", "TCP", "UDP"]);
-        match at(port, "/targetPort") {
-            Some(Value::String(name)) => {
-                wrong_text(out, &format!("{path}.targetPort"), name, names::port_name(name));
-            }
-            target => {
-                let target = target.and_then(Value::as_i64).unwrap_or(0);
-                if !headless || target != number_ {
-                    port_number(out, &format!("{path}.targetPort"), target);
-                }
-            }
-        }
-        if kind == "ClusterIP" && number(port, "/nodePort").is_some_and(|it| it != 0) {
-            forbidden(out, &format!("{path}.nodePort"), "may not be used when `type` is 'ClusterIP'");
-        }
-        let same = |other: &Value| {
-            other.get("port") == port.get("port") && other.get("protocol") == port.get("protocol")
-        };
-        if list[..index].iter().any(same) {
-            let protocol = Value::from(text(port, "/protocol"));
-            let shown = format!(
-                "{{\"Name\":\"\",\"Protocol\":{protocol},\"AppProtocol\":null,\"Port\":{number_},\"TargetPort\":0,\"NodePort\":0}}"
-            );
-            out.push(Problem::with_value(path, ProblemKind::Duplicate, shown, ""));
-        }
-    }
-}
-
-/// The new state of a service.
-pub(super) fn service_update(out: &mut Problems, new: &Value, old: &Value) {
-    let allocated = |object: &Value| text(object, "/spec/type") != "ExternalName";
-    if allocated(new) && allocated(old) {
-        let before = items(old, "/spec/clusterIPs").first();
-        let now = items(new, "/spec/clusterIPs").first();
-        if before.is_some() && before != now {
-            let shown = new["spec"]["clusterIPs"].clone();
-            invalid(out, "spec.clusterIPs[0]", &shown, "may not change once set");
-        }
-    }
-    service(out, new);
-}
-
 fn access_modes(out: &mut Problems, spec: &Value) {
     for mode in items(spec, "/accessModes") {
         if !ACCESS_MODES.iter().any(|known| mode == known) {
@@ -276,6 +195,14 @@ fn claim(out: &mut Problems, object: &Value) {
         required(out, "spec.accessModes", "at least 1 access mode is required");
     }
     access_modes(out, spec);
+    let modes = items(spec, "/accessModes");
+    if modes.len() > 1 && modes.iter().any(|mode| mode == "ReadWriteOncePod") {
+        forbidden(out, "spec.accessModes", "may not use ReadWriteOncePod with other access modes");
+    }
+    let class = text(spec, "/storageClassName");
+    if !class.is_empty() {
+        wrong_text(out, "spec.storageClassName", class, names::subdomain(class));
+    }
     let amount = at(spec, "/resources/requests/storage");
     match amount.and_then(Quantity::read) {
         None => required(out, "spec.resources[storage]", ""),
@@ -303,8 +230,26 @@ fn volume(out: &mut Problems, object: &Value) {
         let shown = at(spec, "/capacity").cloned().unwrap_or_default();
         unsupported(out, "spec.capacity", &shown, &["storage"]);
     }
+    if let Some(amount) = at(spec, "/capacity/storage").and_then(Quantity::read) {
+        if amount.is_negative() {
+            let detail = "must be a valid resource quantity";
+            out.push(Problem::with_value(STORAGE, ProblemKind::Invalid, amount.units(), detail));
+        }
+        if amount.is_negative() || amount.is_zero() {
+            invalid(out, STORAGE, &amount.canonical().into(), "must be greater than zero");
+        }
+    }
+    let path = text(spec, "/hostPath/path");
+    if path.split('/').any(|part| part == "..") {
+        invalid(out, "spec.hostPath.path", &path.into(), "must not contain '..'");
+    }
+    let sources: Vec<&str> = entries(spec, "").map(|(key, _)| key).filter(|key| is_source(key)).collect();
     if !has_source(spec) {
         required(out, "spec", "must specify a volume type");
+    } else {
+        for more in sources.iter().skip(1) {
+            forbidden(out, &format!("spec.{more}"), "may not specify more than 1 volume type");
+        }
     }
     let policies = ["Delete", "Recycle", "Retain"];
     one_of(out, spec, "/persistentVolumeReclaimPolicy", "spec.persistentVolumeReclaimPolicy", &policies);
@@ -325,6 +270,7 @@ fn endpoints(out: &mut Problems, object: &Value) {
                 if out.len() > before {
                     invalid(out, &field, &ip.into(), "must be a valid IP address");
                 }
+                beyond_the_link(out, &field, ip);
             }
         }
         let ports = items(subset, "/ports");

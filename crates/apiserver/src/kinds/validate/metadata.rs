@@ -119,7 +119,7 @@ fn described(out: &mut Problems, object: &Value) {
 }
 
 fn fixed(out: &mut Problems, new: &Value, old: &Value) {
-    for field in ["name", "namespace", "uid", "deletionTimestamp"] {
+    for field in ["name", "namespace", "uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         immutable(out, new, old, &format!("/metadata/{field}"), &format!("metadata.{field}"));
     }
     if at(old, "/metadata/deletionTimestamp").is_none() {

@@ -17,6 +17,10 @@ mod status;
 mod cron;
 mod workloads;
 mod events;
+mod limits;
+mod registered;
+mod service;
+mod network;
 mod core;
 mod others;
 
@@ -31,7 +35,7 @@ pub fn create(names: KindNames<'_>, namespaced: bool, object: &Value) -> Vec<Pro
     match (names.group, names.kind) {
         ("", "Pod") => pod::create(&mut out, object),
         ("", "PodTemplate") => pod::template(&mut out, &object["template"], "template"),
-        ("", "Service") => core::service(&mut out, object),
+        ("", "Service") => service::create(&mut out, object),
         ("", "ReplicationController") | ("apps" | "batch", _) => {
             workloads::create(&mut out, names.kind, object);
         }
@@ -45,7 +49,7 @@ pub fn create(names: KindNames<'_>, namespaced: bool, object: &Value) -> Vec<Pro
 /// What is wrong with an object whose status has changed.
 pub fn update_status(names: KindNames<'_>, new: &Value, old: &Value) -> Vec<Problem> {
     let mut out = metadata::update(names.group, names.plural, new, old);
-    status::update(&mut out, names.group, names.kind, new);
+    status::update(&mut out, names.group, names.kind, new, old);
     out
 }
 
@@ -65,7 +69,7 @@ pub fn update(names: KindNames<'_>, new: &Value, old: &Value) -> Vec<Problem> {
     match (names.group, names.kind) {
         ("", "Pod") => pod::update(&mut out, new, old),
         ("", "PodTemplate") => pod::template(&mut out, &new["template"], "template"),
-        ("", "Service") => core::service_update(&mut out, new, old),
+        ("", "Service") => service::update(&mut out, new, old),
         ("", "ReplicationController") | ("apps" | "batch", _) => {
             workloads::update(&mut out, names.kind, new, old);
         }

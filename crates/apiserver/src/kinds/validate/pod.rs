@@ -4,7 +4,9 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::check::{Problems, duplicate, forbidden, invalid, one_of, required, unsupported, wrong_text};
+use super::check::{
+    Problems, address, duplicate, forbidden, invalid, one_of, required, unsupported, wrong_text,
+};
 use super::container::{Around, containers};
 use super::metadata::{annotations, labels};
 use super::sysctl::sysctls;
@@ -190,12 +192,59 @@ fn spec(out: &mut Problems, spec: &Value, field: &str) {
             names::qualified(kind),
         );
     }
+    gates(out, spec, field);
+    shared_with_the_node(out, spec, field);
     tolerations(out, spec, field);
     spread(out, spec, field);
     let terms = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
     if at(spec, terms).is_some_and(|it| items(it, "/nodeSelectorTerms").is_empty()) {
         let field = format!("{field}{}.nodeSelectorTerms", terms.replace('/', "."));
         required(out, &field, "must have at least one node selector term");
+    }
+}
+
+fn gates(out: &mut Problems, spec: &Value, field: &str) {
+    let gates = items(spec, "/schedulingGates");
+    for (index, gate) in gates.iter().enumerate() {
+        let (path, name) = (format!("{field}.schedulingGates[{index}]"), text(gate, "/name"));
+        wrong_text(out, &path, name, names::qualified(name));
+        if gates[..index].iter().any(|other| text(other, "/name") == name) {
+            duplicate(out, &path, &name.into());
+        }
+    }
+}
+
+/// What a pod has of its node's: users, addresses, processes, the system itself.
+fn shared_with_the_node(out: &mut Problems, spec: &Value, field: &str) {
+    let context = format!("{field}.securityContext");
+    for key in ["runAsUser", "runAsGroup", "fsGroup"] {
+        if let Some(id) = number(spec, &format!("/securityContext/{key}")) {
+            user(out, &format!("{context}.{key}"), id);
+        }
+    }
+    for (index, id) in items(spec, "/securityContext/supplementalGroups").iter().enumerate() {
+        user(out, &format!("{context}.supplementalGroups[{index}]"), id.as_i64().unwrap_or(0));
+    }
+    if flag(spec, "/shareProcessNamespace") && flag(spec, "/hostPID") {
+        let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
+        invalid(out, &format!("{context}.shareProcessNamespace"), &true.into(), detail);
+    }
+    for (index, alias) in items(spec, "/hostAliases").iter().enumerate() {
+        let path = format!("{field}.hostAliases[{index}]");
+        address(out, &format!("{path}.ip"), text(alias, "/ip"));
+        for (index, name) in items(alias, "/hostnames").iter().filter_map(Value::as_str).enumerate() {
+            wrong_text(out, &format!("{path}.hostnames[{index}]"), name, names::subdomain(name));
+        }
+    }
+    if at(spec, "/os").is_some() {
+        one_of(out, spec, "/os/name", &format!("{field}.os"), &["linux", "windows"]);
+    }
+}
+
+/// Checks that a number is one of a user or a group.
+fn user(out: &mut Problems, field: &str, id: i64) {
+    if !(0..=i64::from(i32::MAX)).contains(&id) {
+        invalid(out, field, &id.into(), "must be between 0 and 2147483647, inclusive");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::check::Problems;
+use super::check::{Problems, immutable};
 use crate::kinds::look::{at, number, text};
 use crate::{Problem, ProblemKind};
 
@@ -58,9 +58,11 @@ fn numbers(group: &str, kind: &str) -> Option<(&'static [&'static str], &'static
 }
 
 /// What is wrong with a changed status.
-pub(super) fn update(out: &mut Problems, group: &str, kind: &str, object: &Value) {
-    if (group, kind) == ("", "Namespace") {
-        return namespace(out, object);
+pub(super) fn update(out: &mut Problems, group: &str, kind: &str, object: &Value, old: &Value) {
+    match (group, kind) {
+        ("", "Namespace") => return namespace(out, object),
+        ("", "Pod") => return immutable(out, object, old, "/status/qosClass", "status.qosClass"),
+        _ => {}
     }
     let Some((all, parts)) = numbers(group, kind) else { return };
     let value = |name: &str| number(object, &format!("/status/{name}")).unwrap_or(0);
@@ -101,7 +103,7 @@ mod tests {
     fn no_number_is_below_nothing_and_no_part_more_than_the_whole() {
         let found = |status: Value| {
             let mut out = Problems::default();
-            update(&mut out, "apps", "Deployment", &json!({ "status": status }));
+            update(&mut out, "apps", "Deployment", &json!({ "status": status }), &json!({}));
             out.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert!(found(json!({ "replicas": 2, "readyReplicas": 2, "availableReplicas": 1 })).is_empty());

@@ -41,6 +41,8 @@ const SOURCES: &[&str] = &[
     "ephemeral",
     "image",
 ];
+/// Sources that no pod names, only a volume of the cluster.
+const ELSEWHERE: &[&str] = &["local"];
 const PATH_TYPES: &[&str] =
     &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 
@@ -77,8 +79,12 @@ pub(super) fn volumes<'a>(out: &mut Problems, list: &'a [Value], field: &str) ->
 
 /// Whether an object names the source of a volume.
 pub(super) fn has_source(object: &Value) -> bool {
-    let elsewhere = ["local"];
-    SOURCES.iter().chain(&elsewhere).any(|kind| at(object, &format!("/{kind}")).is_some())
+    SOURCES.iter().chain(ELSEWHERE).any(|kind| at(object, &format!("/{kind}")).is_some())
+}
+
+/// Whether a field says where a volume is.
+pub(super) fn is_source(field: &str) -> bool {
+    SOURCES.iter().chain(ELSEWHERE).any(|kind| *kind == field)
 }
 
 fn one(out: &mut Problems, kind: &str, source: &Value, path: &str) {

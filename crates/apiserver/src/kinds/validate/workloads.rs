@@ -310,6 +310,10 @@ fn job_spec(out: &mut Problems, spec: &Value, field: &str) {
             let detail = "valid values: \"OnFailure\", \"Never\"";
             required(out, &format!("{field}.template.spec.restartPolicy"), detail);
         }
+        policy @ "OnFailure" if at(spec, "/podFailurePolicy").is_some() => {
+            let detail = "only \"Never\" is supported when podFailurePolicy is specified";
+            invalid(out, &format!("{field}.template.spec.restartPolicy"), &policy.into(), detail);
+        }
         "OnFailure" | "Never" => {}
         other => {
             let field = format!("{field}.template.spec.restartPolicy");

@@ -1,0 +1,185 @@
+//! What is wrong with the kinds that limit what a namespace may take: limit ranges and quotas.
+
+use serde_json::Value;
+
+use super::check::{Problems, duplicate, forbidden, immutable, invalid, required, wrong_text};
+use crate::kinds::look::{at, entries, items, text};
+use crate::kinds::names;
+use crate::kinds::quantity::Quantity;
+
+/// What a quota can count without a domain in its name.
+const COUNTED: &[&str] = &[
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "requests.cpu",
+    "requests.memory",
+    "requests.storage",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "persistentvolumeclaims",
+    "configmaps",
+    "services.nodeports",
+    "services.loadbalancers",
+];
+/// What a quota counts of pods, and may thus count of some pods only.
+const OF_PODS: &[&str] =
+    &["pods", "cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
+
+/// A limit range.
+pub(super) fn range(out: &mut Problems, object: &Value) {
+    let limits = items(object, "/spec/limits");
+    for (index, limit) in limits.iter().enumerate() {
+        let path = format!("spec.limits[{index}]");
+        let kind = text(limit, "/type");
+        wrong_text(out, &format!("{path}.type"), kind, names::qualified(kind));
+        if limits[..index].iter().any(|other| text(other, "/type") == kind) {
+            duplicate(out, &format!("{path}.type"), &kind.into());
+        }
+        match kind {
+            "Pod" => {
+                for part in
+                    ["default", "defaultRequest"].into_iter().filter(|part| limit.get(*part).is_some())
+                {
+                    let detail = "may not be specified when `type` is 'Pod'";
+                    forbidden(out, &format!("{path}.{part}"), detail);
+                }
+            }
+            "PersistentVolumeClaim"
+                if at(limit, "/min/storage").is_none() && at(limit, "/max/storage").is_none() =>
+            {
+                let detail = "either minimum or maximum storage value is required, but neither was provided";
+                required(out, &format!("{path}.limits"), detail);
+            }
+            _ => {}
+        }
+        let mut seen: Vec<&str> = Vec::new();
+        for part in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
+            seen.extend(entries(limit, &format!("/{part}")).map(|(name, _)| name));
+        }
+        seen.sort_unstable();
+        seen.dedup();
+        seen.into_iter().for_each(|name| amounts(out, limit, name, &path));
+    }
+}
+
+/// The amounts of one resource: from the least to the most they have an order.
+fn amounts(out: &mut Problems, limit: &Value, name: &str, path: &str) {
+    let of = |part: &str| limit.get(part).and_then(|it| it.get(name)).and_then(Quantity::read);
+    let (least, most) = (of("min"), of("max"));
+    let (request, default) = (of("defaultRequest"), of("default"));
+    // Which is to be the smaller and which the larger, their names, and which of them is shown under which field.
+    let orders = [
+        (least, most, "min", "min value", "max value", least),
+        (least, request, "defaultRequest", "min value", "default request value", request),
+        (least, default, "default", "min value", "default value", least),
+        (request, most, "defaultRequest", "default request value", "max value", request),
+        (request, default, "defaultRequest", "default request value", "default limit value", request),
+        (default, most, "default", "default value", "max value", most),
+    ];
+    for (small, large, field, called, other, shown) in orders {
+        let (Some(small), Some(large), Some(shown)) = (small, large, shown) else { continue };
+        if small.exceeds(large) {
+            let detail =
+                format!("{called} {} is greater than {other} {}", small.canonical(), large.canonical());
+            invalid(out, &format!("{path}.{field}[{name}]"), &shown.canonical().into(), &detail);
+        }
+    }
+    if let Some(ratio) = of("maxLimitRequestRatio").filter(|ratio| Quantity::count(1).exceeds(*ratio)) {
+        let detail = format!("ratio {} is less than 1", ratio.canonical());
+        invalid(out, &format!("{path}.maxLimitRequestRatio[{name}]"), &ratio.canonical().into(), &detail);
+    }
+}
+
+/// A quota.
+pub(super) fn quota(out: &mut Problems, object: &Value) {
+    for (name, amount) in entries(object, "/spec/hard") {
+        let field = format!("spec.hard[{name}]");
+        wrong_text(out, &field, name, names::qualified(name));
+        let huge = name.starts_with("hugepages-") || name.starts_with("requests.hugepages-");
+        if !name.contains('/') && !COUNTED.contains(&name) && !huge {
+            invalid(out, &field, &name.into(), "must be a standard resource type or fully qualified");
+            invalid(out, &field, &name.into(), "must be a standard resource for quota");
+        }
+        let Some(amount) = Quantity::read(amount) else { continue };
+        if amount.is_negative() {
+            invalid(out, &field, &amount.canonical().into(), "must be greater than or equal to 0");
+        }
+    }
+    let scopes = items(object, "/spec/scopes");
+    for scope in scopes.iter().filter_map(Value::as_str) {
+        let counts: &[&str] = match scope {
+            "BestEffort" => &["pods"],
+            "Terminating"
+            | "NotTerminating"
+            | "NotBestEffort"
+            | "PriorityClass"
+            | "CrossNamespacePodAffinity" => OF_PODS,
+            _ => {
+                invalid(out, "spec.scopes", &object["spec"]["scopes"], "unsupported scope");
+                continue;
+            }
+        };
+        for _ in entries(object, "/spec/hard").filter(|(name, _)| !counts.contains(name)) {
+            invalid(out, "spec.scopes", &object["spec"]["scopes"], "unsupported scope applied to resource");
+        }
+    }
+    let has = |scope: &str| scopes.iter().any(|it| it == scope);
+    for (one, other) in [("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")] {
+        if has(one) && has(other) {
+            invalid(out, "spec.scopes", &object["spec"]["scopes"], "conflicting scopes");
+        }
+    }
+}
+
+/// The new state of a quota: what it counts may change, of which pods it does may not.
+pub(super) fn quota_update(out: &mut Problems, new: &Value, old: &Value) {
+    quota(out, new);
+    immutable(out, new, old, "/spec/scopes", "spec.scopes");
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn amounts_go_from_the_least_to_the_most() {
+        let found = |limit: Value| {
+            let mut out = Problems::new();
+            range(&mut out, &json!({"spec": {"limits": [limit]}}));
+            out.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert!(found(json!({"type": "Container", "min": {"cpu": "100m"}, "max": {"cpu": "1"}})).is_empty());
+        assert_eq!(
+            found(json!({"type": "Container", "min": {"cpu": "2"}, "max": {"cpu": "1"}})),
+            ["spec.limits[0].min[cpu]: Invalid value: \"2\": min value 2 is greater than max value 1"]
+        );
+        assert_eq!(
+            found(json!({"type": "Pod", "default": {"cpu": "1"}})),
+            ["spec.limits[0].default: Forbidden: may not be specified when `type` is 'Pod'"]
+        );
+    }
+
+    #[test]
+    fn a_quota_counts_what_is_known_and_a_scope_only_pods() {
+        let mut out = Problems::new();
+        let spec = json!({"hard": {"pods": "1", "requests.cpu": "-1", "foo": "1", "count/x.y": "2"}, "scopes": ["BestEffort"]});
+        quota(&mut out, &json!({ "spec": spec }));
+        let fields: Vec<&str> = out.iter().map(|it| it.field.as_str()).collect();
+        let counted = |field: &str| fields.iter().filter(|it| **it == field).count();
+        assert_eq!(
+            (counted("spec.hard[foo]"), counted("spec.hard[requests.cpu]"), counted("spec.scopes")),
+            (2, 1, 3),
+            "{fields:?}"
+        );
+    }
+}

@@ -1,0 +1,282 @@
+//! What is wrong with what other parts of a cluster say of themselves: drivers, nodes, classes, webhooks, flows of requests.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use super::check::{Problems, forbidden, immutable, invalid, one_of, required, unsupported, wrong_text};
+use crate::kinds::look::{at, items, number, text};
+use crate::kinds::names;
+use crate::{Problem, ProblemKind};
+
+/// A new object of one of these kinds.
+pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
+    match kind {
+        "Node" => taints(out, object),
+        "IngressClass" => controller(out, text(object, "/spec/controller")),
+        "CSIDriver" => lifecycles(out, object),
+        "CSINode" => node_drivers(out, object),
+        "VolumeAttachment" => attachment(out, object),
+        "CertificateSigningRequest" => signing_request(out, object),
+        "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => webhooks(out, object),
+        "PriorityLevelConfiguration" => priority_level(out, &object["spec"]),
+        "FlowSchema" => flow_schema(out, &object["spec"]),
+        _ => {}
+    }
+}
+
+/// The new state of an object of one of these kinds.
+pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
+    create(out, kind, new);
+    changes(out, kind, new, old);
+}
+
+/// What may not change of these kinds.
+pub(super) fn changes(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
+    match kind {
+        "Node" => {
+            // Looked at twice, and said twice.
+            taints(out, new);
+            let before = items(old, "/spec/podCIDRs");
+            if !before.is_empty() && before != items(new, "/spec/podCIDRs") {
+                let detail = "node updates may not change podCIDR except from \"\" to valid";
+                forbidden(out, "spec.podCIDRs", detail);
+            }
+        }
+        "IngressClass" => immutable(out, new, old, "/spec/controller", "spec.controller"),
+        "CSIDriver" => {
+            immutable(out, new, old, "/spec/attachRequired", "spec.attachedRequired");
+            immutable(out, new, old, "/spec/volumeLifecycleModes", "spec.volumeLifecycleModes");
+        }
+        "VolumeAttachment" if new.get("spec") != old.get("spec") => {
+            let part = |pointer: &str| at(new, pointer).cloned().unwrap_or_default();
+            let shown = format!(
+                "{{\"Attacher\":{},\"Source\":{{\"PersistentVolumeName\":{},\"InlineVolumeSpec\":{}}},\"NodeName\":{}}}",
+                part("/spec/attacher"),
+                part("/spec/source/persistentVolumeName"),
+                part("/spec/source/inlineVolumeSpec"),
+                part("/spec/nodeName")
+            );
+            out.push(Problem::with_value("spec", ProblemKind::Invalid, shown, "field is immutable"));
+        }
+        _ => {}
+    }
+}
+
+fn taints(out: &mut Problems, node: &Value) {
+    for (index, taint) in items(node, "/spec/taints").iter().enumerate() {
+        let path = format!("metadata.taints[{index}]");
+        let (key, value) = (text(taint, "/key"), text(taint, "/value"));
+        wrong_text(out, &format!("{path}.key"), key, names::qualified(key));
+        wrong_text(out, &format!("{path}.value"), value, names::label_value(value));
+        match text(taint, "/effect") {
+            "" => required(out, &format!("{path}.effect"), ""),
+            "NoSchedule" | "PreferNoSchedule" | "NoExecute" => {}
+            other => {
+                let known = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+                unsupported(out, &format!("{path}.effect"), &other.into(), &known);
+            }
+        }
+    }
+}
+
+fn controller(out: &mut Problems, name: &str) {
+    let field = "spec.controller";
+    let (domain, path) = name.split_once('/').unwrap_or((name, ""));
+    if name.is_empty() {
+        required(out, field, "");
+    } else if path.is_empty() {
+        let detail = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+        invalid(out, field, &name.into(), detail);
+    } else {
+        wrong_text(out, field, domain, names::subdomain(domain));
+    }
+}
+
+fn lifecycles(out: &mut Problems, driver: &Value) {
+    let known = ["Persistent", "Ephemeral"];
+    for mode in
+        items(driver, "/spec/volumeLifecycleModes").iter().filter(|it| !known.iter().any(|one| it == one))
+    {
+        unsupported(out, "spec.volumeLifecycleModes", mode, &known);
+    }
+}
+
+fn node_drivers(out: &mut Problems, node: &Value) {
+    for (index, driver) in items(node, "/spec/drivers").iter().enumerate() {
+        for key in ["name", "nodeID"] {
+            if text(driver, &format!("/{key}")).is_empty() {
+                required(out, &format!("spec.drivers[{index}].{key}"), "");
+            }
+        }
+    }
+}
+
+fn attachment(out: &mut Problems, attachment: &Value) {
+    for key in ["attacher", "nodeName"] {
+        if text(attachment, &format!("/spec/{key}")).is_empty() {
+            required(out, &format!("spec.{key}"), "");
+        }
+    }
+}
+
+fn signing_request(out: &mut Problems, request: &Value) {
+    let asked = text(request, "/spec/request");
+    let pem = STANDARD.decode(asked).ok().and_then(|it| String::from_utf8(it).ok()).unwrap_or_default();
+    if !pem.trim_start().starts_with("-----BEGIN CERTIFICATE REQUEST-----") {
+        invalid(out, "spec.request", &asked.into(), "PEM block type must be CERTIFICATE REQUEST");
+    }
+    let signer = text(request, "/spec/signerName");
+    let good = signer.split_once('/').is_some_and(|(domain, path)| {
+        !path.is_empty() && domain.contains('.') && names::subdomain(domain).is_empty()
+    });
+    if !good {
+        let detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+        invalid(out, "spec.signerName", &signer.into(), detail);
+    }
+    if items(request, "/spec/usages").is_empty() {
+        required(out, "spec.usages", "");
+    }
+}
+
+fn webhooks(out: &mut Problems, configuration: &Value) {
+    for (index, webhook) in items(configuration, "/webhooks").iter().enumerate() {
+        let path = format!("webhooks[{index}]");
+        let name = text(webhook, "/name");
+        if name.split('.').filter(|part| !part.is_empty()).count() < 3 {
+            let detail = "should be a domain with at least three segments separated by dots";
+            invalid(out, &format!("{path}.name"), &name.into(), detail);
+        } else {
+            wrong_text(out, &format!("{path}.name"), name, names::subdomain(name));
+        }
+        let versions = items(webhook, "/admissionReviewVersions");
+        if versions.is_empty() {
+            let detail = "must specify one of v1, v1beta1";
+            required(out, &format!("{path}.admissionReviewVersions"), detail);
+        } else if !versions.iter().any(|it| it == "v1" || it == "v1beta1") {
+            let shown = &webhook["admissionReviewVersions"];
+            let detail = "must include at least one of v1, v1beta1";
+            invalid(out, &format!("{path}.admissionReviewVersions"), shown, detail);
+        }
+        let (url, service) = (at(webhook, "/clientConfig/url"), at(webhook, "/clientConfig/service"));
+        if url.is_some() == service.is_some() {
+            let detail = "exactly one of url or service is required";
+            required(out, &format!("{path}.clientConfig"), detail);
+        }
+        if at(webhook, "/sideEffects").is_none() {
+            required(out, &format!("{path}.sideEffects"), "must specify one of None, NoneOnDryRun");
+        } else {
+            let known = ["None", "NoneOnDryRun"];
+            one_of(out, webhook, "/sideEffects", &format!("{path}.sideEffects"), &known);
+        }
+        one_of(out, webhook, "/failurePolicy", &format!("{path}.failurePolicy"), &["Fail", "Ignore"]);
+        one_of(out, webhook, "/matchPolicy", &format!("{path}.matchPolicy"), &["Equivalent", "Exact"]);
+        if let Some(seconds) = number(webhook, "/timeoutSeconds").filter(|it| !(1..=30).contains(it)) {
+            let detail = "the timeout value must be between 1 and 30 seconds";
+            invalid(out, &format!("{path}.timeoutSeconds"), &seconds.into(), detail);
+        }
+    }
+}
+
+fn priority_level(out: &mut Problems, spec: &Value) {
+    match text(spec, "/type") {
+        "Limited" if at(spec, "/limited").is_none() => {
+            required(out, "spec.limited", "must not be empty when type is Limited");
+        }
+        "Limited" => match text(spec, "/limited/limitResponse/type") {
+            "" => required(out, "spec.limited.limitResponse.type", ""),
+            "Reject" | "Queue" => {}
+            other => {
+                let known = ["Queue", "Reject"];
+                unsupported(out, "spec.limited.limitResponse.type", &other.into(), &known);
+            }
+        },
+        "Exempt" => {}
+        other => unsupported(out, "spec.type", &other.into(), &["Exempt", "Limited"]),
+    }
+}
+
+fn flow_schema(out: &mut Problems, spec: &Value) {
+    if text(spec, "/priorityLevelConfiguration/name").is_empty() {
+        required(out, "spec.priorityLevelConfiguration.name", "must reference a priority level");
+    }
+    if let Some(kind) = at(spec, "/distinguisherMethod").map(|it| text(it, "/type"))
+        && !matches!(kind, "ByNamespace" | "ByUser")
+    {
+        let shown = format!("{{\"Type\":{}}}", Value::from(kind));
+        let detail = "supported values: \"ByNamespace\", \"ByUser\"";
+        let field = "spec.distinguisherMethod.type";
+        out.push(Problem::with_value(field, ProblemKind::NotSupported, shown, detail));
+    }
+    for (index, rule) in items(spec, "/rules").iter().enumerate() {
+        let path = format!("spec.rules[{index}]");
+        if items(rule, "/subjects").is_empty() {
+            required(out, &format!("{path}.subjects"), "subjects must contain at least one value");
+        }
+        if items(rule, "/resourceRules").is_empty() && items(rule, "/nonResourceRules").is_empty() {
+            let detail = "at least one of resourceRules and nonResourceRules has to be non-empty";
+            required(out, &path, detail);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn found(kind: &str, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut out = Problems::new();
+        match old {
+            None => create(&mut out, kind, new),
+            Some(old) => update(&mut out, kind, new, old),
+        }
+        out.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_is_registered_is_checked_in_the_words_of_the_original() {
+        for (kind, object, problem) in [
+            (
+                "IngressClass",
+                json!({"spec": {"controller": "noslash"}}),
+                "spec.controller: Invalid value: \"noslash\": must be a domain-prefixed path (such as \"acme.io/foo\")",
+            ),
+            (
+                "CSINode",
+                json!({"spec": {"drivers": [{"name": "d", "nodeID": ""}]}}),
+                "spec.drivers[0].nodeID: Required value",
+            ),
+            (
+                "Node",
+                json!({"spec": {"taints": [{"key": "a", "effect": "X"}]}}),
+                "metadata.taints[0].effect: Unsupported value: \"X\": supported values: \"NoSchedule\", \
+                 \"PreferNoSchedule\", \"NoExecute\"",
+            ),
+            (
+                "PriorityLevelConfiguration",
+                json!({"spec": {"type": "Limited", "limited": {}}}),
+                "spec.limited.limitResponse.type: Required value",
+            ),
+        ] {
+            assert_eq!(found(kind, &object, None), [problem]);
+        }
+    }
+
+    #[test]
+    fn what_may_not_change_does_not() {
+        let node = |range: &str| json!({"spec": {"podCIDRs": [range]}});
+        assert!(found("Node", &node("10.0.0.0/24"), Some(&json!({"spec": {}}))).is_empty());
+        assert_eq!(
+            found("Node", &node("10.2.0.0/24"), Some(&node("10.1.0.0/24"))),
+            ["spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid"]
+        );
+        let attached = |node: &str| json!({"spec": {"attacher": "a", "nodeName": node, "source": {"persistentVolumeName": "p"}}});
+        assert_eq!(
+            found("VolumeAttachment", &attached("m"), Some(&attached("n"))),
+            ["spec: Invalid value: {\"Attacher\":\"a\",\"Source\":{\"PersistentVolumeName\":\"p\",\
+              \"InlineVolumeSpec\":null},\"NodeName\":\"m\"}: field is immutable"]
+        );
+    }
+}

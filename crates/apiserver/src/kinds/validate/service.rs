@@ -1,0 +1,148 @@
+//! What is wrong with a service: its ports, its addresses, and who may reach it.
+
+use std::net::IpAddr;
+
+use serde_json::Value;
+
+use super::check::{
+    Problems, address, duplicate, forbidden, invalid, one_of, outward, port_number, required, wrong_text,
+};
+use super::metadata::labels;
+use crate::kinds::look::{at, entries, items, number, text};
+use crate::kinds::names;
+use crate::{Problem, ProblemKind};
+
+/// A new service.
+pub(super) fn create(out: &mut Problems, object: &Value) {
+    let spec = &object["spec"];
+    let kind = text(spec, "/type");
+    let headless = text(spec, "/clusterIP") == "None";
+    let list = items(spec, "/ports");
+    if list.is_empty() && !headless && kind != "ExternalName" {
+        required(out, "spec.ports", "");
+    }
+    match kind {
+        "LoadBalancer" | "NodePort" if headless => {
+            let detail = format!("may not be set to 'None' for {kind} services");
+            invalid(out, "spec.clusterIPs[0]", &"None".into(), &detail);
+        }
+        "ExternalName" => match text(spec, "/externalName") {
+            "" => required(out, "spec.externalName", ""),
+            name => wrong_text(out, "spec.externalName", name, names::subdomain(name.trim_end_matches('.'))),
+        },
+        _ => {}
+    }
+    service_ports(out, spec, kind, headless);
+    labels(out, spec, "/selector", "spec.selector");
+    one_of(out, spec, "/sessionAffinity", "spec.sessionAffinity", &["ClientIP", "None"]);
+    for (index, one) in items(spec, "/clusterIPs").iter().filter_map(Value::as_str).enumerate() {
+        if one != "None" && !one.is_empty() {
+            address(out, &format!("spec.clusterIPs[{index}]"), one);
+            let family = text(spec, &format!("/ipFamilies/{index}"));
+            let is = if one.contains(':') { "IPv6" } else { "IPv4" };
+            if one.parse::<IpAddr>().is_ok() && !family.is_empty() && family != is {
+                let detail = format!("expected an {family} value as indicated by `ipFamilies[{index}]`");
+                invalid(out, &format!("spec.clusterIPs[{index}]"), &one.into(), &detail);
+            }
+        }
+    }
+    for (index, one) in items(spec, "/externalIPs").iter().filter_map(Value::as_str).enumerate() {
+        let field = format!("spec.externalIPs[{index}]");
+        address(out, &field, one);
+        outward(out, &field, one);
+    }
+    let kinds = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+    one_of(out, spec, "/type", "spec.type", &kinds);
+    if at(spec, "/internalTrafficPolicy").is_some() {
+        let (field, known) = ("spec.internalTrafficPolicy", ["Cluster", "Local"]);
+        one_of(out, spec, "/internalTrafficPolicy", field, &known);
+    }
+    if at(spec, "/trafficDistribution").is_some() {
+        let known = ["PreferClose", "PreferSameZone", "PreferSameNode"];
+        one_of(out, spec, "/trafficDistribution", "spec.trafficDistribution", &known);
+    }
+    let local = kind == "LoadBalancer" && text(spec, "/externalTrafficPolicy") == "Local";
+    if let Some(port) = number(spec, "/healthCheckNodePort").filter(|port| *port != 0 && !local) {
+        let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+        invalid(out, "spec.healthCheckNodePort", &port.into(), detail);
+    }
+    // Services without a selector are said to have both families, whatever the cluster has.
+    let policy = text(spec, "/ipFamilyPolicy");
+    let selects = entries(spec, "/selector").next().is_some();
+    if policy == "RequireDualStack" && (!headless || selects) {
+        let detail = "this cluster is not configured for dual-stack services";
+        invalid(out, "spec.ipFamilyPolicy", &policy.into(), detail);
+    }
+    let reachable = matches!(kind, "LoadBalancer" | "NodePort") || !items(spec, "/externalIPs").is_empty();
+    if let Some(policy) = at(spec, "/externalTrafficPolicy") {
+        if reachable {
+            one_of(out, spec, "/externalTrafficPolicy", "spec.externalTrafficPolicy", &["Cluster", "Local"]);
+        } else {
+            let detail = "may only be set for externally-accessible services";
+            invalid(out, "spec.externalTrafficPolicy", policy, detail);
+        }
+    }
+}
+
+fn service_ports(out: &mut Problems, spec: &Value, kind: &str, headless: bool) {
+    let list = items(spec, "/ports");
+    for (index, port) in list.iter().enumerate() {
+        let path = format!("spec.ports[{index}]");
+        let name = text(port, "/name");
+        if name.is_empty() {
+            if list.len() > 1 {
+                required(out, &format!("{path}.name"), "");
+            }
+        } else {
+            wrong_text(out, &format!("{path}.name"), name, names::label(name));
+            if list[..index].iter().any(|other| text(other, "/name") == name) {
+                duplicate(out, &format!("{path}.name"), &name.into());
+            }
+        }
+        let number_ = number(port, "/port").unwrap_or(0);
+        port_number(out, &format!("{path}.port"), number_);
+        one_of(out, port, "/protocol", &format!("{path}.protocol"), &["SCTP", "TCP", "UDP"]);
+        let spoken = text(port, "/appProtocol");
+        if !spoken.is_empty() {
+            wrong_text(out, &format!("{path}.appProtocol"), spoken, names::qualified(spoken));
+        }
+        match at(port, "/targetPort") {
+            Some(Value::String(name)) => {
+                wrong_text(out, &format!("{path}.targetPort"), name, names::port_name(name));
+            }
+            target => {
+                let target = target.and_then(Value::as_i64).unwrap_or(0);
+                if !headless || target != number_ {
+                    port_number(out, &format!("{path}.targetPort"), target);
+                }
+            }
+        }
+        if kind == "ClusterIP" && number(port, "/nodePort").is_some_and(|it| it != 0) {
+            forbidden(out, &format!("{path}.nodePort"), "may not be used when `type` is 'ClusterIP'");
+        }
+        let same = |other: &Value| {
+            other.get("port") == port.get("port") && other.get("protocol") == port.get("protocol")
+        };
+        if list[..index].iter().any(same) {
+            let protocol = Value::from(text(port, "/protocol"));
+            let shown = format!(
+                "{{\"Name\":\"\",\"Protocol\":{protocol},\"AppProtocol\":null,\"Port\":{number_},\"TargetPort\":0,\"NodePort\":0}}"
+            );
+            out.push(Problem::with_value(path, ProblemKind::Duplicate, shown, ""));
+        }
+    }
+}
+
+/// The new state of a service.
+pub(super) fn update(out: &mut Problems, new: &Value, old: &Value) {
+    let allocated = |object: &Value| text(object, "/spec/type") != "ExternalName";
+    if allocated(new) && allocated(old) {
+        let before = items(old, "/spec/clusterIPs").first();
+        let now = items(new, "/spec/clusterIPs").first();
+        if before.is_some() && before != now {
+            let shown = new["spec"]["clusterIPs"].clone();
+            invalid(out, "spec.clusterIPs[0]", &shown, "may not change once set");
+        }
+    }
+    create(out, new);
+}
