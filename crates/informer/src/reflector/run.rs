@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dogwatch_core::Object;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
 
 use super::explain::named;
@@ -32,6 +34,8 @@ pub struct Reflector<T> {
     name: String,
     resync: Option<Duration>,
     transform: Option<Transform<T>>,
+    /// What is left to chance.
+    chances: StdRng,
     machine: Machine,
     sender: DeltaSender<T>,
     health: HealthSender,
@@ -42,8 +46,9 @@ impl<T: Object> Reflector<T> {
     pub fn new(source: Arc<dyn ListWatch<T>>, options: ReflectorOptions<T>, sender: DeltaSender<T>) -> Self {
         let machine = Machine::new(source.resource().clone(), &options, !source.lacks_initial_events());
         let name = options.name.unwrap_or_else(|| named(source.resource()));
-        let health = HealthSender::new();
-        Self { source, name, resync: options.resync, transform: options.transform, machine, sender, health }
+        let chances = StdRng::seed_from_u64(options.seed.unwrap_or_else(rand::random));
+        let (resync, transform) = (options.resync, options.transform);
+        Self { source, name, resync, transform, chances, machine, sender, health: HealthSender::new() }
     }
 
     /// How it is doing. May be taken before it runs, and read after it has ended.
@@ -102,7 +107,7 @@ impl<T: Object> Running<T> {
         let mut input = Input::Start;
         loop {
             let idle = matches!(input, Input::Silence(_) | Input::ResyncDue);
-            let at = Moment { now: Instant::now(), chance: rand::random() };
+            let at = Moment { now: Instant::now(), chance: self.reflector.chances.random() };
             self.reflector.machine.step(at, input, &mut commands);
             self.publish();
             let moves = commands.iter().any(|it| !matches!(it, Command::Emit(_) | Command::Measure(_)));
