@@ -17,7 +17,7 @@ use super::options::{ReflectorOptions, Transform};
 use super::signals::{Command, Ended, Input, Moment};
 use super::source::Activity;
 use super::vitals::News;
-use crate::health::{HealthSender, HealthWatch, Problem};
+use crate::health::{Health, HealthSender, HealthWatch, Problem};
 use crate::list_watch::ListWatch;
 use crate::queue::DeltaSender;
 
@@ -51,6 +51,14 @@ impl<T: Object> Reflector<T> {
         Self { source, name, resync, transform, chances, machine, sender, health: HealthSender::new() }
     }
 
+    /// Goes on where another reflector of the same collection ended because the collection was gone: its numbers count on, that it is
+    /// gone is shown until there is something newer to tell, and one more answer that it is gone ends this one too.
+    pub(crate) fn after(mut self, ended: Health) -> Self {
+        self.machine.once_more(ended);
+        self.health.publish(self.machine.vitals.health());
+        self
+    }
+
     /// How it is doing. May be taken before it runs, and read after it has ended.
     pub fn health(&self) -> HealthWatch {
         self.health.watch()
@@ -66,13 +74,14 @@ impl<T: Object> Reflector<T> {
             timer
         });
         let silence = Silence::new();
+        let poison = self.machine.vitals.health().poison;
         let running = Running {
             reflector: self,
             activity: Activity::Nothing,
             silence,
             resync,
             meter,
-            poison: 0,
+            poison,
             warned: None,
         };
         running.run().await

@@ -187,7 +187,7 @@ fn continues(log: &[Told], reference: &[Told], to_the_end: bool) -> bool {
     for at in 0..=reference.len() {
         let (replay, rest) = log.split_at(picture.len().min(log.len()));
         let follows = match to_the_end {
-            true => rest == &reference[at..],
+            true => *rest == reference[at..],
             false => reference[at..].starts_with(rest),
         };
         let replayed = || {

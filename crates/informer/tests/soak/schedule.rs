@@ -33,6 +33,8 @@ pub(crate) struct Setting {
     pub(crate) page_size: u32,
     /// How many deltas may wait, and are applied at once.
     pub(crate) queue: usize,
+    /// Whether the definition is there from the start.
+    pub(crate) defined: bool,
 }
 
 /// One thing that happens.
@@ -40,6 +42,8 @@ pub(crate) struct Setting {
 pub(crate) enum Step {
     /// Time passes.
     Pass(Duration),
+    /// Everybody else has this many turns, in no time.
+    Turns(u8),
     /// An object is created or changed; whether it carries the label that one of the informers selects by.
     Put(Place, bool),
     /// The same, and whoever wrote it waits until the informer of all has it.
@@ -141,6 +145,7 @@ impl Schedule {
             watch_list: draw.0.random_bool(0.6),
             page_size: draw.one(&[0, 0, 1, 2, 5]),
             queue: draw.one(&[1, 2, 7, 64, 1024]),
+            defined: draw.0.random_bool(0.7),
         };
         let count = draw.0.random_range(20..60);
         let steps = (0..count).map(|_| draw.step()).collect();
@@ -162,10 +167,9 @@ impl Draw {
 
     fn step(&mut self) -> Step {
         match self.below(100) {
-            0..14 => {
-                Step::Pass(Duration::from_millis(self.one(&[1, 20, 300, 1_000, 5_000, 40_000, 400_000])))
-            }
-            14..34 => Step::Put(self.place(), self.0.random_bool(0.6)),
+            0..8 => self.passing(),
+            8..18 => Step::Turns(self.0.random_range(1..40)),
+            18..34 => Step::Put(self.place(), self.0.random_bool(0.6)),
             34..37 => Step::PutAndRead(self.place()),
             37..41 => Step::Burst(self.kind(), self.one(&NAMESPACES)),
             41..48 => Step::Delete(self.place()),
@@ -180,6 +184,11 @@ impl Draw {
             90..93 => Step::Leave(self.below(16) as usize, self.0.random_bool(0.5)),
             _ => Step::Look,
         }
+    }
+
+    fn passing(&mut self) -> Step {
+        let milliseconds = self.one(&[1, 20, 300, 1_000, 5_000, 40_000, 400_000]);
+        Step::Pass(Duration::from_millis(milliseconds))
     }
 
     fn kind(&mut self) -> Kind {
@@ -197,13 +206,6 @@ impl Draw {
     }
 
     fn member(&mut self) -> Member {
-        let manner = match self.below(8) {
-            0..2 => Manner::Called,
-            2 => Manner::Panicking(self.one(&[1, 2, 5])),
-            3 => Manner::Filtered,
-            4 => Manner::Again(Duration::from_secs(self.one(&[10, 60, 600]))),
-            _ => Manner::Reading(Duration::from_millis(self.one(&[0, 1, 50, 1_000, 5_000, 60_000]))),
-        };
         let overflow = self.one(&[
             Overflow::Coalesce,
             Overflow::Coalesce,
@@ -212,6 +214,19 @@ impl Draw {
             Overflow::Block(3),
             Overflow::Block(20),
         ]);
+        // Who makes the informer wait must not make it wait for ever.
+        let pauses: &[u64] = if matches!(overflow, Overflow::Block(_)) {
+            &[0, 1, 50, 700]
+        } else {
+            &[0, 1, 50, 1_000, 5_000, 60_000]
+        };
+        let manner = match self.below(8) {
+            0..2 => Manner::Called,
+            2 => Manner::Panicking(self.one(&[1, 2, 5])),
+            3 => Manner::Filtered,
+            4 => Manner::Again(Duration::from_secs(self.one(&[10, 60, 600]))),
+            _ => Manner::Reading(Duration::from_millis(self.one(pauses))),
+        };
         Member { of: self.one(&WATCHED), overflow, manner }
     }
 

@@ -75,6 +75,21 @@ pub(crate) async fn play(schedule: &Schedule) -> Outcome {
     let mut world = World::new(schedule).await;
     for step in &schedule.steps {
         world.perform(step).await;
+        if std::env::var("TRACE").is_ok() {
+            eprintln!(
+                "{step} -> {:?} {:?}",
+                world.server.faults().tally(),
+                world
+                    .observed
+                    .iter()
+                    .map(|it| (
+                        it.informer.health().to_string(),
+                        it.informer.store().len(),
+                        it.informer.store().version().to_string()
+                    ))
+                    .collect::<Vec<_>>()
+            );
+        }
         world.outcome.steps += 1;
     }
     world.settle().await;
@@ -106,6 +121,13 @@ impl World {
         for namespace in NAMESPACES {
             world.found(namespace).await.expect("nothing is wrong yet");
         }
+        if schedule.setting.defined {
+            world
+                .definitions()
+                .create(&WriteParams::default(), &definition())
+                .await
+                .expect("nothing is wrong yet");
+        }
         for what in WATCHED {
             let informer = world.builder(what).reflector(|it| {
                 let it = it.seed(schedule.seed).page_size(schedule.setting.page_size);
@@ -136,6 +158,7 @@ impl World {
     async fn perform(&mut self, step: &Step) {
         match step {
             Step::Pass(time) => tokio::time::sleep(*time).await,
+            Step::Turns(count) => turns(*count).await,
             Step::Put(place, on) => drop(self.put(*place, *on).await),
             Step::PutAndRead(place) => self.put_and_read(*place).await,
             Step::Burst(kind, namespace) => {
@@ -214,6 +237,8 @@ impl World {
     /// Creates or changes an object, and its namespace where that is gone. Whether it works is up to the weather.
     async fn put(&mut self, place: Place, on: bool) -> Result<Value, Error> {
         self.written += 1;
+        // A request to a server in the same process may come back before anybody else has done anything.
+        turns((self.written % 4) as u8).await;
         let api = self.api(place);
         let name = format!("n{}", place.name);
         let set = if on { "on" } else { "off" };
@@ -423,6 +448,12 @@ fn opinion(witness: &Witness, reference: &Witness, expected: &Picture) -> Vec<St
         wrong.push(format!("{:?} was told something else than the first was", witness.member));
     }
     wrong
+}
+
+async fn turns(count: u8) {
+    for _ in 0..count {
+        tokio::task::yield_now().await;
+    }
 }
 
 fn definition() -> Value {
