@@ -23,7 +23,7 @@ use crate::schedule::{Kind, Manner, Member, NAMESPACES, Order, Place, Schedule, 
 /// streams that have to be given up, and of a definition that is asked for again.
 const PATIENCE: Duration = Duration::from_secs(1800);
 /// And nothing may change afterwards.
-const REST: Duration = Duration::from_secs(200);
+const REST: Duration = Duration::from_secs(130);
 /// How long a writer waits for what it wrote.
 const OWN_WRITE: Duration = Duration::from_secs(30);
 const GROUP: &str = "soak.example";
@@ -75,21 +75,6 @@ pub(crate) async fn play(schedule: &Schedule) -> Outcome {
     let mut world = World::new(schedule).await;
     for step in &schedule.steps {
         world.perform(step).await;
-        if std::env::var("TRACE").is_ok() {
-            eprintln!(
-                "{step} -> {:?} {:?}",
-                world.server.faults().tally(),
-                world
-                    .observed
-                    .iter()
-                    .map(|it| (
-                        it.informer.health().to_string(),
-                        it.informer.store().len(),
-                        it.informer.store().version().to_string()
-                    ))
-                    .collect::<Vec<_>>()
-            );
-        }
         world.outcome.steps += 1;
     }
     world.settle().await;
@@ -162,7 +147,7 @@ impl World {
             Step::Put(place, on) => drop(self.put(*place, *on).await),
             Step::PutAndRead(place) => self.put_and_read(*place).await,
             Step::Burst(kind, namespace) => {
-                for name in 0..12 {
+                for name in 0..8 {
                     drop(self.put(Place { kind: *kind, namespace, name }, name % 2 == 0).await);
                 }
             }
@@ -347,20 +332,25 @@ impl World {
             drop(self.put(Place { kind: Kind::Map, namespace, name: number as u8 }, true).await);
         }
         let start = Instant::now();
-        while start.elapsed() < PATIENCE {
-            let mut settled = true;
-            for observed in &self.observed {
-                let store = picture(observed.informer.store().snapshot().iter());
-                let healthy = observed.health_problem(self.is_defined().await).is_none();
-                settled &= healthy && observed.lag() == 0 && store == self.truth(observed.what).await;
-            }
-            if settled {
-                break;
-            }
-            tokio::time::sleep(Duration::from_secs(5)).await;
+        while start.elapsed() < PATIENCE && !self.is_settled().await {
+            tokio::time::sleep(Duration::from_secs(10)).await;
         }
         self.outcome.recovery = start.elapsed();
         tokio::time::sleep(REST).await;
+    }
+
+    async fn is_settled(&self) -> bool {
+        let defined = self.is_defined().await;
+        let calm = |it: &Observed| it.lag() == 0 && it.health_problem(defined).is_none();
+        if !self.observed.iter().all(calm) {
+            return false;
+        }
+        for observed in &self.observed {
+            if picture(observed.informer.store().snapshot().iter()) != self.truth(observed.what).await {
+                return false;
+            }
+        }
+        true
     }
 
     async fn is_defined(&self) -> bool {
