@@ -17,5 +17,6 @@ mod store_readers;
 mod store_namespaces;
 mod live;
 mod informer;
+mod informer_health;
 mod factory;
 mod scenarios;
