@@ -18,5 +18,6 @@ mod store_namespaces;
 mod live;
 mod informer;
 mod informer_health;
+mod informer_threads;
 mod factory;
 mod scenarios;
