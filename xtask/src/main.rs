@@ -15,6 +15,7 @@ mod examples;
 mod tables;
 mod ci;
 mod conformance;
+mod soak;
 mod controllers;
 mod controller_runtime;
 mod e2e;
@@ -50,6 +51,8 @@ enum Task {
     Gen(tables::Options),
     /// Run the whole-pipeline suite against a server of your choice.
     Conformance(conformance::Options),
+    /// Play random schedules of writes, faults and handlers on informers, for a while.
+    Soak(soak::Options),
     /// Run the original kube-controller-manager on our server, and say what it does there.
     OriginalControllers(controllers::Options),
     /// Run the suites of controller-runtime on our server.
@@ -82,6 +85,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Examples => examples::run(),
         Task::Gen(options) => tables::run(&options),
         Task::Conformance(options) => conformance::run(&options),
+        Task::Soak(options) => soak::run(&options),
         Task::OriginalControllers(options) => waiting::wait(controllers::run(&options)),
         Task::ControllerRuntime(options) => waiting::wait(controller_runtime::run(&options)),
         Task::E2e(options) => waiting::wait(e2e::run(&options)),
@@ -124,6 +128,14 @@ mod tests {
         assert!(Arguments::try_parse_from(["xtask", "controller-runtime"]).is_err());
         let named = ["xtask", "controller-runtime", "--source", "x", "pkg/client", "pkg/cache"];
         assert!(Arguments::try_parse_from(named).is_ok());
+    }
+
+    #[test]
+    fn a_soak_takes_a_time_or_a_seed() {
+        assert!(Arguments::try_parse_from(["xtask", "soak"]).is_ok());
+        assert!(Arguments::try_parse_from(["xtask", "soak", "--minutes", "2", "--release"]).is_ok());
+        assert!(Arguments::try_parse_from(["xtask", "soak", "--seed", "7"]).is_ok());
+        assert!(Arguments::try_parse_from(["xtask", "soak", "--seed", "7", "--minutes", "2"]).is_err());
     }
 
     #[test]

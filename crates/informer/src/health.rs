@@ -57,8 +57,10 @@ pub enum HealthState {
         /// When the next request is made.
         next: Instant,
     },
-    /// The server does not serve the collection, and the reflector has ended.
+    /// The server does not serve the collection, and the reflector has ended. An informer asks again from time to time.
     Gone,
+    /// The informer was stopped, and its copy is not kept in step any more.
+    Stopped,
 }
 
 /// What keeps a reflector from being in step.
@@ -89,6 +91,11 @@ impl Health {
 }
 
 impl HealthWatch {
+    /// Shows this for ever.
+    pub(crate) fn of(health: Health) -> Self {
+        Self(watch::channel(health).1)
+    }
+
     /// How the reflector is doing now.
     pub fn get(&self) -> Health {
         self.0.borrow().clone()
@@ -141,6 +148,7 @@ impl fmt::Display for Health {
             HealthState::Retrying { attempts: 1, .. } => f.write_str("retrying after a failure")?,
             HealthState::Retrying { attempts, .. } => write!(f, "retrying after {attempts} failures")?,
             HealthState::Gone => f.write_str("gone")?,
+            HealthState::Stopped => f.write_str("stopped")?,
         }
         match &self.problem {
             Some(problem) => write!(f, ": {}", problem.message),

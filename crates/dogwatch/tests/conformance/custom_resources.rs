@@ -127,7 +127,7 @@ pub(crate) async fn ships(client: &Client, space: &Space) -> (Definition, Api<Dy
     (definition, api)
 }
 
-fn ship(api: &Api<DynamicObject>, name: &str, spec: Value) -> DynamicObject {
+pub(crate) fn ship(api: &Api<DynamicObject>, name: &str, spec: Value) -> DynamicObject {
     DynamicObject::new(name, &api.resource().api_resource()).data(json!({ "spec": spec }))
 }
 

@@ -16,6 +16,7 @@ mod watches;
 mod patches;
 mod subresources;
 mod custom_resources;
+mod informers;
 mod forms;
 mod refusals;
 mod discovery;

@@ -152,7 +152,7 @@ impl<T: Object> InformerBuilder<T> {
         }
         let feed = |source| Feed::new(source, options.clone(), self.queue_capacity);
         let feeds: Vec<_> = self.sources.into_iter().map(feed).collect();
-        let health = feeds.iter().filter_map(Feed::health).collect();
+        let health = feeds.iter().map(Feed::health).collect();
         let members = Shared::new(InformerMetrics::new(&name, &resource), self.resync_every);
         let fan_out = FanOut::new(members.hasher.clone());
         let (joins, joining) = mpsc::unbounded_channel();

@@ -76,10 +76,14 @@ impl<T: Object> Core<T> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How all its reflectors are doing, as one.
+    /// How all its reflectors are doing, as one; when they have ended, how they were.
     pub(super) fn health(&self) -> Health {
         let all: Vec<Health> = self.healths().iter().map(HealthWatch::get).collect();
-        all.into_iter().reduce(both).unwrap_or_default()
+        let mut health = all.into_iter().reduce(both).unwrap_or_default();
+        if self.is_stopped() && health.state != HealthState::Gone {
+            health.state = HealthState::Stopped;
+        }
+        health
     }
 
     /// A feed has another reflector now.
@@ -143,5 +147,6 @@ fn urgency(state: &HealthState) -> u8 {
         HealthState::Listing { .. } => 2,
         HealthState::Retrying { .. } => 3,
         HealthState::Gone => 4,
+        HealthState::Stopped => 5,
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::delta::Delta;
-use crate::health::HealthWatch;
+use crate::health::{HealthState, HealthWatch, Problem};
 use crate::list_watch::ListWatch;
 use crate::queue::{DeltaQueue, DeltaReceiver};
 use crate::reflector::{Ended, Reflector, ReflectorOptions};
@@ -23,6 +23,8 @@ pub(super) struct Feed<T> {
     /// How many deltas may wait.
     capacity: usize,
     state: State<T>,
+    /// How its reflector is doing, or how the last one was.
+    health: HealthWatch,
 }
 
 enum State<T> {
@@ -36,23 +38,15 @@ enum State<T> {
 
 impl<T: Object> Feed<T> {
     pub(super) fn new(source: Arc<dyn ListWatch<T>>, options: ReflectorOptions<T>, capacity: usize) -> Self {
-        let mut feed = Self { source, options, capacity, state: State::Over };
-        feed.make_ready();
-        feed
-    }
-
-    fn make_ready(&mut self) {
-        let (sender, receiver) = DeltaQueue::channel(self.capacity);
-        let reflector = Reflector::new(Arc::clone(&self.source), self.options.clone(), sender);
-        self.state = State::Ready(Box::new(reflector), receiver);
+        let (sender, receiver) = DeltaQueue::channel(capacity);
+        let reflector = Reflector::new(Arc::clone(&source), options.clone(), sender);
+        let health = reflector.health();
+        Self { source, options, capacity, state: State::Ready(Box::new(reflector), receiver), health }
     }
 
     /// How its reflector is doing, until it is another one: see [`Self::revive`].
-    pub(super) fn health(&self) -> Option<HealthWatch> {
-        match &self.state {
-            State::Ready(reflector, _) => Some(reflector.health()),
-            _ => None,
-        }
+    pub(super) fn health(&self) -> HealthWatch {
+        self.health.clone()
     }
 
     /// Starts the reflector on the runtime this runs on.
@@ -87,16 +81,28 @@ impl<T: Object> Feed<T> {
         }
     }
 
-    /// Why the reflector has ended; `None` when it did so by a panic.
+    /// Why the reflector has ended; `None` when it did so by a panic, which is its health's problem from then on.
     pub(super) async fn ended(&mut self) -> Option<Ended> {
-        match std::mem::replace(&mut self.state, State::Over) {
-            State::Running(_, task) => task.await.ok(),
-            _ => None,
+        let State::Running(_, task) = std::mem::replace(&mut self.state, State::Over) else { return None };
+        match task.await {
+            Ok(ended) => Some(ended),
+            Err(error) => {
+                let message = format!("what reads {} failed: {error}", self.source.resource().plural);
+                let mut health = self.health.get();
+                health.problem = Some(Problem { message, since: Instant::now(), count: 1 });
+                self.health = HealthWatch::of(health);
+                None
+            }
         }
     }
 
     /// Has it begin again at that time.
     pub(super) fn rest_until(&mut self, time: Instant) {
+        let mut health = self.health.get();
+        if health.state != HealthState::Gone {
+            health.state = HealthState::Retrying { since: Instant::now(), attempts: 1, next: time };
+            self.health = HealthWatch::of(health);
+        }
         self.state = State::Gone(time);
     }
 
@@ -109,11 +115,14 @@ impl<T: Object> Feed<T> {
     }
 
     /// Begins again with a new reflector; this is how it is doing.
-    pub(super) fn revive(&mut self) -> Option<HealthWatch> {
-        self.make_ready();
-        let health = self.health();
+    pub(super) fn revive(&mut self) -> HealthWatch {
+        let (sender, receiver) = DeltaQueue::channel(self.capacity);
+        let reflector = Reflector::new(Arc::clone(&self.source), self.options.clone(), sender);
+        let reflector = reflector.after(self.health.get());
+        self.health = reflector.health();
+        self.state = State::Ready(Box::new(reflector), receiver);
         self.start();
-        health
+        self.health()
     }
 
     pub(super) fn is_over(&self) -> bool {

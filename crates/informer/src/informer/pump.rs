@@ -117,6 +117,7 @@ impl<T: Object> Pump<T> {
         let why = self.feeds[feed].ended().await;
         let Some(after) = self.revive_after else {
             tracing::warn!(informer = core.name, ?why, "a reflector has ended for good");
+            core.replace_health(feed, self.feeds[feed].health());
             return !self.feeds.iter().all(Feed::is_over);
         };
         match why {
@@ -129,6 +130,7 @@ impl<T: Object> Pump<T> {
             }
         }
         self.feeds[feed].rest_until(Instant::now() + after);
+        core.replace_health(feed, self.feeds[feed].health());
         true
     }
 
@@ -143,10 +145,8 @@ impl<T: Object> Pump<T> {
     fn revive(&mut self, core: &Core<T>) {
         let now = Instant::now();
         for (index, feed) in self.feeds.iter_mut().enumerate() {
-            if feed.due().is_some_and(|due| due <= now)
-                && let Some(health) = feed.revive()
-            {
-                core.replace_health(index, health);
+            if feed.due().is_some_and(|due| due <= now) {
+                core.replace_health(index, feed.revive());
             }
         }
     }

@@ -23,6 +23,7 @@ use super::signals::{Command, Ended, Measure, Moment};
 use super::vitals::{Until, Vitals};
 use crate::backoff::Backoff;
 use crate::delta::Delta;
+use crate::health::Health;
 
 /// How often a watch may come to nothing in a row before the collection is read anew, and a stream of initial events before it
 /// is listed instead. client-go gives in at the first one, and whole fleets of readers list at once when a proxy hiccups.
@@ -125,6 +126,15 @@ impl Machine {
             bookmarks: false,
             resync_due: false,
         }
+    }
+
+    /// Begins after another one ended because the collection was gone, and ends at the first answer that it still is: whoever has it
+    /// begin again asks from time to time.
+    pub(super) fn once_more(&mut self, ended: Health) {
+        if matches!(self.policy.not_found, NotFound::EndAfter(_)) {
+            self.policy.not_found = NotFound::EndAfter(1);
+        }
+        self.vitals = Vitals::after(ended);
     }
 
     /// How long to wait for an input before a silence is one.

@@ -48,6 +48,8 @@ pub struct ReflectorOptions<T> {
     pub stall_after: Option<Duration>,
     /// What to do about a collection that the server does not serve.
     pub not_found: NotFound,
+    /// Decides what is left to chance: by how much waits differ, and when watches end. `None` is never the same twice.
+    pub seed: Option<u64>,
     /// Changes objects before anybody sees them.
     pub transform: Option<Transform<T>>,
 }
@@ -176,6 +178,13 @@ impl<T> ReflectorOptions<T> {
         self
     }
 
+    /// Has the same chances each time, so that a test can be repeated. Different each time unless called.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
     /// Changes objects before anybody sees them; see [`Transform`] for what it may do.
     #[must_use]
     pub fn transform(mut self, transform: impl Fn(T) -> T + Send + Sync + 'static) -> Self {
@@ -200,6 +209,7 @@ impl<T> Default for ReflectorOptions<T> {
             internal_error_retry: None,
             stall_after: Some(Duration::from_secs(240)),
             not_found: NotFound::default(),
+            seed: None,
             transform: None,
         }
     }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dogwatch_core::Object;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
 
 use super::explain::named;
@@ -15,7 +17,7 @@ use super::options::{ReflectorOptions, Transform};
 use super::signals::{Command, Ended, Input, Moment};
 use super::source::Activity;
 use super::vitals::News;
-use crate::health::{HealthSender, HealthWatch, Problem};
+use crate::health::{Health, HealthSender, HealthWatch, Problem};
 use crate::list_watch::ListWatch;
 use crate::queue::DeltaSender;
 
@@ -32,6 +34,8 @@ pub struct Reflector<T> {
     name: String,
     resync: Option<Duration>,
     transform: Option<Transform<T>>,
+    /// What is left to chance.
+    chances: StdRng,
     machine: Machine,
     sender: DeltaSender<T>,
     health: HealthSender,
@@ -42,8 +46,17 @@ impl<T: Object> Reflector<T> {
     pub fn new(source: Arc<dyn ListWatch<T>>, options: ReflectorOptions<T>, sender: DeltaSender<T>) -> Self {
         let machine = Machine::new(source.resource().clone(), &options, !source.lacks_initial_events());
         let name = options.name.unwrap_or_else(|| named(source.resource()));
-        let health = HealthSender::new();
-        Self { source, name, resync: options.resync, transform: options.transform, machine, sender, health }
+        let chances = StdRng::seed_from_u64(options.seed.unwrap_or_else(rand::random));
+        let (resync, transform) = (options.resync, options.transform);
+        Self { source, name, resync, transform, chances, machine, sender, health: HealthSender::new() }
+    }
+
+    /// Goes on where another reflector of the same collection ended because the collection was gone: its numbers count on, that it is
+    /// gone is shown until there is something newer to tell, and one more answer that it is gone ends this one too.
+    pub(crate) fn after(mut self, ended: Health) -> Self {
+        self.machine.once_more(ended);
+        self.health.publish(self.machine.vitals.health());
+        self
     }
 
     /// How it is doing. May be taken before it runs, and read after it has ended.
@@ -61,13 +74,14 @@ impl<T: Object> Reflector<T> {
             timer
         });
         let silence = Silence::new();
+        let poison = self.machine.vitals.health().poison;
         let running = Running {
             reflector: self,
             activity: Activity::Nothing,
             silence,
             resync,
             meter,
-            poison: 0,
+            poison,
             warned: None,
         };
         running.run().await
@@ -102,7 +116,7 @@ impl<T: Object> Running<T> {
         let mut input = Input::Start;
         loop {
             let idle = matches!(input, Input::Silence(_) | Input::ResyncDue);
-            let at = Moment { now: Instant::now(), chance: rand::random() };
+            let at = Moment { now: Instant::now(), chance: self.reflector.chances.random() };
             self.reflector.machine.step(at, input, &mut commands);
             self.publish();
             let moves = commands.iter().any(|it| !matches!(it, Command::Emit(_) | Command::Measure(_)));

@@ -42,6 +42,11 @@ pub(super) struct Vitals {
 }
 
 impl Vitals {
+    /// Those of a reflector that begins where another one ended.
+    pub(super) fn after(ended: Health) -> Self {
+        Self { health: Health { last_version: ResourceVersion::UNSET, ..ended }, ..Self::default() }
+    }
+
     pub(super) fn health(&self) -> &Health {
         &self.health
     }

@@ -17,5 +17,7 @@ mod store_readers;
 mod store_namespaces;
 mod live;
 mod informer;
+mod informer_health;
+mod informer_threads;
 mod factory;
 mod scenarios;

@@ -1,6 +1,6 @@
 //! Readers beside the writer: waiting for a version, and consistency under real threads.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use dogwatch_core::ResourceVersion;
@@ -112,4 +112,92 @@ fn readers_on_other_threads_never_see_a_mix_of_two_states() {
         done.store(true, Ordering::Relaxed);
     });
     assert_eq!(store.len(), ACCOUNTS);
+}
+
+/// The writer and whoever adds an index make new states in turns: neither loses what the other did, and an index that is there is whole.
+#[test]
+fn indexes_come_and_go_beside_the_writer_and_every_snapshot_is_whole() {
+    const OBJECTS: usize = 200;
+    const BATCHES: usize = 2_000;
+    let object = |number: usize, version: usize| Thing {
+        number: version as i64,
+        ..thing(&format!("ns/{number}"), &version.to_string())
+    };
+    let by_parity =
+        || Index::new("parity", |it: &Thing| [if it.number % 2 == 0 { "even" } else { "odd" }.to_owned()]);
+    let mut writer = StoreWriter::<Thing>::new();
+    let store = writer.store();
+    let mut changes = Vec::new();
+    writer.apply(list("1", (0..OBJECTS).map(|it| object(it, 1))), &mut changes);
+    let (done, whole) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                store.add_index(by_parity()).unwrap();
+                thread::yield_now();
+                store.remove_index("parity").unwrap();
+            }
+        });
+        for reader in 0..2 {
+            let (store, done, whole) = (&store, &done, &whole);
+            scope.spawn(move || {
+                let key = format!("ns/{reader}").parse().unwrap();
+                let mut last = 0;
+                while !done.load(Ordering::Relaxed) {
+                    let snapshot = store.snapshot();
+                    if let (Ok(even), Ok(odd)) =
+                        (snapshot.by_index("parity", "even"), snapshot.by_index("parity", "odd"))
+                    {
+                        assert!(even.iter().all(|it| it.number % 2 == 0));
+                        assert!(odd.iter().all(|it| it.number % 2 != 0));
+                        assert_eq!(even.len() + odd.len(), OBJECTS);
+                        whole.fetch_add(1, Ordering::Relaxed);
+                    }
+                    let seen = store.get(&key).expect("it never goes").number;
+                    assert!(seen >= last, "{seen} after {last}");
+                    last = seen;
+                }
+            });
+        }
+        // Until somebody has seen an index, however the threads take turns.
+        for batch in (0..).take_while(|it| *it < BATCHES || whole.load(Ordering::Relaxed) == 0) {
+            changes.clear();
+            writer.apply([Delta::Applied(object(batch % OBJECTS, batch + 2))], &mut changes);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(store.len(), OBJECTS);
+}
+
+/// Every version is waited for by all before the next one comes, so each of them is one at which a lost wake-up would be for ever.
+#[test]
+fn whoever_waits_on_another_thread_is_woken_at_every_version() {
+    const WAITERS: usize = 4;
+    const VERSIONS: usize = 1_000;
+    let mut writer = StoreWriter::<Thing>::new();
+    let store = writer.store();
+    let arrived = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..WAITERS {
+            scope.spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                runtime.block_on(async {
+                    for version in 1..=VERSIONS {
+                        let version = ResourceVersion::new(&version.to_string());
+                        store.wait_until(&version).await.unwrap();
+                        assert!(!store.version().is_older_than(&version));
+                        arrived.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            });
+        }
+        let mut changes = Vec::new();
+        writer.apply(list("1", []), &mut changes);
+        for version in 2..=VERSIONS + 1 {
+            while arrived.load(Ordering::Relaxed) < WAITERS * (version - 1) {
+                thread::yield_now();
+            }
+            writer.apply([Delta::Bookmark(ResourceVersion::new(&version.to_string()))], &mut changes);
+        }
+    });
 }

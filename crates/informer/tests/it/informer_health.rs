@@ -1,0 +1,146 @@
+//! What an informer says of itself when its collection is gone, when what reads it fails, and when it was stopped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dogwatch_client::Error;
+use dogwatch_core::{ListParams, Reason, ResourceType, WatchParams};
+use dogwatch_informer::{HealthState, Index, ListWatch, Lists, SharedInformer, Watches};
+use futures_core::future::BoxFuture;
+
+use crate::live::Live;
+use crate::script::{MINUTE, SECOND, Thing};
+
+async fn followed(source: impl ListWatch<Thing>) -> SharedInformer<Thing> {
+    let informer = SharedInformer::new(source);
+    informer.start();
+    informer.synced().await.expect("it syncs");
+    informer
+}
+
+/// The informer asks again every half minute; whoever looks in between, or just then, must not take that for another state.
+#[tokio::test(start_paused = true)]
+async fn a_collection_that_is_gone_is_said_to_be_gone_until_it_is_back_and_numbers_count_on() {
+    let live = Live::new(&["a@1"]);
+    let informer = followed(live.clone()).await;
+    live.expire();
+    tokio::time::sleep(5 * SECOND).await;
+    assert_eq!(informer.health().relists, 1);
+
+    live.refuse(Some(Reason::NotFound));
+    tokio::time::sleep(MINUTE).await;
+    let asked = live.lists();
+    for second in 0..300 {
+        tokio::time::sleep(SECOND).await;
+        let health = informer.health();
+        assert_eq!(health.state, HealthState::Gone, "after {second} s: {health}");
+        assert!(health.problem.is_some() && health.synced && !health.is_ok(), "{health}");
+    }
+    assert!((9..=11).contains(&(live.lists() - asked)), "once every half minute: {}", live.lists() - asked);
+
+    live.refuse(None);
+    tokio::time::sleep(MINUTE).await;
+    let health = informer.health();
+    assert!(health.is_ok() && health.synced, "{health}");
+    assert_eq!(health.relists, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_collection_that_is_gone_says_so_too_when_the_server_cannot_be_asked_any_more() {
+    let live = Live::new(&["a@1"]);
+    let informer = followed(live.clone()).await;
+    live.refuse(Some(Reason::NotFound));
+    tokio::time::sleep(MINUTE).await;
+    live.refuse(Some(Reason::Forbidden));
+    tokio::time::sleep(MINUTE).await;
+    let health = informer.health();
+    assert!(matches!(health.state, HealthState::Retrying { .. }), "{health}");
+    assert!(health.to_string().contains("grant the verbs"), "{health}");
+}
+
+/// A source that fails badly for as long as it is told to.
+#[derive(Clone)]
+struct Fragile {
+    live: Live,
+    broken: Arc<AtomicBool>,
+}
+
+impl ListWatch<Thing> for Fragile {
+    fn resource(&self) -> &ResourceType {
+        self.live.resource()
+    }
+
+    fn list(&self, params: ListParams) -> Lists<Thing> {
+        self.live.list(params)
+    }
+
+    fn watch(&self, params: WatchParams) -> BoxFuture<'static, Result<Watches<Thing>, Error>> {
+        if self.broken.load(Ordering::Relaxed) {
+            // Unlike `panic!`, this prints nothing.
+            std::panic::resume_unwind(Box::new("a bug in the source"));
+        }
+        self.live.watch(params)
+    }
+
+    fn lacks_initial_events(&self) -> bool {
+        true
+    }
+}
+
+/// It used to be said to be in step, for half a minute, by the last word of a reader that was no more.
+#[tokio::test(start_paused = true)]
+async fn a_source_that_panics_is_a_problem_that_is_told_and_the_informer_begins_again() {
+    let source = Fragile { live: Live::new(&["a@1"]), broken: Arc::default() };
+    let informer = followed(source.clone()).await;
+    assert!(informer.health().is_ok());
+    source.broken.store(true, Ordering::Relaxed);
+    source.live.expire();
+    for _ in 0..100 {
+        tokio::time::sleep(SECOND).await;
+        assert_eq!(informer.store().len(), 1, "what is known stays");
+    }
+    let health = informer.health();
+    assert!(matches!(health.state, HealthState::Retrying { .. }), "{health}");
+    assert!(health.to_string().contains("what reads things failed"), "{health}");
+
+    source.broken.store(false, Ordering::Relaxed);
+    source.live.put("b@9");
+    tokio::time::sleep(MINUTE).await;
+    assert!(informer.health().is_ok(), "{}", informer.health());
+    assert_eq!(informer.store().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_was_stopped_is_not_in_step() {
+    let live = Live::new(&["a@1"]);
+    let informer = followed(live.clone()).await;
+    informer.stop().await;
+    let health = informer.health();
+    assert_eq!(
+        (health.state, health.is_ok(), health.to_string().as_str()),
+        (HealthState::Stopped, false, "stopped")
+    );
+}
+
+/// One object whose index function fails, among others and through the whole informer: it is in the store, told of and counted.
+#[tokio::test(start_paused = true)]
+async fn an_index_function_that_panics_stops_nothing() {
+    let live = Live::new(&["a@1", "bad@2", "c@3"]);
+    let informer = SharedInformer::new(live.clone());
+    let index = Index::new("name", |it: &Thing| {
+        if &*it.metadata.name == "bad" {
+            std::panic::resume_unwind(Box::new("a bug in the index"));
+        }
+        [it.metadata.name.to_string()]
+    });
+    informer.add_index(index).expect("the name is free");
+    informer.start();
+    informer.synced().await.expect("it syncs");
+    live.put("bad@4");
+    live.put("d@5");
+    informer.wait_until(&"5".into()).await.expect("it follows");
+    let store = informer.store();
+    assert_eq!((store.len(), store.index_panics()), (4, 2));
+    assert_eq!(store.index_values("name").expect("there"), ["a", "c", "d"]);
+    assert!(informer.health().is_ok(), "{}", informer.health());
+}

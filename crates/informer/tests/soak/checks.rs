@@ -1,0 +1,228 @@
+//! What must hold: what each member may be told next, and what everybody must have in the end.
+//!
+//! Pure but for the store it looks into. What is wrong is collected as sentences, so that one run can tell all of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dogwatch_core::Object;
+use dogwatch_informer::{Change, Overflow};
+use kube_core::DynamicObject;
+
+use crate::schedule::{Manner, Member, Watched};
+
+/// A state of an object, as far as it is compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct State {
+    uid: String,
+    version: u64,
+}
+
+/// Objects by their keys.
+pub(crate) type Picture = BTreeMap<String, State>;
+
+/// The key of an object and its state.
+pub(crate) fn entry(object: &DynamicObject) -> (String, State) {
+    let header = object.header();
+    let key = object.key().map(String::from).expect("servers name what they store");
+    (key, State { uid: header.uid.to_owned(), version: header.version.parse().expect("a number") })
+}
+
+/// What the filter of [`Manner::Filtered`] lets through.
+pub(crate) fn passes(object: &DynamicObject) -> bool {
+    object.header().labels.get("set") == Some("on")
+}
+
+/// One thing that somebody was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Added { key: String, state: State, initial: bool },
+    Updated { key: String, old: State, new: State },
+    Deleted { key: String, last: State, missed: bool },
+}
+
+impl Told {
+    fn of(change: &Change<DynamicObject>) -> Self {
+        let (key, state) = entry(change.object());
+        match change {
+            Change::Added { initial, .. } => Self::Added { key, state, initial: *initial },
+            Change::Updated { old, .. } => Self::Updated { key, old: entry(old).1, new: state },
+            Change::Deleted(last) => Self::Deleted { key, last: state, missed: last.is_missed() },
+            other => panic!("a change that the checks do not know: {other:?}"),
+        }
+    }
+
+    fn is_initial(&self) -> bool {
+        matches!(self, Self::Added { initial: true, .. })
+    }
+
+    /// Brings a picture forward.
+    fn apply(&self, picture: &mut Picture) {
+        match self {
+            Self::Added { key, state, .. } => picture.insert(key.clone(), state.clone()),
+            Self::Updated { key, new, .. } => picture.insert(key.clone(), new.clone()),
+            Self::Deleted { key, .. } => picture.remove(key),
+        };
+    }
+}
+
+/// What is known when somebody is told something.
+#[derive(Clone, Debug)]
+pub(crate) struct Circumstances {
+    /// Whether it had been told of everything that was there at first.
+    pub(crate) synced: bool,
+    /// How far the store has come.
+    pub(crate) store: Option<u64>,
+}
+
+/// What one member was told, folded into a picture, and what should not have been told.
+#[derive(Debug)]
+pub(crate) struct Witness {
+    pub(crate) member: Member,
+    /// How far the store had come when the member asked to join.
+    joined_at: Option<u64>,
+    pub(crate) picture: Picture,
+    /// The newest version of each key, of objects that are gone too.
+    newest: BTreeMap<String, u64>,
+    log: Vec<Told>,
+    pub(crate) wrong: Vec<String>,
+    /// Whether nothing may be told any more.
+    pub(crate) left: bool,
+}
+
+impl Witness {
+    pub(crate) fn new(member: Member, joined_at: Option<u64>) -> Self {
+        let (picture, newest) = (Picture::new(), BTreeMap::new());
+        Self { member, joined_at, picture, newest, log: Vec::new(), wrong: Vec::new(), left: false }
+    }
+
+    /// Takes note of one change, and of everything that is wrong with it.
+    pub(crate) fn told(&mut self, change: &Change<DynamicObject>, at: &Circumstances) {
+        let told = Told::of(change);
+        if let Some(problem) = self.problem(change, &told, at) {
+            self.wrong.push(format!("{:?}: {problem}: {told:?} at {at:?}", self.member));
+        }
+        told.apply(&mut self.picture);
+        let (key, state) = entry(change.object());
+        self.newest.insert(key, state.version);
+        self.log.push(told);
+    }
+
+    fn problem(
+        &self,
+        change: &Change<DynamicObject>,
+        told: &Told,
+        at: &Circumstances,
+    ) -> Option<&'static str> {
+        let (key, state) = entry(change.object());
+        let (known, newest) = (self.picture.get(&key), self.newest.get(&key));
+        if self.left {
+            return Some("told after it left");
+        }
+        if at.store.is_some_and(|store| store < state.version) && self.member.of != Watched::TwoNamespaces {
+            return Some("the store does not show it yet");
+        }
+        match told {
+            Told::Added { .. } if known.is_some() => Some("added twice"),
+            Told::Added { .. } if newest.is_some_and(|it| *it >= state.version) => Some("told again"),
+            Told::Added { initial: true, .. } if at.synced => Some("initial after everything initial"),
+            Told::Added { initial: false, .. } if self.joined_at.is_some_and(|it| it >= state.version) => {
+                Some("was there at first, and is not initial")
+            }
+            Told::Added { .. } => None,
+            Told::Updated { old, new, .. } => match known {
+                None => Some("updated, and not known"),
+                Some(known) if known != old => Some("updated from another state"),
+                Some(_) if old.uid != new.uid => Some("updated into another object"),
+                Some(_) if new.version > old.version => None,
+                Some(_) if new == old && self.is_told_again() => None,
+                Some(_) => Some("updated to what it was, or back"),
+            },
+            Told::Deleted { last, missed, .. } => match known {
+                None => Some("deleted, and not known"),
+                Some(known) if known.uid != last.uid => Some("another object was deleted"),
+                Some(known) if known.version > last.version => Some("deleted in an older state"),
+                Some(known) if *missed && self.hears_all() && known != last => {
+                    Some("missed in a state that nobody saw")
+                }
+                Some(_) => None,
+            },
+        }
+    }
+
+    fn is_told_again(&self) -> bool {
+        matches!(self.member.manner, Manner::Again(_))
+    }
+
+    /// Whether it is told of every change, one by one.
+    fn hears_all(&self) -> bool {
+        let own = matches!(self.member.manner, Manner::Filtered | Manner::Again(_));
+        self.member.overflow != Overflow::Coalesce && !own
+    }
+
+    /// Whether what it was told is what the one who heard everything from the start was told: first everything that was there at
+    /// some moment, as initial, and from that moment on the same in the same order; to the end, unless it left.
+    pub(crate) fn agrees_with(&self, reference: &Self) -> bool {
+        !self.hears_all() || continues(&self.log, &reference.log, !self.left)
+    }
+
+    pub(crate) fn events(&self) -> usize {
+        self.log.len()
+    }
+
+    /// How many of the deletions nobody saw.
+    pub(crate) fn missed(&self) -> usize {
+        self.log.iter().filter(|it| matches!(it, Told::Deleted { missed: true, .. })).count()
+    }
+
+    /// Everything that it was told, as one number that differs where that does.
+    pub(crate) fn digest(&self) -> String {
+        format!("{:?}", self.log)
+    }
+}
+
+/// Whether a log is a replay of the picture at some point of the reference, and the reference from there on.
+fn continues(log: &[Told], reference: &[Told], to_the_end: bool) -> bool {
+    let mut picture = Picture::new();
+    for at in 0..=reference.len() {
+        let (replay, rest) = log.split_at(picture.len().min(log.len()));
+        let follows = match to_the_end {
+            true => *rest == reference[at..],
+            false => reference[at..].starts_with(rest),
+        };
+        let replayed = || {
+            let mut replayed = Picture::new();
+            replay.iter().for_each(|it| it.apply(&mut replayed));
+            // Who left in the middle of the replay was told a part of it.
+            let whole = replayed == picture
+                || !to_the_end
+                    && rest.is_empty()
+                    && replayed.iter().all(|(key, it)| picture.get(key) == Some(it));
+            whole && replay.iter().all(Told::is_initial)
+        };
+        if follows && replayed() {
+            return true;
+        }
+        if let Some(next) = reference.get(at) {
+            next.apply(&mut picture);
+        }
+    }
+    false
+}
+
+/// The objects as a picture.
+pub(crate) fn picture<'o>(objects: impl IntoIterator<Item = &'o Arc<DynamicObject>>) -> Picture {
+    objects.into_iter().map(|it| entry(it)).collect()
+}
+
+/// Where two pictures differ, as a sentence; nothing where they do not.
+pub(crate) fn difference(what: &str, have: &Picture, expected: &Picture) -> Option<String> {
+    if have == expected {
+        return None;
+    }
+    let keys = have.keys().chain(expected.keys().filter(|it| !have.contains_key(*it)));
+    let differ = keys.filter(|it| have.get(*it) != expected.get(*it));
+    let shown: Vec<_> =
+        differ.map(|it| format!("{it}: {:?} for {:?}", have.get(it), expected.get(it))).collect();
+    Some(format!("{what} is not as expected: {}", shown.join(", ")))
+}

@@ -1,0 +1,166 @@
+//! Informers in bad weather: random schedules against our own API server and its fault lab, and what must hold in the end.
+//!
+//! ```text
+//! seed ─► schedule ─► world (server, faults, informers) ─► members (handlers, streams) ─► checks
+//! ```
+//!
+//! `cargo test` plays a few hundred seeds, always the same ones. `cargo xtask soak` plays new ones for as long as one likes, or one of
+//! them again; it says so in the environment. A failure prints the seed and the schedule.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test binary, and one that reports as it goes"
+)]
+
+mod schedule;
+mod checks;
+mod members;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::schedule::Schedule;
+use crate::world::{Outcome, play};
+
+/// How many schedules `cargo test` plays.
+const SCHEDULES: u64 = 300;
+/// One seed, to be played alone.
+const SEED: &str = "DOGWATCH_SOAK_SEED";
+/// How long to go on with new seeds.
+const MINUTES: &str = "DOGWATCH_SOAK_MINUTES";
+/// How often a long run says how far it is.
+const PROGRESS: Duration = Duration::from_secs(10);
+
+/// What all runs come to.
+#[derive(Debug, Default)]
+struct Totals {
+    schedules: u64,
+    steps: usize,
+    told: usize,
+    missed: usize,
+    members: usize,
+    relists: u64,
+    looks: usize,
+    blind: usize,
+    gone: usize,
+    recovery: Duration,
+    delayed: u64,
+    refused: u64,
+    reset: u64,
+    dropped: u64,
+    bookmarks: u64,
+}
+
+impl Totals {
+    fn add(&mut self, outcome: &Outcome) {
+        let Outcome { tally, .. } = outcome;
+        self.schedules += 1;
+        self.steps += outcome.steps;
+        self.told += outcome.told;
+        self.missed += outcome.missed;
+        self.members += outcome.members;
+        self.relists += outcome.relists;
+        self.looks += outcome.looks;
+        self.blind += outcome.blind;
+        self.gone += outcome.gone;
+        self.recovery = self.recovery.max(outcome.recovery);
+        self.delayed += tally.delayed;
+        self.refused += tally.refused;
+        self.reset += tally.reset;
+        self.dropped += tally.dropped;
+        self.bookmarks += tally.bookmarks;
+    }
+}
+
+/// Plays the schedule of a seed on a thread of its own time.
+fn run(seed: u64) -> Outcome {
+    let schedule = Schedule::of(seed);
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_time().start_paused(true).build().expect("a runtime can be made");
+    let played = catch_unwind(AssertUnwindSafe(|| runtime.block_on(play(&schedule))));
+    played.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        Outcome { wrong: vec![format!("a panic: {text}")], ..Outcome::default() }
+    })
+}
+
+/// Plays seeds from the first one on, on all processors, while there is another; gives the totals, or what went wrong first.
+fn run_all(first: u64, another: impl Fn(u64) -> bool + Sync, progress: bool) -> Result<Totals, String> {
+    let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (totals, failure) = (Mutex::new(Totals::default()), Mutex::new(None));
+    let last_word = Mutex::new(Instant::now());
+    let work = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if failed.load(Ordering::Relaxed) || !another(number) {
+                return;
+            }
+            let seed = first.wrapping_add(number);
+            let outcome = run(seed);
+            if !outcome.wrong.is_empty() {
+                failed.store(true, Ordering::Relaxed);
+                let told = format!("seed {seed}:\n  {}\n{}", outcome.wrong.join("\n  "), Schedule::of(seed));
+                failure.lock().unwrap().get_or_insert(told);
+            }
+            let mut totals = totals.lock().unwrap();
+            totals.add(&outcome);
+            let mut last_word = last_word.lock().unwrap();
+            if progress && last_word.elapsed() >= PROGRESS {
+                *last_word = Instant::now();
+                eprintln!(
+                    "{} schedules, {} changes told, {} relists; now at seed {seed}",
+                    totals.schedules, totals.told, totals.relists
+                );
+            }
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    match failure.into_inner().unwrap() {
+        Some(failure) => Err(failure),
+        None => Ok(totals.into_inner().unwrap()),
+    }
+}
+
+fn variable(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, which is no number")))
+}
+
+#[test]
+fn whatever_happens_store_and_handlers_end_as_the_server_is() {
+    let start = Instant::now();
+    let outcome = match (variable(SEED), variable(MINUTES)) {
+        (Some(seed), _) => {
+            eprintln!("{}", Schedule::of(seed));
+            run_all(seed, |number| number == 0, true)
+        }
+        (None, Some(minutes)) => {
+            let first = rand::random::<u32>().into();
+            eprintln!("{minutes} minutes from seed {first} on");
+            run_all(first, |_| start.elapsed() < Duration::from_secs(60 * minutes), true)
+        }
+        (None, None) => run_all(0, |number| number < SCHEDULES, false),
+    };
+    match outcome {
+        Ok(totals) => eprintln!("{totals:#?} in {:.1?}", start.elapsed()),
+        Err(failure) => panic!("{failure}\nonce more: cargo xtask soak --seed SEED"),
+    }
+}
+
+/// Without this, a seed would be of little use.
+#[test]
+fn a_seed_does_the_same_each_time() {
+    for seed in 1_000..1_004 {
+        let (one, other) = (run(seed), run(seed));
+        assert_eq!(one.digest, other.digest, "seed {seed}");
+        assert!(one.told > 0 && one.recovery == other.recovery);
+    }
+}

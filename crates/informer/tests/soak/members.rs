@@ -1,0 +1,142 @@
+//! Those who are told of changes: handlers that are called, that panic, that filter, and streams that are read slowly. Each writes
+//! down what it is told.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
+
+use dogwatch_core::ResourceVersion;
+use dogwatch_informer::{
+    Change, Changes, Deleted, EventHandler, Filtered, HandlerOptions, Registration, SharedInformer, Store,
+};
+use futures_util::StreamExt;
+use kube_core::DynamicObject;
+use tokio::task::JoinHandle;
+
+use crate::checks::{Circumstances, Witness, passes};
+use crate::schedule::{Manner, Member};
+
+/// A member of an informer.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    witness: Arc<Mutex<Witness>>,
+    pub(crate) registration: Registration,
+    /// Reads the stream, where it is one.
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Joined {
+    /// Has somebody told of changes from now on. While `hurry` is set, nobody takes its time.
+    pub(crate) fn new(
+        informer: &SharedInformer<DynamicObject>,
+        member: Member,
+        hurry: &Arc<AtomicBool>,
+    ) -> Self {
+        let store = informer.store();
+        let witness = Arc::new(Mutex::new(Witness::new(member, number(&store.version()))));
+        let notes = Notes { witness: Arc::clone(&witness), store, registration: Arc::default() };
+        let mut options = HandlerOptions::default().overflow(member.overflow);
+        if let Manner::Again(period) = member.manner {
+            options = options.resync_every(period).again_after_relist();
+        }
+        let known = Arc::clone(&notes.registration);
+        let mut reader = None;
+        let joined = match member.manner {
+            Manner::Called | Manner::Again(_) => informer.add_handler_with(notes, options),
+            Manner::Panicking(every) => {
+                informer.add_handler_with(Panicking { notes, every, calls: 0 }, options)
+            }
+            Manner::Filtered => informer.add_handler_with(Filtered::new(passes, notes), options),
+            Manner::Reading(pause) => informer.changes_with(options).map(|changes| {
+                let registration = changes.registration();
+                reader = Some(tokio::spawn(read(changes, notes, pause, Arc::clone(hurry))));
+                registration
+            }),
+        };
+        let registration = joined.expect("nobody joins after the end");
+        known.set(registration.clone()).expect("set once");
+        Self { witness, registration, reader }
+    }
+
+    pub(crate) fn witness(&self) -> MutexGuard<'_, Witness> {
+        self.witness.lock().expect("a witness does not panic")
+    }
+
+    /// Leaves; nothing may be told afterwards. Waits for the end where that is asked for.
+    pub(crate) async fn leave(&self, wait: bool) {
+        if wait {
+            self.registration.shut_down().await;
+        } else {
+            self.registration.remove();
+        }
+        self.witness().left = true;
+    }
+
+    /// Waits for the end of the one who reads.
+    pub(crate) async fn end(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.await.expect("a reader does not panic");
+        }
+    }
+}
+
+/// Writes down what it is told.
+struct Notes {
+    witness: Arc<Mutex<Witness>>,
+    store: Store<DynamicObject>,
+    /// Known right after joining, and before anything is told.
+    registration: Arc<OnceLock<Registration>>,
+}
+
+impl Notes {
+    fn note(&self, change: &Change<DynamicObject>) {
+        let synced = self.registration.get().is_some_and(Registration::is_synced);
+        let at = Circumstances { synced, store: number(&self.store.version()) };
+        self.witness.lock().expect("a witness does not panic").told(change, &at);
+    }
+}
+
+impl EventHandler<DynamicObject> for Notes {
+    fn on_add(&mut self, object: &Arc<DynamicObject>, initial: bool) {
+        self.note(&Change::Added { object: Arc::clone(object), initial });
+    }
+
+    fn on_update(&mut self, old: &Arc<DynamicObject>, new: &Arc<DynamicObject>) {
+        self.note(&Change::Updated { old: Arc::clone(old), new: Arc::clone(new) });
+    }
+
+    fn on_delete(&mut self, last: Deleted<DynamicObject>) {
+        self.note(&Change::Deleted(last));
+    }
+}
+
+struct Panicking {
+    notes: Notes,
+    every: u32,
+    calls: u32,
+}
+
+impl EventHandler<DynamicObject> for Panicking {
+    fn on_change(&mut self, change: &Change<DynamicObject>) {
+        self.notes.note(change);
+        self.calls += 1;
+        if self.calls.is_multiple_of(self.every) {
+            // Unlike `panic!`, this prints nothing.
+            std::panic::resume_unwind(Box::new("on purpose"));
+        }
+    }
+}
+
+async fn read(mut changes: Changes<DynamicObject>, notes: Notes, pause: Duration, hurry: Arc<AtomicBool>) {
+    while let Some(change) = changes.next().await {
+        notes.note(&change);
+        if !pause.is_zero() && !hurry.load(Ordering::Relaxed) {
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+/// A version as a number; nothing where it is unset.
+pub(crate) fn number(version: &ResourceVersion) -> Option<u64> {
+    version.as_str().parse().ok()
+}

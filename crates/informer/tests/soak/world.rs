@@ -1,0 +1,462 @@
+//! Where a schedule is played: an API server of our own with its fault lab, informers on it, and those who are told.
+//!
+//! Everything is one thread with a clock that stands still, so that hours take milliseconds, and a seed does the same each time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use dogwatch_apiserver::ApiServer;
+use dogwatch_apiserver::faults::Tally;
+use dogwatch_client::{Api, Client, Error};
+use dogwatch_core::{DeleteParams, Gvk, LabelSelector, ListParams, Object, ResourceType, WriteParams};
+use dogwatch_informer::{Health, HealthState, Index, InformerBuilder, Overflow, SharedInformer};
+use kube_core::DynamicObject;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::checks::{Picture, Witness, difference, entry, passes, picture};
+use crate::members::{Joined, number};
+use crate::schedule::{Kind, Manner, Member, NAMESPACES, Order, Place, Schedule, Step, WATCHED, Watched};
+
+/// After the faults are over, everybody must have what the server has within this time: the longest waits of several requests, of
+/// streams that have to be given up, and of a definition that is asked for again.
+const PATIENCE: Duration = Duration::from_secs(1800);
+/// And nothing may change afterwards.
+const REST: Duration = Duration::from_secs(130);
+/// How long a writer waits for what it wrote.
+const OWN_WRITE: Duration = Duration::from_secs(30);
+const GROUP: &str = "soak.example";
+
+/// What came of a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outcome {
+    /// What is wrong; nothing, where all is well.
+    pub(crate) wrong: Vec<String>,
+    pub(crate) steps: usize,
+    /// How many changes were told to all members together, and how many of them were deletions that nobody saw.
+    pub(crate) told: usize,
+    pub(crate) missed: usize,
+    pub(crate) members: usize,
+    pub(crate) relists: u64,
+    /// How many times a store was compared with the server's history, and how many times that history was gone.
+    pub(crate) looks: usize,
+    pub(crate) blind: usize,
+    /// How many times a definition's end was noticed.
+    pub(crate) gone: usize,
+    /// How long it took after the faults until everybody had everything.
+    pub(crate) recovery: Duration,
+    pub(crate) tally: Tally,
+    /// Everything that everybody was told, to be compared with another run of the same seed.
+    pub(crate) digest: String,
+}
+
+/// An informer of the run.
+#[derive(Debug)]
+struct Observed {
+    what: Watched,
+    informer: SharedInformer<DynamicObject>,
+    members: Vec<Joined>,
+}
+
+/// A server and its informers.
+struct World {
+    server: ApiServer,
+    client: Client,
+    observed: Vec<Observed>,
+    hurry: Arc<AtomicBool>,
+    /// How many objects were written, so that each is another.
+    written: u64,
+    outcome: Outcome,
+}
+
+/// Plays a schedule from its beginning to its end.
+pub(crate) async fn play(schedule: &Schedule) -> Outcome {
+    let mut world = World::new(schedule).await;
+    for step in &schedule.steps {
+        world.perform(step).await;
+        world.outcome.steps += 1;
+    }
+    world.settle().await;
+    world.compare().await;
+    world.finish().await
+}
+
+fn maps() -> ResourceType {
+    ResourceType::namespaced(Gvk::new("", "v1", "ConfigMap"), "configmaps")
+}
+
+fn buoys() -> ResourceType {
+    ResourceType::namespaced(Gvk::new(GROUP, "v1", "Buoy"), "buoys")
+}
+
+fn labelled() -> LabelSelector {
+    "set=on".parse().expect("a selector")
+}
+
+impl World {
+    async fn new(schedule: &Schedule) -> Self {
+        let server = ApiServer::builder().in_process().seed(schedule.seed).request_log(0);
+        let server = server.start().await.expect("a server without a socket starts");
+        let url = server.url().parse().expect("a URL");
+        let client = Client::from_service(url, "default", server.service());
+        let outcome = Outcome::default();
+        let mut world =
+            Self { server, client, observed: Vec::new(), hurry: Arc::default(), written: 0, outcome };
+        for namespace in NAMESPACES {
+            world.found(namespace).await.expect("nothing is wrong yet");
+        }
+        if schedule.setting.defined {
+            world
+                .definitions()
+                .create(&WriteParams::default(), &definition())
+                .await
+                .expect("nothing is wrong yet");
+        }
+        for what in WATCHED {
+            let informer = world.builder(what).reflector(|it| {
+                let it = it.seed(schedule.seed).page_size(schedule.setting.page_size);
+                if schedule.setting.watch_list { it } else { it.without_watch_list() }
+            });
+            let informer = informer.queue_capacity(schedule.setting.queue).build();
+            let first = Member { of: what, overflow: Overflow::Grow, manner: Manner::Called };
+            let members = vec![Joined::new(&informer, first, &world.hurry)];
+            informer.start();
+            world.observed.push(Observed { what, informer, members });
+        }
+        world
+    }
+
+    fn builder(&self, what: Watched) -> InformerBuilder<DynamicObject> {
+        let api = |resource| Api::dynamic(self.client.clone(), resource);
+        let builder = match what {
+            Watched::Maps => SharedInformer::builder(api(maps())),
+            Watched::TwoNamespaces => {
+                SharedInformer::builder(api(maps()).within("a")).also(api(maps()).within("b"))
+            }
+            Watched::Labelled => SharedInformer::builder(api(maps())).labels(labelled()),
+            Watched::Buoys => SharedInformer::builder(api(buoys())),
+        };
+        builder.name(format!("{what:?}")).index(Index::label("set"))
+    }
+
+    async fn perform(&mut self, step: &Step) {
+        match step {
+            Step::Pass(time) => tokio::time::sleep(*time).await,
+            Step::Turns(count) => turns(*count).await,
+            Step::Put(place, on) => drop(self.put(*place, *on).await),
+            Step::PutAndRead(place) => self.put_and_read(*place).await,
+            Step::Burst(kind, namespace) => {
+                for name in 0..8 {
+                    drop(self.put(Place { kind: *kind, namespace, name }, name % 2 == 0).await);
+                }
+            }
+            Step::Delete(place) => drop(self.delete(*place).await),
+            Step::Recreate(place) => {
+                drop(self.delete(*place).await);
+                drop(self.put(*place, true).await);
+            }
+            Step::RemoveNamespace(name) => {
+                let namespaces = self.namespaces();
+                drop(namespaces.delete(name, &DeleteParams::default()).await);
+            }
+            Step::RemoveDefinition => {
+                let name = format!("buoys.{GROUP}");
+                drop(self.definitions().delete(&name, &DeleteParams::default()).await);
+            }
+            Step::ReturnDefinition => {
+                drop(self.definitions().create(&WriteParams::default(), &definition()).await);
+            }
+            Step::Trouble(rule) => drop(self.server.faults().rule((**rule).clone())),
+            Step::Order(order) => self.order(*order),
+            Step::ClearSky => self.server.faults().clear(),
+            Step::Join(member) => {
+                let hurry = Arc::clone(&self.hurry);
+                let observed = self.observed.iter_mut().find(|it| it.what == member.of);
+                let observed = observed.expect("all are observed");
+                observed.members.push(Joined::new(&observed.informer, *member, &hurry));
+            }
+            Step::Leave(place, wait) => self.leave(*place, *wait).await,
+            Step::Look => self.look(),
+        }
+    }
+
+    fn order(&self, order: Order) {
+        let (lab, cluster) = (self.server.faults(), self.server.cluster());
+        match order {
+            Order::Drop => lab.drop_watches(),
+            Order::Cut => lab.cut_watches(),
+            Order::Bookmark => lab.bookmark_now(),
+            Order::Pause => lab.pause(),
+            Order::Resume => lab.resume(),
+            Order::Compact => drop(lab.compact(cluster)),
+            Order::Expire => drop(lab.expire(cluster)),
+        }
+    }
+
+    fn namespaces(&self) -> Api<Value> {
+        Api::dynamic(
+            self.client.clone(),
+            ResourceType::cluster(Gvk::new("", "v1", "Namespace"), "namespaces"),
+        )
+    }
+
+    fn definitions(&self) -> Api<Value> {
+        let kind = Gvk::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+        Api::dynamic(self.client.clone(), ResourceType::cluster(kind, "customresourcedefinitions"))
+    }
+
+    async fn found(&self, namespace: &str) -> Result<Value, Error> {
+        let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
+        self.namespaces().create(&WriteParams::default(), &object).await
+    }
+
+    fn api(&self, place: Place) -> Api<Value> {
+        let resource = match place.kind {
+            Kind::Map => maps(),
+            Kind::Buoy => buoys(),
+        };
+        Api::dynamic(self.client.clone(), resource).within(place.namespace)
+    }
+
+    /// Creates or changes an object, and its namespace where that is gone. Whether it works is up to the weather.
+    async fn put(&mut self, place: Place, on: bool) -> Result<Value, Error> {
+        self.written += 1;
+        // A request to a server in the same process may come back before anybody else has done anything.
+        turns((self.written % 4) as u8).await;
+        let api = self.api(place);
+        let name = format!("n{}", place.name);
+        let set = if on { "on" } else { "off" };
+        let object = json!({
+            "apiVersion": api.resource().gvk.api_version(), "kind": api.resource().gvk.kind,
+            "metadata": { "name": name, "labels": { "set": set } },
+            "data": { "value": self.written.to_string() },
+        });
+        match api.replace(&name, &WriteParams::default(), &object).await {
+            Err(error) if error.is_not_found() => {}
+            other => return other,
+        }
+        match api.create(&WriteParams::default(), &object).await {
+            Err(error) if error.is_not_found() => {
+                drop(self.found(place.namespace).await);
+                api.create(&WriteParams::default(), &object).await
+            }
+            other => other,
+        }
+    }
+
+    async fn delete(&self, place: Place) -> Result<(), Error> {
+        let name = format!("n{}", place.name);
+        self.api(place).delete(&name, &DeleteParams::default()).await.map(drop)
+    }
+
+    /// Writes, and looks for what it wrote as soon as the informer says that it has it.
+    async fn put_and_read(&mut self, place: Place) {
+        let Ok(stored) = self.put(place, true).await else { return };
+        let what = if place.kind == Kind::Map { Watched::Maps } else { Watched::Buoys };
+        let Some(observed) = self.observed.iter().find(|it| it.what == what) else { return };
+        let object: DynamicObject = serde_json::from_value(stored).expect("an object");
+        let (key, version) = (object.key().expect("it has a name"), object.version());
+        let waiting = observed.informer.wait_until(&version);
+        if let Ok(Ok(())) = tokio::time::timeout(OWN_WRITE, waiting).await {
+            let shown = observed.informer.store().get(&key);
+            let as_new = shown.as_ref().is_some_and(|it| !it.version().is_older_than(&version));
+            // Nobody else writes, but the server may have deleted it with its namespace or its definition.
+            let is_there = self.api(place).get_opt(key.name()).await;
+            if !as_new && matches!(is_there, Ok(Some(_))) {
+                self.outcome.wrong.push(format!("{what:?}: own write of {key} at {version} is not shown"));
+            }
+        }
+    }
+
+    async fn leave(&mut self, place: usize, wait: bool) {
+        // The first of each informer is the one that others are compared with.
+        let there = self.observed.iter().flat_map(|it| it.members.iter().skip(1));
+        let there: Vec<_> = there.filter(|it| !it.witness().left).collect();
+        if let Some(member) = there.get(place % there.len().max(1)) {
+            member.leave(wait).await;
+        }
+    }
+
+    /// Compares stores with what the server had at their versions.
+    fn look(&mut self) {
+        for observed in &self.observed {
+            let collection = match observed.what {
+                Watched::Maps | Watched::Labelled => "/configmaps".into(),
+                _ => continue,
+            };
+            let snapshot = observed.informer.store().snapshot();
+            let Some(version) = number(&snapshot.version()) else { continue };
+            let truth: Option<Picture> = self.server.cluster().store().read(&collection, |history, _| {
+                let objects = history.list_at(version, None).ok()?;
+                let objects = objects.map(|it| serde_json::from_value(it.to_value()).expect("an object"));
+                let shown = objects.filter(|it| observed.what == Watched::Maps || passes(it));
+                Some(shown.map(|it: DynamicObject| entry(&it)).collect())
+            });
+            let Some(truth) = truth else {
+                self.outcome.blind += 1;
+                continue;
+            };
+            self.outcome.looks += 1;
+            let what = format!("{:?}, at version {version},", observed.what);
+            self.outcome.wrong.extend(difference(&what, &picture(snapshot.iter()), &truth));
+        }
+    }
+
+    /// What the server has for an informer now.
+    async fn truth(&self, what: Watched) -> Picture {
+        let (api, namespaces): (_, &[&str]) = match what {
+            Watched::Buoys => (Api::dynamic(self.client.clone(), buoys()), &[]),
+            Watched::TwoNamespaces => (Api::dynamic(self.client.clone(), maps()), &["a", "b"]),
+            _ => (Api::dynamic(self.client.clone(), maps()), &[]),
+        };
+        let list = match api.list_all(&ListParams::default()).await {
+            Ok(list) => list.items,
+            Err(error) if error.is_not_found() && what == Watched::Buoys => Vec::new(),
+            Err(error) => panic!("the sky is clear, and yet: {error}"),
+        };
+        let shown = |it: &&DynamicObject| match what {
+            Watched::Labelled => passes(it),
+            Watched::TwoNamespaces => it.header().namespace.is_some_and(|it| namespaces.contains(&it)),
+            _ => true,
+        };
+        list.iter().filter(shown).map(entry).collect()
+    }
+
+    /// Ends all faults, and waits until everybody has everything.
+    async fn settle(&mut self) {
+        self.server.faults().clear();
+        self.hurry.store(true, Ordering::Relaxed);
+        // Something to tell, so that even a server that forgot everything has a newer version.
+        for (number, namespace) in NAMESPACES.into_iter().enumerate() {
+            drop(self.put(Place { kind: Kind::Map, namespace, name: number as u8 }, true).await);
+        }
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE && !self.is_settled().await {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        }
+        self.outcome.recovery = start.elapsed();
+        tokio::time::sleep(REST).await;
+    }
+
+    async fn is_settled(&self) -> bool {
+        let defined = self.is_defined().await;
+        let calm = |it: &Observed| it.lag() == 0 && it.health_problem(defined).is_none();
+        if !self.observed.iter().all(calm) {
+            return false;
+        }
+        for observed in &self.observed {
+            if picture(observed.informer.store().snapshot().iter()) != self.truth(observed.what).await {
+                return false;
+            }
+        }
+        true
+    }
+
+    async fn is_defined(&self) -> bool {
+        let api: Api<Value> = Api::dynamic(self.client.clone(), buoys());
+        api.list(&ListParams::default().limit(1)).await.is_ok()
+    }
+
+    /// Compares everybody with everybody.
+    async fn compare(&mut self) {
+        let defined = self.is_defined().await;
+        let mut wrong = Vec::new();
+        for observed in &self.observed {
+            let snapshot = observed.informer.store().snapshot();
+            let store = picture(snapshot.iter());
+            let what = format!("the store of {:?}", observed.what);
+            wrong.extend(difference(&what, &store, &self.truth(observed.what).await));
+            wrong.extend(observed.health_problem(defined));
+            let on: Picture = snapshot.iter().filter(|it| passes(it)).map(|it| entry(it)).collect();
+            let indexed = snapshot.by_index("set", "on").expect("there is an index");
+            wrong.extend(difference("the index", &picture(&indexed), &on));
+            let reference = observed.members[0].witness();
+            for member in &observed.members[1..] {
+                let witness = member.witness();
+                let expected = if witness.member.manner == Manner::Filtered { &on } else { &store };
+                wrong.extend(opinion(&witness, &reference, expected));
+            }
+            wrong.extend(opinion(&reference, &reference, &store));
+        }
+        self.outcome.wrong.extend(wrong);
+    }
+
+    /// Stops everything, and counts.
+    async fn finish(mut self) -> Outcome {
+        let mut digest = String::new();
+        for observed in &mut self.observed {
+            let health = observed.informer.health();
+            self.outcome.relists += health.relists;
+            self.outcome.gone += usize::from(health.state == HealthState::Gone);
+            if tokio::time::timeout(PATIENCE, observed.informer.stop()).await.is_err() {
+                self.outcome.wrong.push(format!("{:?} does not stop", observed.what));
+                continue;
+            }
+            for member in &mut observed.members {
+                member.end().await;
+                let witness = member.witness();
+                self.outcome.told += witness.events();
+                self.outcome.missed += witness.missed();
+                self.outcome.members += 1;
+                digest.push_str(&witness.digest());
+            }
+        }
+        self.outcome.digest = digest;
+        self.outcome.tally = self.server.faults().tally();
+        self.server.stop().await;
+        self.outcome
+    }
+}
+
+impl Observed {
+    /// What is not as it should be with the informer, when nothing is wrong with the server any more.
+    fn health_problem(&self, defined: bool) -> Option<String> {
+        let health: Health = self.informer.health();
+        let expected = match health.state {
+            HealthState::Gone => self.what == Watched::Buoys && !defined,
+            _ => health.is_ok() && (self.what != Watched::Buoys || defined),
+        };
+        let fine = expected && health.rewinds == 0 && health.poison == 0;
+        (!fine).then(|| format!("{:?} says: {health}, {} rewinds", self.what, health.rewinds))
+    }
+
+    /// How much is still to be told to somebody.
+    fn lag(&self) -> usize {
+        self.members.iter().map(|it| it.registration.lag().pending).sum()
+    }
+}
+
+/// What is wrong with what one member was told.
+fn opinion(witness: &Witness, reference: &Witness, expected: &Picture) -> Vec<String> {
+    let mut wrong = witness.wrong.clone();
+    if !witness.left {
+        let what = format!("the picture of {:?}", witness.member);
+        wrong.extend(difference(&what, &witness.picture, expected));
+    }
+    if !witness.agrees_with(reference) {
+        wrong.push(format!("{:?} was told something else than the first was", witness.member));
+    }
+    wrong
+}
+
+async fn turns(count: u8) {
+    for _ in 0..count {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn definition() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": format!("buoys.{GROUP}") },
+        "spec": {
+            "group": GROUP, "scope": "Namespaced",
+            "names": { "plural": "buoys", "singular": "buoy", "kind": "Buoy", "listKind": "BuoyList" },
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
+            }],
+        },
+    })
+}
