@@ -281,7 +281,7 @@ impl<K: Eq + Hash + Clone> Shared<K> {
     }
 
     fn ask(&self, key: &K, priority: i32) -> Ask {
-        let group = self.group_of.as_ref().map_or(0, |group_of| group_of(key));
+        let group = self.group_of.as_ref().map(|group_of| group_of(key));
         Ask { hash: self.hasher.hash_one(key), group, priority, now: self.time() }
     }
 

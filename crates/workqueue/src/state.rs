@@ -13,7 +13,7 @@
 //! what comes back says whom to wake. [`crate::shared`] puts a lock around it.
 
 use crate::delays::Delays;
-use crate::entries::{Entries, Id, List, Stage};
+use crate::entries::{Delay, Entries, Id, List, Stage};
 use crate::ready::Ready;
 
 /// What a queue knows. The stage of a key says it all: a key is ready if and only if it has work outstanding and nobody
@@ -45,7 +45,8 @@ struct Measured {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
     pub(crate) hash: u64,
-    pub(crate) group: u64,
+    /// Where groups take turns.
+    pub(crate) group: Option<u64>,
     pub(crate) priority: i32,
     /// The time, for those who keep it.
     pub(crate) now: u64,
@@ -121,11 +122,12 @@ impl<K: Eq + Clone> State<K> {
     pub(crate) fn unfinished(&self, now: u64) -> (u128, u64) {
         let Some(Measured { held, since }) = &self.measured else { return (0, 0) };
         let all = (held.len() as u128 * u128::from(now)).saturating_sub(*since);
-        let longest = held.first().map_or(0, |id| now.saturating_sub(self.entries[id].held_since));
+        let longest = held.first().map_or(0, |id| now.saturating_sub(self.entries.aside(id).held_since));
         (all, longest)
     }
 
     /// There is work on this key, now.
+    #[inline]
     pub(crate) fn add(&mut self, key: K, mut ask: Ask) -> Added<K> {
         if self.stopping {
             return Added { unused: Some(key), is_new: false, readied: false };
@@ -146,18 +148,14 @@ impl<K: Eq + Clone> State<K> {
             return Some(key);
         }
         let (id, unused) = self.entries.find_or_insert(ask.hash, key, ask.group);
-        let entry = &self.entries[id];
-        if self.earliest_wins && matches!(entry.stage, Stage::Ready | Stage::HeldAndDirty) {
+        if self.earliest_wins && matches!(self.entries[id].stage, Stage::Ready | Stage::HeldAndDirty) {
             self.mark_dirty(id, ask.priority, ask.now);
             return unused;
         }
-        match entry.delay {
+        match self.entries.delay(id) {
             Some(old) if !replace && old.at <= at => {
-                if ask.priority > old.priority
-                    && let Some(delay) = &mut self.entries[id].delay
-                {
-                    delay.priority = ask.priority;
-                }
+                let priority = old.priority.max(ask.priority);
+                self.entries.set_delay(id, Some(Delay { priority, ..old }));
             }
             old => {
                 let priority = old.map_or(ask.priority, |it| it.priority.max(ask.priority));
@@ -171,7 +169,10 @@ impl<K: Eq + Clone> State<K> {
     pub(crate) fn cancel(&mut self, hash: u64, key: &K) -> (bool, Option<K>) {
         let Some(id) = self.entries.find(hash, key) else { return (false, None) };
         let cancelled = self.delays.cancel(&mut self.entries, id).is_some();
-        let unused = (self.entries[id].stage == Stage::Resting).then(|| self.entries.remove(id));
+        let unused = match self.entries[id].stage {
+            Stage::Resting => self.entries.remove(id),
+            _ => None,
+        };
         (cancelled, unused)
     }
 
@@ -192,19 +193,15 @@ impl<K: Eq + Clone> State<K> {
     }
 
     /// Hands out the key whose turn it is. Whoever takes it has to [`finish`](Self::finish) it.
+    #[inline]
     pub(crate) fn take(&mut self, now: u64) -> Option<Taken<K>> {
         let id = self.ready.pop(&mut self.entries)?;
+        self.held += 1;
         let entry = &mut self.entries[id];
         entry.stage = Stage::Held;
-        self.held += 1;
-        let (priority, waiting_since) = (entry.priority, entry.waiting_since);
-        let taken = Taken { id, key: entry.key.clone(), priority, waiting_since };
-        if let Some(measured) = &mut self.measured {
-            entry.held_since = now;
-            measured.since += u128::from(now);
-            measured.held.push_back(&mut self.entries, id);
-        }
-        Some(taken)
+        let (key, priority) = (entry.key().clone(), entry.priority);
+        let waiting_since = if self.measured.is_some() { self.measure_take(id, now) } else { 0 };
+        Some(Taken { id, key, priority, waiting_since })
     }
 
     /// Whether a held key has to be worked on once more.
@@ -213,13 +210,10 @@ impl<K: Eq + Clone> State<K> {
     }
 
     /// The worker that took the key is done with it.
+    #[inline]
     pub(crate) fn finish(&mut self, id: Id) -> Finished<K> {
         self.held -= 1;
-        let held_since = self.entries[id].held_since;
-        if let Some(measured) = &mut self.measured {
-            measured.held.unlink(&mut self.entries, id);
-            measured.since -= u128::from(held_since);
-        }
+        let held_since = if self.measured.is_some() { self.measure_finish(id) } else { 0 };
         let entry = &mut self.entries[id];
         if entry.stage == Stage::HeldAndDirty {
             entry.stage = Stage::Ready;
@@ -227,8 +221,27 @@ impl<K: Eq + Clone> State<K> {
             return Finished { unused: None, readied: true, held_since };
         }
         entry.stage = Stage::Resting;
-        let unused = entry.delay.is_none().then(|| self.entries.remove(id));
+        let unused = if self.entries.delay(id).is_none() { self.entries.remove(id) } else { None };
         Finished { unused, readied: false, held_since }
+    }
+
+    /// Notes that a key is held, and says since when it waited.
+    fn measure_take(&mut self, id: Id, now: u64) -> u64 {
+        let Some(measured) = &mut self.measured else { return 0 };
+        measured.since += u128::from(now);
+        measured.held.push_back(&mut self.entries, id);
+        let aside = self.entries.aside_mut(id);
+        aside.held_since = now;
+        aside.waiting_since
+    }
+
+    /// Notes that a key is held no more, and says since when it was.
+    fn measure_finish(&mut self, id: Id) -> u64 {
+        let Some(measured) = &mut self.measured else { return 0 };
+        let held_since = self.entries.aside(id).held_since;
+        measured.held.unlink(&mut self.entries, id);
+        measured.since -= u128::from(held_since);
+        held_since
     }
 
     /// Accepts nothing from now on and forgets all delays. What is ready is still handed out. Returns the keys that are
@@ -242,25 +255,28 @@ impl<K: Eq + Clone> State<K> {
         let ids: Vec<_> = self.entries.ids().collect();
         let mut unused = Vec::new();
         for id in ids {
-            self.entries[id].delay = None;
+            self.entries.set_delay(id, None);
             if self.entries[id].stage == Stage::Resting {
-                unused.push(self.entries.remove(id));
+                unused.extend(self.entries.remove(id));
             }
         }
         unused
     }
 
     /// Says whether there is work now where there was none before, and whether the key has become ready.
+    #[inline]
     fn mark_dirty(&mut self, id: Id, priority: i32, now: u64) -> (bool, bool) {
         let entry = &mut self.entries[id];
         match entry.stage {
             Stage::Resting => {
-                (entry.stage, entry.priority, entry.waiting_since) = (Stage::Ready, priority, now);
+                (entry.stage, entry.priority) = (Stage::Ready, priority);
                 self.ready.push(&mut self.entries, id);
+                self.begin_to_wait(id, now);
                 (true, true)
             }
             Stage::Held => {
-                (entry.stage, entry.priority, entry.waiting_since) = (Stage::HeldAndDirty, priority, now);
+                (entry.stage, entry.priority) = (Stage::HeldAndDirty, priority);
+                self.begin_to_wait(id, now);
                 (true, false)
             }
             Stage::HeldAndDirty => {
@@ -277,6 +293,13 @@ impl<K: Eq + Clone> State<K> {
             }
         }
     }
+
+    #[inline]
+    fn begin_to_wait(&mut self, id: Id, now: u64) {
+        if self.measured.is_some() {
+            self.entries.aside_mut(id).waiting_since = now;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -288,7 +311,7 @@ mod tests {
     }
 
     fn ask(key: u64, priority: i32) -> Ask {
-        Ask { hash: key, group: 0, priority, now: 0 }
+        Ask { hash: key, group: None, priority, now: 0 }
     }
 
     fn add(state: &mut State<u64>, key: u64) -> Added<u64> {
