@@ -321,7 +321,8 @@ mod tests {
     #[test]
     fn a_large_row_is_given_back_when_the_last_entry_leaves() {
         let mut entries = Entries::new();
-        let ids: Vec<_> = (0..=WORTH_KEEPING).map(|it| entries.find_or_insert(it as u64, it, None).0).collect();
+        let ids: Vec<_> =
+            (0..=WORTH_KEEPING).map(|it| entries.find_or_insert(it as u64, it, None).0).collect();
         for id in ids {
             entries.remove(id);
         }

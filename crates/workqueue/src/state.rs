@@ -33,13 +33,18 @@ pub(crate) struct State<K> {
     stopping: bool,
 }
 
-/// The keys that are held, by time.
+/// The keys that are held, by time, and how the others change.
 #[derive(Debug)]
 struct Measured {
     held: List,
     /// The sum of `held_since` of all.
     since: u128,
+    /// By how many keys with outstanding work each priority has grown or shrunk, since somebody asked.
+    depth: DepthChanges,
 }
+
+/// Priorities, and how many keys more have work outstanding with them.
+pub(crate) type DepthChanges = Vec<(i32, i64)>;
 
 /// How a key is to be added.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +94,7 @@ impl<K: Eq + Clone> State<K> {
             entries: Entries::new(),
             ready,
             held: 0,
-            measured: measured.then(|| Measured { held: List::new(), since: 0 }),
+            measured: measured.then(|| Measured { held: List::new(), since: 0, depth: Vec::new() }),
             delays: Delays::default(),
             earliest_wins,
             stopping: false,
@@ -120,10 +125,16 @@ impl<K: Eq + Clone> State<K> {
 
     /// How long those that are held have been so together, and how long the longest.
     pub(crate) fn unfinished(&self, now: u64) -> (u128, u64) {
-        let Some(Measured { held, since }) = &self.measured else { return (0, 0) };
+        let Some(Measured { held, since, .. }) = &self.measured else { return (0, 0) };
         let all = (held.len() as u128 * u128::from(now)).saturating_sub(*since);
         let longest = held.first().map_or(0, |id| now.saturating_sub(self.entries.aside(id).held_since));
         (all, longest)
+    }
+
+    /// What has changed since this was asked last. Nothing where nobody measures.
+    #[inline]
+    pub(crate) fn depth_changes(&mut self) -> DepthChanges {
+        self.measured.as_mut().map_or(Vec::new(), |it| std::mem::take(&mut it.depth))
     }
 
     /// There is work on this key, now.
@@ -200,7 +211,7 @@ impl<K: Eq + Clone> State<K> {
         let entry = &mut self.entries[id];
         entry.stage = Stage::Held;
         let (key, priority) = (entry.key().clone(), entry.priority);
-        let waiting_since = if self.measured.is_some() { self.measure_take(id, now) } else { 0 };
+        let waiting_since = if self.measured.is_some() { self.measure_take(id, priority, now) } else { 0 };
         Some(Taken { id, key, priority, waiting_since })
     }
 
@@ -226,7 +237,8 @@ impl<K: Eq + Clone> State<K> {
     }
 
     /// Notes that a key is held, and says since when it waited.
-    fn measure_take(&mut self, id: Id, now: u64) -> u64 {
+    fn measure_take(&mut self, id: Id, priority: i32, now: u64) -> u64 {
+        self.change_depth(priority, -1);
         let Some(measured) = &mut self.measured else { return 0 };
         measured.since += u128::from(now);
         measured.held.push_back(&mut self.entries, id);
@@ -271,33 +283,46 @@ impl<K: Eq + Clone> State<K> {
             Stage::Resting => {
                 (entry.stage, entry.priority) = (Stage::Ready, priority);
                 self.ready.push(&mut self.entries, id);
-                self.begin_to_wait(id, now);
+                self.begin_to_wait(id, priority, now);
                 (true, true)
             }
             Stage::Held => {
                 (entry.stage, entry.priority) = (Stage::HeldAndDirty, priority);
-                self.begin_to_wait(id, now);
+                self.begin_to_wait(id, priority, now);
                 (true, false)
             }
+            Stage::HeldAndDirty | Stage::Ready if priority <= entry.priority => (false, false),
             Stage::HeldAndDirty => {
-                entry.priority = entry.priority.max(priority);
+                let before = std::mem::replace(&mut entry.priority, priority);
+                self.change_depth(before, -1);
+                self.change_depth(priority, 1);
                 (false, false)
             }
             Stage::Ready => {
-                if priority > entry.priority {
-                    self.ready.unlink(&mut self.entries, id);
-                    self.entries[id].priority = priority;
-                    self.ready.push(&mut self.entries, id);
-                }
+                let before = entry.priority;
+                self.ready.unlink(&mut self.entries, id);
+                self.entries[id].priority = priority;
+                self.ready.push(&mut self.entries, id);
+                self.change_depth(before, -1);
+                self.change_depth(priority, 1);
                 (false, false)
             }
         }
     }
 
     #[inline]
-    fn begin_to_wait(&mut self, id: Id, now: u64) {
+    fn begin_to_wait(&mut self, id: Id, priority: i32, now: u64) {
         if self.measured.is_some() {
             self.entries.aside_mut(id).waiting_since = now;
+            self.change_depth(priority, 1);
+        }
+    }
+
+    fn change_depth(&mut self, priority: i32, by: i64) {
+        let Some(Measured { depth, .. }) = &mut self.measured else { return };
+        match depth.iter_mut().find(|(it, _)| *it == priority) {
+            Some((_, change)) => *change += by,
+            None => depth.push((priority, by)),
         }
     }
 }
@@ -389,6 +414,23 @@ mod tests {
         state.finish(taken.id);
         assert!(state.is_drained());
         assert_eq!(state.entries.len(), 0);
+    }
+
+    #[test]
+    fn the_depth_of_a_priority_is_what_waits_with_it_also_behind_a_worker() {
+        let mut state = state(false);
+        for key in 1..=3 {
+            add(&mut state, key);
+        }
+        assert_eq!(state.depth_changes(), [(0, 3)]);
+        state.add(2, ask(2, 9));
+        assert_eq!(state.depth_changes(), [(0, -1), (9, 1)]);
+        assert_eq!(state.take(0).unwrap().key, 2);
+        add(&mut state, 2);
+        state.add(2, ask(2, 5));
+        state.add(2, ask(2, 4));
+        assert_eq!(state.depth_changes(), [(9, -1), (0, 0), (5, 1)]);
+        assert_eq!(state.depth_changes(), []);
     }
 
     #[test]
