@@ -232,6 +232,12 @@ pub(crate) struct List {
     len: usize,
 }
 
+impl Default for List {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl List {
     pub(crate) const fn new() -> Self {
         Self { first: NONE, last: NONE, len: 0 }

@@ -15,7 +15,7 @@ use crate::entries::Id;
 use crate::limiter::RateLimiter;
 use crate::lock::{Lock, Locked};
 use crate::meter::Meter;
-use crate::state::{Ask, DepthChanges, State, Taken};
+use crate::state::{Ask, State, Taken};
 use crate::waiters::{Ticket, Waiters, Wakes};
 
 /// Names the group of a key by a number; groups with the same number share their turns.
@@ -38,15 +38,6 @@ struct Inner<K> {
     waiters: Waiters,
     /// Somebody waits until all is finished. A plain shutdown ends that.
     draining: bool,
-}
-
-/// What is left to do when the lock has been released. It costs nothing while it is empty.
-#[derive(Default)]
-struct After {
-    wakes: Wakes,
-    /// How many keys have work outstanding that had none.
-    new: u64,
-    depth: DepthChanges,
 }
 
 /// What who looks for a key finds.
@@ -85,14 +76,14 @@ impl<K: Eq + Hash + Clone> Shared<K> {
 
     pub(crate) fn add(&self, key: K, priority: i32) {
         let ask = self.ask(&key, priority);
-        let mut after = After::default();
+        let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
-        let mut readied = self.advance(&mut inner, ask.now, &mut after);
+        let (mut readied, mut new) = self.advance(&mut inner, ask.now);
         let added = inner.state.add(key, ask);
         readied += usize::from(added.readied);
-        after.new += u64::from(added.is_new);
-        inner.waiters.wake(readied, &mut after.wakes);
-        self.release(inner, after);
+        new += u64::from(added.is_new);
+        inner.waiters.wake(readied, &mut wakes);
+        self.release(inner, wakes, new);
     }
 
     pub(crate) fn add_all(&self, keys: impl IntoIterator<Item = K>, priority: i32) {
@@ -100,17 +91,17 @@ impl<K: Eq + Hash + Clone> Shared<K> {
         while keys.peek().is_some() {
             let batch: Vec<_> = keys.by_ref().take(BATCH).collect();
             let mut unused = Vec::new();
-            let mut after = After::default();
+            let mut wakes = Wakes::default();
             let mut inner = self.inner.lock();
-            let mut readied = self.advance(&mut inner, batch[0].0.now, &mut after);
+            let (mut readied, mut new) = self.advance(&mut inner, batch[0].0.now);
             for (ask, key) in batch {
                 let added = inner.state.add(key, ask);
                 unused.extend(added.unused);
                 readied += usize::from(added.readied);
-                after.new += u64::from(added.is_new);
+                new += u64::from(added.is_new);
             }
-            inner.waiters.wake(readied, &mut after.wakes);
-            self.release(inner, after);
+            inner.waiters.wake(readied, &mut wakes);
+            self.release(inner, wakes, new);
         }
     }
 
@@ -120,13 +111,13 @@ impl<K: Eq + Hash + Clone> Shared<K> {
             ask.now = self.clock.now();
         }
         let at = Clock::after(ask.now, delay);
-        let mut after = After::default();
+        let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
         let unused = inner.state.delay(key, ask, at, replace);
         if inner.state.has_delays() {
-            inner.waiters.is_due_at(at, &mut after.wakes);
+            inner.waiters.is_due_at(at, &mut wakes);
         }
-        self.release(inner, after);
+        self.release(inner, wakes, 0);
         drop(unused);
     }
 
@@ -141,17 +132,17 @@ impl<K: Eq + Hash + Clone> Shared<K> {
     #[inline]
     pub(crate) fn look(&self, ticket: &mut Option<Ticket>, waker: &Waker) -> Look<K> {
         let now = self.time();
-        let mut after = After::default();
+        let mut wakes = Wakes::default();
         let mut locked = self.inner.lock();
-        let readied = self.advance(&mut locked, now, &mut after);
+        let (readied, new) = self.advance(&mut locked, now);
         let inner = &mut *locked;
         let look = if let Some(taken) = inner.state.take(now) {
             let was_woken = ticket.take().is_some_and(|it| inner.waiters.leave(it));
             // Who was woken for a key that was there before leaves all of these to others.
             let others = if was_woken { readied } else { readied.saturating_sub(1) };
-            inner.waiters.wake(others, &mut after.wakes);
+            inner.waiters.wake(others, &mut wakes);
             if inner.state.has_delays() {
-                inner.waiters.appoint(&mut after.wakes);
+                inner.waiters.appoint(&mut wakes);
             }
             Look::Taken(taken)
         } else if inner.state.is_stopping() {
@@ -166,7 +157,7 @@ impl<K: Eq + Hash + Clone> Shared<K> {
             }
             Look::Wait { alarm }
         };
-        self.release(locked, after);
+        self.release(locked, wakes, new);
         if let (Some(meter), Look::Taken(taken)) = (&self.meter, &look) {
             meter.taken(now.saturating_sub(taken.waiting_since));
         }
@@ -176,12 +167,12 @@ impl<K: Eq + Hash + Clone> Shared<K> {
     /// Takes a key if one is ready.
     pub(crate) fn try_take(&self) -> Option<Taken<K>> {
         let now = self.time();
-        let mut after = After::default();
+        let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
-        let readied = self.advance(&mut inner, now, &mut after);
+        let (readied, new) = self.advance(&mut inner, now);
         let taken = inner.state.take(now);
-        inner.waiters.wake(readied.saturating_sub(1), &mut after.wakes);
-        self.release(inner, after);
+        inner.waiters.wake(readied.saturating_sub(1), &mut wakes);
+        self.release(inner, wakes, new);
         if let (Some(meter), Some(taken)) = (&self.meter, &taken) {
             meter.taken(now.saturating_sub(taken.waiting_since));
         }
@@ -190,30 +181,30 @@ impl<K: Eq + Hash + Clone> Shared<K> {
 
     /// Somebody who waited gives up.
     pub(crate) fn abandon(&self, ticket: Ticket) {
-        let mut after = After::default();
+        let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
         let was_woken = inner.waiters.leave(ticket);
         if was_woken && inner.state.ready() > 0 {
-            inner.waiters.wake(1, &mut after.wakes);
+            inner.waiters.wake(1, &mut wakes);
         }
         if inner.state.has_delays() {
-            inner.waiters.appoint(&mut after.wakes);
+            inner.waiters.appoint(&mut wakes);
         }
-        self.release(inner, after);
+        self.release(inner, wakes, 0);
     }
 
     pub(crate) fn finish(&self, id: Id) {
         let now = self.time();
-        let mut after = After::default();
+        let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
         // What became due before this moment comes before a key that goes back into the line now.
-        let readied = if inner.state.is_dirty(id) { self.advance(&mut inner, now, &mut after) } else { 0 };
+        let (readied, new) = if inner.state.is_dirty(id) { self.advance(&mut inner, now) } else { (0, 0) };
         let finished = inner.state.finish(id);
-        inner.waiters.wake(readied + usize::from(finished.readied), &mut after.wakes);
+        inner.waiters.wake(readied + usize::from(finished.readied), &mut wakes);
         if inner.state.is_drained() {
-            inner.waiters.wake_drainers(&mut after.wakes);
+            inner.waiters.wake_drainers(&mut wakes);
         }
-        self.release(inner, after);
+        self.release(inner, wakes, new);
         if let Some(meter) = &self.meter {
             meter.finished(now.saturating_sub(finished.held_since));
         }
@@ -222,12 +213,12 @@ impl<K: Eq + Hash + Clone> Shared<K> {
 
     /// How many keys are ready, and how many adds are delayed.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        let mut after = After::default();
+        let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
-        let readied = self.advance(&mut inner, 0, &mut after);
-        inner.waiters.wake(readied, &mut after.wakes);
+        let (readied, new) = self.advance(&mut inner, 0);
+        inner.waiters.wake(readied, &mut wakes);
         let counts = (inner.state.ready(), inner.state.delayed());
-        self.release(inner, after);
+        self.release(inner, wakes, new);
         counts
     }
 
@@ -236,13 +227,13 @@ impl<K: Eq + Hash + Clone> Shared<K> {
     }
 
     pub(crate) fn stop(&self, draining: bool) {
-        let mut after = After::default();
+        let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
         inner.draining = draining;
         let unused = inner.state.stop();
-        inner.waiters.wake_all(&mut after.wakes);
-        inner.waiters.wake_drainers(&mut after.wakes);
-        self.release(inner, after);
+        inner.waiters.wake_all(&mut wakes);
+        inner.waiters.wake_drainers(&mut wakes);
+        self.release(inner, wakes, 0);
         drop(unused);
     }
 
@@ -268,15 +259,15 @@ impl<K: Eq + Hash + Clone> Shared<K> {
     pub(crate) fn refresh(&self) {
         let Some(meter) = &self.meter else { return };
         let now = self.clock.now();
-        let mut after = After::default();
+        let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
         if inner.state.is_stopping() {
             return;
         }
-        let readied = self.advance(&mut inner, now, &mut after);
-        inner.waiters.wake(readied, &mut after.wakes);
+        let (readied, new) = self.advance(&mut inner, now);
+        inner.waiters.wake(readied, &mut wakes);
         let (all, longest) = inner.state.unfinished(now);
-        self.release(inner, after);
+        self.release(inner, wakes, new);
         meter.unfinished(all, longest);
     }
 
@@ -290,29 +281,33 @@ impl<K: Eq + Hash + Clone> Shared<K> {
         if self.meter.is_some() { self.clock.now() } else { 0 }
     }
 
-    /// Makes adds of the delays that are due, and says how many keys have become ready. A time of zero is read here, if it is
-    /// needed.
+    /// Makes adds of the delays that are due; see [`State::advance`]. A time of zero is read here, if it is needed.
     #[inline]
-    fn advance(&self, inner: &mut Inner<K>, now: u64, after: &mut After) -> usize {
+    fn advance(&self, inner: &mut Inner<K>, now: u64) -> (usize, u64) {
         if !inner.state.has_delays() {
-            return 0;
+            return (0, 0);
         }
-        let (readied, new) = inner.state.advance(if now == 0 { self.clock.now() } else { now });
-        after.new += new;
-        readied
+        inner.state.advance(if now == 0 { self.clock.now() } else { now })
     }
 
-    /// Gives the lock back, and does what is to be done without it.
+    /// Gives the lock back, and does what is to be done without it: `new` keys have work outstanding that had none.
     #[inline]
-    fn release(&self, mut inner: Locked<'_, Inner<K>>, mut after: After) {
-        after.depth = inner.state.depth_changes();
-        drop(inner);
-        if let Some(meter) = &self.meter {
-            meter.added(after.new);
-            after.depth.into_iter().for_each(|(priority, by)| meter.deepened(priority, by));
+    fn release(&self, inner: Locked<'_, Inner<K>>, wakes: Wakes, new: u64) {
+        match &self.meter {
+            None => drop(inner),
+            Some(meter) => tell(meter, inner, new),
         }
-        after.wakes.wake();
+        wakes.wake();
     }
+}
+
+/// Gives the lock back and brings the meter up to date.
+#[cold]
+fn tell<K: Eq + Clone>(meter: &Meter, mut inner: Locked<'_, Inner<K>>, new: u64) {
+    let changes = inner.state.depth_changes();
+    drop(inner);
+    meter.added(new);
+    changes.into_iter().for_each(|(priority, by)| meter.deepened(priority, by));
 }
 
 impl<K> fmt::Debug for Shared<K> {

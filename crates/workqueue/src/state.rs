@@ -26,7 +26,7 @@ pub(crate) struct State<K> {
     /// How many entries are at `Stage::Held` or `Stage::HeldAndDirty`.
     held: usize,
     /// Where somebody measures: exactly those entries; who has been held longest comes first.
-    measured: Option<Measured>,
+    measured: Option<Box<Measured>>,
     delays: Delays,
     /// Whether a key has one outstanding add at most: see [`crate::Builder::earliest_wins`].
     earliest_wins: bool,
@@ -34,7 +34,7 @@ pub(crate) struct State<K> {
 }
 
 /// The keys that are held, by time, and how the others change.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Measured {
     held: List,
     /// The sum of `held_since` of all.
@@ -94,7 +94,7 @@ impl<K: Eq + Clone> State<K> {
             entries: Entries::new(),
             ready,
             held: 0,
-            measured: measured.then(|| Measured { held: List::new(), since: 0, depth: Vec::new() }),
+            measured: measured.then(Box::default),
             delays: Delays::default(),
             earliest_wins,
             stopping: false,
@@ -125,7 +125,7 @@ impl<K: Eq + Clone> State<K> {
 
     /// How long those that are held have been so together, and how long the longest.
     pub(crate) fn unfinished(&self, now: u64) -> (u128, u64) {
-        let Some(Measured { held, since, .. }) = &self.measured else { return (0, 0) };
+        let Some(Measured { held, since, .. }) = self.measured.as_deref() else { return (0, 0) };
         let all = (held.len() as u128 * u128::from(now)).saturating_sub(*since);
         let longest = held.first().map_or(0, |id| now.saturating_sub(self.entries.aside(id).held_since));
         (all, longest)
@@ -237,6 +237,7 @@ impl<K: Eq + Clone> State<K> {
     }
 
     /// Notes that a key is held, and says since when it waited.
+    #[cold]
     fn measure_take(&mut self, id: Id, priority: i32, now: u64) -> u64 {
         self.change_depth(priority, -1);
         let Some(measured) = &mut self.measured else { return 0 };
@@ -248,6 +249,7 @@ impl<K: Eq + Clone> State<K> {
     }
 
     /// Notes that a key is held no more, and says since when it was.
+    #[cold]
     fn measure_finish(&mut self, id: Id) -> u64 {
         let Some(measured) = &mut self.measured else { return 0 };
         let held_since = self.entries.aside(id).held_since;
@@ -313,13 +315,19 @@ impl<K: Eq + Clone> State<K> {
     #[inline]
     fn begin_to_wait(&mut self, id: Id, priority: i32, now: u64) {
         if self.measured.is_some() {
-            self.entries.aside_mut(id).waiting_since = now;
-            self.change_depth(priority, 1);
+            self.measure_add(id, priority, now);
         }
     }
 
+    #[cold]
+    fn measure_add(&mut self, id: Id, priority: i32, now: u64) {
+        self.entries.aside_mut(id).waiting_since = now;
+        self.change_depth(priority, 1);
+    }
+
+    #[cold]
     fn change_depth(&mut self, priority: i32, by: i64) {
-        let Some(Measured { depth, .. }) = &mut self.measured else { return };
+        let Some(Measured { depth, .. }) = self.measured.as_deref_mut() else { return };
         match depth.iter_mut().find(|(it, _)| *it == priority) {
             Some((_, change)) => *change += by,
             None => depth.push((priority, by)),

@@ -17,7 +17,9 @@ pub(crate) struct Wakes(Vec<Waker>);
 impl Wakes {
     #[inline]
     pub(crate) fn wake(self) {
-        self.0.into_iter().for_each(Waker::wake);
+        if !self.0.is_empty() {
+            self.0.into_iter().for_each(Waker::wake);
+        }
     }
 }
 
