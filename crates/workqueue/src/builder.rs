@@ -34,8 +34,9 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> Builder<K> {
         }
     }
 
-    /// Gives the queue a name and with it metrics, in the recorder that is installed when it is built. Without a name
-    /// there are none, and the queue is quicker by the readings of the clock.
+    /// Gives the queue a name and with it metrics, in the recorder that is installed when it is built (for the depths of priorities
+    /// other than zero: when the first key comes with one). Without a name there are none, and the queue is quicker by the
+    /// readings of the clock.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());

@@ -58,7 +58,7 @@ impl Delays {
     pub(crate) fn set<K: Eq>(&mut self, entries: &mut Entries<K>, id: Id, at: u64, priority: i32) {
         let ticket = self.next_ticket;
         self.next_ticket = ticket.wrapping_add(1);
-        if entries[id].delay.replace(Delay { at, ticket, priority }).is_none() {
+        if entries.set_delay(id, Some(Delay { at, ticket, priority })).is_none() {
             self.pending += 1;
         }
         self.heap.push(Reverse(Deadline { at, ticket, id }));
@@ -67,7 +67,7 @@ impl Delays {
 
     /// Takes the delay of an entry away.
     pub(crate) fn cancel<K: Eq>(&mut self, entries: &mut Entries<K>, id: Id) -> Option<Delay> {
-        let delay = entries[id].delay.take()?;
+        let delay = entries.set_delay(id, None)?;
         self.pending -= 1;
         self.tidy(entries);
         Some(delay)
@@ -80,7 +80,7 @@ impl Delays {
             return None;
         }
         let Reverse(deadline) = self.heap.pop()?;
-        let delay = entries[deadline.id].delay.take()?;
+        let delay = entries.set_delay(deadline.id, None)?;
         self.pending -= 1;
         if self.heap.is_empty() {
             self.heap = BinaryHeap::new();
@@ -113,8 +113,7 @@ impl Delays {
 }
 
 fn is_pending<K: Eq>(entries: &Entries<K>, deadline: Deadline) -> bool {
-    let delay = entries.get(deadline.id).and_then(|it| it.delay);
-    delay.is_some_and(|it| it.ticket == deadline.ticket && it.at == deadline.at)
+    entries.delay(deadline.id).is_some_and(|it| it.ticket == deadline.ticket && it.at == deadline.at)
 }
 
 #[cfg(test)]
@@ -123,7 +122,7 @@ mod tests {
 
     fn with_entries(count: u32) -> (Entries<u32>, Delays, Vec<Id>) {
         let mut entries = Entries::new();
-        let ids = (0..count).map(|it| entries.find_or_insert(u64::from(it), it, 0).0).collect();
+        let ids = (0..count).map(|it| entries.find_or_insert(u64::from(it), it, None).0).collect();
         (entries, Delays::default(), ids)
     }
 
@@ -169,7 +168,7 @@ mod tests {
         delays.set(&mut entries, ids[0], 5, 0);
         delays.cancel(&mut entries, ids[0]);
         entries.remove(ids[0]);
-        let reused = entries.find_or_insert(9, 9, 0).0;
+        let reused = entries.find_or_insert(9, 9, None).0;
         assert_eq!(reused, ids[0]);
         delays.set(&mut entries, reused, 50, 0);
         assert_eq!(delays.pop_due(&mut entries, 10), None);

@@ -1,4 +1,4 @@
-//! The keys a queue knows, each of them once: a slab of entries, an index by key, and lists that run through the slab.
+//! The keys a queue knows, each of them once: a row of entries, an index by key, and lists that run through the row.
 //!
 //! Fed by [`crate::state`], which decides what an entry means. It knows nothing about time, order or workers.
 
@@ -6,9 +6,8 @@ use std::ops::{Index, IndexMut};
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Place;
-use slab::Slab;
 
-/// The place of an entry in the slab. It is valid until the entry is removed, and may then name another.
+/// The place of an entry in the row. It is valid until the entry is removed, and may then name another.
 pub(crate) type Id = u32;
 
 /// No entry.
@@ -17,29 +16,38 @@ const NONE: Id = Id::MAX;
 /// A queue that has become empty gives its memory back if it has room for more entries than this.
 const WORTH_KEEPING: usize = 4096;
 
-/// What a queue knows about one key.
+/// What a queue knows about one key, as far as every add and take needs it. It is kept small: a queue that is used by many
+/// processors is as quick as the memory that has to move between them.
 #[derive(Debug)]
 pub(crate) struct Entry<K> {
-    pub(crate) key: K,
+    /// None while the place is free.
+    key: Option<K>,
     /// Kept, so that the index grows and forgets without asking the key.
     hash: u64,
-    /// Which keys it shares its turns with.
-    pub(crate) group: u64,
-    /// The delayed add that is pending, if any.
-    pub(crate) delay: Option<Delay>,
-    pub(crate) stage: Stage,
-    /// That of the work that is outstanding; without meaning while there is none.
-    pub(crate) priority: i32,
-    /// Neighbours in the one list it may be in: one of those that are ready, or, where it is measured, that of the held.
+    /// Neighbours in the one list it may be in: one of those that are ready, or, where it is measured, that of the held. A free
+    /// place has the next free one after it.
     before: Id,
     after: Id,
+    /// That of the work that is outstanding; without meaning while there is none.
+    pub(crate) priority: i32,
+    pub(crate) stage: Stage,
+    /// A delayed add is pending: [`Aside::delay`].
+    delayed: bool,
+}
+
+/// What a queue knows besides about a key, if it has delays, groups or a name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Aside {
+    /// Which keys it shares its turns with.
+    pub(crate) group: u64,
+    delay: Delay,
     /// Since when the outstanding work waits, and since when the key is held. Only queues with a name keep them.
     pub(crate) waiting_since: u64,
     pub(crate) held_since: u64,
 }
 
 /// A delayed add.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delay {
     /// When it becomes an add, on the queue's clock.
     pub(crate) at: u64,
@@ -62,93 +70,157 @@ pub(crate) enum Stage {
 }
 
 /// All entries.
+///
+/// A place that becomes free keeps its fields and is the next to be used, so that a key that comes and goes moves itself and
+/// little else.
 #[derive(Debug)]
 pub(crate) struct Entries<K> {
-    slab: Slab<Entry<K>>,
-    /// Invariant: exactly the ids in the slab, under the hash of their keys.
+    row: Vec<Entry<K>>,
+    /// What is besides known about the first of them. It reaches as far as somebody had something to write.
+    aside: Vec<Aside>,
+    /// The free place that is used next.
+    free: Id,
+    /// How many places are not free.
+    len: usize,
+    /// Invariant: exactly the ids of places that are not free, under the hash of their keys.
     index: HashTable<Id>,
+}
+
+impl<K> Entry<K> {
+    #[inline]
+    pub(crate) fn key(&self) -> &K {
+        self.key.as_ref().expect("only free places have no key, and nobody has their ids")
+    }
 }
 
 impl<K: Eq> Entries<K> {
     pub(crate) fn new() -> Self {
-        Self { slab: Slab::new(), index: HashTable::new() }
+        Self { row: Vec::new(), aside: Vec::new(), free: NONE, len: 0, index: HashTable::new() }
     }
 
     pub(crate) fn find(&self, hash: u64, key: &K) -> Option<Id> {
-        self.index.find(hash, |id| is_it(&self.slab, *id, hash, key)).copied()
+        self.index.find(hash, |id| is_it(&self.row, *id, hash, key)).copied()
     }
 
     /// The entry of a key, and the key again; where there is none, a resting one is made and the key is kept.
     #[inline]
-    pub(crate) fn find_or_insert(&mut self, hash: u64, key: K, group: u64) -> (Id, Option<K>) {
-        let Self { slab, index } = self;
-        let place = index.entry(hash, |id| is_it(slab, *id, hash, &key), |id| slab[*id as usize].hash);
+    pub(crate) fn find_or_insert(&mut self, hash: u64, key: K, group: Option<u64>) -> (Id, Option<K>) {
+        let Self { row, free, len, index, .. } = self;
+        let place = index.entry(hash, |id| is_it(row, *id, hash, &key), |id| row[*id as usize].hash);
         let vacant = match place {
             Place::Occupied(found) => return (*found.get(), Some(key)),
             Place::Vacant(vacant) => vacant,
         };
-        let id = slab.vacant_key() as Id;
-        assert!(slab.len() < NONE as usize, "a queue holds fewer than 2^32 keys");
+        if *free == NONE {
+            *free = grow(row);
+        }
+        let id = *free;
         vacant.insert(id);
-        slab.insert(Entry {
-            key,
-            hash,
-            group,
-            delay: None,
-            stage: Stage::Resting,
-            priority: 0,
-            before: NONE,
-            after: NONE,
-            waiting_since: 0,
-            held_since: 0,
-        });
+        *len += 1;
+        let entry = &mut row[id as usize];
+        *free = entry.after;
+        (entry.key, entry.hash) = (Some(key), hash);
+        if let Some(group) = group {
+            self.aside_mut(id).group = group;
+        }
         (id, None)
     }
 
-    /// Removes an entry that is in no list, and gives its key back so that it can be dropped elsewhere.
-    pub(crate) fn remove(&mut self, id: Id) -> K {
-        let entry = self.slab.remove(id as usize);
+    /// Removes an entry that is resting, without a delay and in no list, and gives its key back so that it can be dropped elsewhere.
+    #[inline]
+    pub(crate) fn remove(&mut self, id: Id) -> Option<K> {
+        let entry = &mut self.row[id as usize];
+        debug_assert!(entry.stage == Stage::Resting && !entry.delayed, "an entry in use is removed");
+        let key = entry.key.take();
+        entry.after = self.free;
+        self.free = id;
+        self.len -= 1;
         if let Ok(found) = self.index.find_entry(entry.hash, |it| *it == id) {
             found.remove();
         }
-        if self.slab.is_empty() && self.slab.capacity() > WORTH_KEEPING {
+        if self.len == 0 && self.row.len() > WORTH_KEEPING {
             *self = Self::new();
         }
-        entry.key
+        key
     }
 
     /// The ids of all entries, in no order.
     pub(crate) fn ids(&self) -> impl Iterator<Item = Id> {
-        self.slab.iter().map(|(id, _)| id as Id)
+        self.index.iter().copied()
     }
 
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.slab.len()
+        self.len
     }
 
-    /// The entry at `id`, where `id` may be out of date.
-    pub(crate) fn get(&self, id: Id) -> Option<&Entry<K>> {
-        self.slab.get(id as usize)
+    /// The delayed add of an entry. The id may be out of date: the place may be free by now, or another key's.
+    #[inline]
+    pub(crate) fn delay(&self, id: Id) -> Option<Delay> {
+        let delayed = self.row.get(id as usize)?.delayed;
+        if delayed { self.aside.get(id as usize).map(|it| it.delay) } else { None }
+    }
+
+    /// Changes the delayed add of an entry, and returns the one before.
+    pub(crate) fn set_delay(&mut self, id: Id, delay: Option<Delay>) -> Option<Delay> {
+        let before = self.delay(id);
+        self.row[id as usize].delayed = delay.is_some();
+        if let Some(delay) = delay {
+            self.aside_mut(id).delay = delay;
+        }
+        before
     }
 }
 
-fn is_it<K: Eq>(slab: &Slab<Entry<K>>, id: Id, hash: u64, key: &K) -> bool {
-    let entry = &slab[id as usize];
-    entry.hash == hash && entry.key == *key
+impl<K> Entries<K> {
+    /// Only to be asked for what was written since the entry was made.
+    pub(crate) fn aside(&self, id: Id) -> &Aside {
+        &self.aside[id as usize]
+    }
+
+    pub(crate) fn aside_mut(&mut self, id: Id) -> &mut Aside {
+        let place = id as usize;
+        if place >= self.aside.len() {
+            self.aside.resize(self.row.len(), Aside::default());
+        }
+        &mut self.aside[place]
+    }
+}
+
+#[inline]
+fn is_it<K: Eq>(row: &[Entry<K>], id: Id, hash: u64, key: &K) -> bool {
+    let entry = &row[id as usize];
+    entry.hash == hash && entry.key() == key
+}
+
+/// Appends a free place.
+fn grow<K>(row: &mut Vec<Entry<K>>) -> Id {
+    assert!(row.len() < NONE as usize, "a queue holds fewer than 2^32 keys");
+    row.push(Entry {
+        key: None,
+        hash: 0,
+        before: NONE,
+        after: NONE,
+        priority: 0,
+        stage: Stage::Resting,
+        delayed: false,
+    });
+    (row.len() - 1) as Id
 }
 
 impl<K> Index<Id> for Entries<K> {
     type Output = Entry<K>;
 
+    #[inline]
     fn index(&self, id: Id) -> &Entry<K> {
-        &self.slab[id as usize]
+        &self.row[id as usize]
     }
 }
 
 impl<K> IndexMut<Id> for Entries<K> {
+    #[inline]
     fn index_mut(&mut self, id: Id) -> &mut Entry<K> {
-        &mut self.slab[id as usize]
+        &mut self.row[id as usize]
     }
 }
 
@@ -158,6 +230,12 @@ pub(crate) struct List {
     first: Id,
     last: Id,
     len: usize,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl List {
@@ -177,6 +255,7 @@ impl List {
         (self.first != NONE).then_some(self.first)
     }
 
+    #[inline]
     pub(crate) fn push_back<K>(&mut self, entries: &mut Entries<K>, id: Id) {
         let entry = &mut entries[id];
         (entry.before, entry.after) = (self.last, NONE);
@@ -188,6 +267,7 @@ impl List {
         self.len += 1;
     }
 
+    #[inline]
     pub(crate) fn pop_front<K>(&mut self, entries: &mut Entries<K>) -> Option<Id> {
         let first = self.first()?;
         self.unlink(entries, first);
@@ -195,6 +275,7 @@ impl List {
     }
 
     /// Takes out an entry that is in this list, wherever it stands.
+    #[inline]
     pub(crate) fn unlink<K>(&mut self, entries: &mut Entries<K>, id: Id) {
         let Entry { before, after, .. } = entries[id];
         match before {
@@ -215,7 +296,7 @@ mod tests {
 
     fn three() -> (Entries<&'static str>, List, [Id; 3]) {
         let (mut entries, mut list) = (Entries::new(), List::new());
-        let ids = ["a", "b", "c"].map(|key| entries.find_or_insert(7, key, 0).0);
+        let ids = ["a", "b", "c"].map(|key| entries.find_or_insert(7, key, None).0);
         for id in ids {
             list.push_back(&mut entries, id);
         }
@@ -227,7 +308,7 @@ mod tests {
         let (mut entries, _, [a, b, c]) = three();
         assert_eq!(["a", "b", "c"].map(|it| entries.find(7, &it)), [Some(a), Some(b), Some(c)]);
         assert_eq!(entries.find(8, &"a"), None);
-        assert_eq!(entries.remove(b), "b");
+        assert_eq!(entries.remove(b), Some("b"));
         assert_eq!(["a", "b", "c"].map(|it| entries.find(7, &it)), [Some(a), None, Some(c)]);
     }
 
@@ -244,12 +325,13 @@ mod tests {
     }
 
     #[test]
-    fn a_large_slab_is_given_back_when_the_last_entry_leaves() {
+    fn a_large_row_is_given_back_when_the_last_entry_leaves() {
         let mut entries = Entries::new();
-        let ids: Vec<_> = (0..=WORTH_KEEPING).map(|it| entries.find_or_insert(it as u64, it, 0).0).collect();
+        let ids: Vec<_> =
+            (0..=WORTH_KEEPING).map(|it| entries.find_or_insert(it as u64, it, None).0).collect();
         for id in ids {
             entries.remove(id);
         }
-        assert_eq!(entries.slab.capacity(), 0);
+        assert_eq!(entries.row.capacity(), 0);
     }
 }

@@ -7,14 +7,22 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram};
 use metrics::{Unit, gauge, histogram};
+use parking_lot::Mutex;
 
 /// The histogram buckets that client-go has for `workqueue_queue_duration_seconds` and `workqueue_work_duration_seconds`, in
 /// seconds, for exporters that ask for them: from 10 ns to 10 s, ten times more with each.
 pub const DURATION_BUCKETS: [f64; 10] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0];
 
+/// So many priorities have a depth of their own; controller-runtime draws the line at the same place and gives the rest the same
+/// name.
+const PRIORITIES: usize = 25;
+const ANOTHER_PRIORITY: &str = "exceeded_cardinality_limit";
+
 #[derive(Debug)]
 pub(crate) struct Meter {
-    depth: Gauge,
+    name: String,
+    /// One for each priority that was seen, in the order in which they were; behind these, one for all others.
+    depths: Mutex<Vec<(i32, Gauge)>>,
     adds: Counter,
     queue_duration: Histogram,
     work_duration: Histogram,
@@ -28,7 +36,9 @@ impl Meter {
         describe();
         let name = name.to_owned();
         Self {
-            depth: gauge!("workqueue_depth", "name" => name.clone()),
+            name: name.clone(),
+            // The depth is there before anything is added, so that a graph of it begins at zero.
+            depths: Mutex::new(vec![(0, depth(&name, "0"))]),
             adds: counter!("workqueue_adds_total", "name" => name.clone()),
             queue_duration: histogram!("workqueue_queue_duration_seconds", "name" => name.clone()),
             work_duration: histogram!("workqueue_work_duration_seconds", "name" => name.clone()),
@@ -42,13 +52,26 @@ impl Meter {
     pub(crate) fn added(&self, count: u64) {
         if count > 0 {
             self.adds.increment(count);
-            self.depth.increment(count as f64);
         }
+    }
+
+    /// So many more keys have work outstanding with this priority.
+    pub(crate) fn deepened(&self, priority: i32, by: i64) {
+        let mut depths = self.depths.lock();
+        let known = depths.iter().take(PRIORITIES).position(|(it, _)| *it == priority);
+        let at = known.unwrap_or_else(|| {
+            if depths.len() < PRIORITIES {
+                depths.push((priority, depth(&self.name, &priority.to_string())));
+            } else if depths.len() == PRIORITIES {
+                depths.push((priority, depth(&self.name, ANOTHER_PRIORITY)));
+            }
+            depths.len() - 1
+        });
+        depths[at].1.increment(by as f64);
     }
 
     /// A key was taken that had waited so long.
     pub(crate) fn taken(&self, waited: u64) {
-        self.depth.decrement(1.0);
         self.queue_duration.record(seconds(waited));
     }
 
@@ -69,12 +92,16 @@ impl Meter {
     }
 }
 
+fn depth(name: &str, priority: &str) -> Gauge {
+    gauge!("workqueue_depth", "name" => name.to_owned(), "priority" => priority.to_owned())
+}
+
 fn seconds(nanoseconds: u64) -> f64 {
     Duration::from_nanos(nanoseconds).as_secs_f64()
 }
 
 fn describe() {
-    describe_gauge!("workqueue_depth", "keys that have been added and not yet been taken");
+    describe_gauge!("workqueue_depth", "keys that have been added and not yet been taken, by priority");
     describe_counter!("workqueue_adds_total", "adds that were not swallowed by an earlier one");
     describe_histogram!(
         "workqueue_queue_duration_seconds",

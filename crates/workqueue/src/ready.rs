@@ -65,6 +65,7 @@ impl Ready {
     }
 
     /// Appends an entry, which is in no list, to its group at its priority.
+    #[inline]
     pub(crate) fn push<K>(&mut self, entries: &mut Entries<K>, id: Id) {
         let priority = entries[id].priority;
         // Nearly always it is the highest.
@@ -85,6 +86,7 @@ impl Ready {
     }
 
     /// Takes out the entry whose turn it is.
+    #[inline]
     pub(crate) fn pop<K>(&mut self, entries: &mut Entries<K>) -> Option<Id> {
         let highest = self.levels.iter().rposition(|it| it.order.len() > 0)?;
         let at = self.whose_turn(highest);
@@ -110,6 +112,7 @@ impl Ready {
     }
 
     /// The level to take from, given the highest that has something.
+    #[inline]
     fn whose_turn(&mut self, highest: usize) -> usize {
         let Some(patience) = self.patience else { return highest };
         let all_are_highest = self.levels[highest].order.len() == self.len;
@@ -129,6 +132,7 @@ impl Ready {
         chosen
     }
 
+    #[inline]
     fn tidy(&mut self, at: usize) {
         if self.levels.len() > LEVELS_KEPT && self.levels[at].order.len() == 0 {
             self.levels.remove(at);
@@ -137,6 +141,7 @@ impl Ready {
 }
 
 impl Order {
+    #[inline]
     fn len(&self) -> usize {
         match self {
             Self::Plain(list) => list.len(),
@@ -147,7 +152,7 @@ impl Order {
 
 impl Groups {
     fn push<K>(&mut self, entries: &mut Entries<K>, id: Id) {
-        let group = entries[id].group;
+        let group = entries.aside(id).group;
         let list = self.lists.entry(group).or_insert_with(|| {
             self.turns.push_back(group);
             List::new()
@@ -174,7 +179,7 @@ impl Groups {
     }
 
     fn unlink<K>(&mut self, entries: &mut Entries<K>, id: Id) {
-        if let Some(list) = self.lists.get_mut(&entries[id].group) {
+        if let Some(list) = self.lists.get_mut(&entries.aside(id).group) {
             list.unlink(entries, id);
             self.len -= 1;
         }
@@ -198,7 +203,7 @@ mod tests {
         /// Pushes a key whose group is its first letter.
         fn push(&mut self, key: &str, priority: i32) -> Id {
             let group = u64::from(key.as_bytes()[0]);
-            let (id, _) = self.entries.find_or_insert(0, key.to_owned(), group);
+            let (id, _) = self.entries.find_or_insert(0, key.to_owned(), Some(group));
             self.entries[id].priority = priority;
             self.ready.push(&mut self.entries, id);
             id
@@ -206,7 +211,7 @@ mod tests {
 
         fn pop(&mut self) -> Option<String> {
             let id = self.ready.pop(&mut self.entries)?;
-            Some(self.entries.remove(id))
+            self.entries.remove(id)
         }
 
         fn all(&mut self) -> String {

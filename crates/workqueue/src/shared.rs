@@ -76,15 +76,14 @@ impl<K: Eq + Hash + Clone> Shared<K> {
 
     pub(crate) fn add(&self, key: K, priority: i32) {
         let ask = self.ask(&key, priority);
-        let mut wakes = Wakes::new();
+        let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
         let (mut readied, mut new) = self.advance(&mut inner, ask.now);
         let added = inner.state.add(key, ask);
         readied += usize::from(added.readied);
         new += u64::from(added.is_new);
         inner.waiters.wake(readied, &mut wakes);
-        drop(inner);
-        self.after(wakes, new);
+        self.release(inner, wakes, new);
     }
 
     pub(crate) fn add_all(&self, keys: impl IntoIterator<Item = K>, priority: i32) {
@@ -92,7 +91,7 @@ impl<K: Eq + Hash + Clone> Shared<K> {
         while keys.peek().is_some() {
             let batch: Vec<_> = keys.by_ref().take(BATCH).collect();
             let mut unused = Vec::new();
-            let mut wakes = Wakes::new();
+            let mut wakes = Wakes::default();
             let mut inner = self.inner.lock();
             let (mut readied, mut new) = self.advance(&mut inner, batch[0].0.now);
             for (ask, key) in batch {
@@ -102,8 +101,7 @@ impl<K: Eq + Hash + Clone> Shared<K> {
                 new += u64::from(added.is_new);
             }
             inner.waiters.wake(readied, &mut wakes);
-            drop(inner);
-            self.after(wakes, new);
+            self.release(inner, wakes, new);
         }
     }
 
@@ -113,15 +111,14 @@ impl<K: Eq + Hash + Clone> Shared<K> {
             ask.now = self.clock.now();
         }
         let at = Clock::after(ask.now, delay);
-        let mut wakes = Wakes::new();
+        let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
         let unused = inner.state.delay(key, ask, at, replace);
         if inner.state.has_delays() {
             inner.waiters.is_due_at(at, &mut wakes);
         }
-        drop(inner);
+        self.release(inner, wakes, 0);
         drop(unused);
-        self.after(wakes, 0);
     }
 
     pub(crate) fn cancel(&self, key: &K) -> bool {
@@ -135,14 +132,15 @@ impl<K: Eq + Hash + Clone> Shared<K> {
     #[inline]
     pub(crate) fn look(&self, ticket: &mut Option<Ticket>, waker: &Waker) -> Look<K> {
         let now = self.time();
-        let mut wakes = Wakes::new();
+        let mut wakes = Wakes::default();
         let mut locked = self.inner.lock();
         let (readied, new) = self.advance(&mut locked, now);
         let inner = &mut *locked;
         let look = if let Some(taken) = inner.state.take(now) {
             let was_woken = ticket.take().is_some_and(|it| inner.waiters.leave(it));
             // Who was woken for a key that was there before leaves all of these to others.
-            inner.waiters.wake(if was_woken { readied } else { readied.saturating_sub(1) }, &mut wakes);
+            let others = if was_woken { readied } else { readied.saturating_sub(1) };
+            inner.waiters.wake(others, &mut wakes);
             if inner.state.has_delays() {
                 inner.waiters.appoint(&mut wakes);
             }
@@ -159,8 +157,7 @@ impl<K: Eq + Hash + Clone> Shared<K> {
             }
             Look::Wait { alarm }
         };
-        drop(locked);
-        self.after(wakes, new);
+        self.release(locked, wakes, new);
         if let (Some(meter), Look::Taken(taken)) = (&self.meter, &look) {
             meter.taken(now.saturating_sub(taken.waiting_since));
         }
@@ -170,13 +167,12 @@ impl<K: Eq + Hash + Clone> Shared<K> {
     /// Takes a key if one is ready.
     pub(crate) fn try_take(&self) -> Option<Taken<K>> {
         let now = self.time();
-        let mut wakes = Wakes::new();
+        let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
         let (readied, new) = self.advance(&mut inner, now);
         let taken = inner.state.take(now);
         inner.waiters.wake(readied.saturating_sub(1), &mut wakes);
-        drop(inner);
-        self.after(wakes, new);
+        self.release(inner, wakes, new);
         if let (Some(meter), Some(taken)) = (&self.meter, &taken) {
             meter.taken(now.saturating_sub(taken.waiting_since));
         }
@@ -185,7 +181,7 @@ impl<K: Eq + Hash + Clone> Shared<K> {
 
     /// Somebody who waited gives up.
     pub(crate) fn abandon(&self, ticket: Ticket) {
-        let mut wakes = Wakes::new();
+        let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
         let was_woken = inner.waiters.leave(ticket);
         if was_woken && inner.state.ready() > 0 {
@@ -194,13 +190,12 @@ impl<K: Eq + Hash + Clone> Shared<K> {
         if inner.state.has_delays() {
             inner.waiters.appoint(&mut wakes);
         }
-        drop(inner);
-        self.after(wakes, 0);
+        self.release(inner, wakes, 0);
     }
 
     pub(crate) fn finish(&self, id: Id) {
         let now = self.time();
-        let mut wakes = Wakes::new();
+        let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
         // What became due before this moment comes before a key that goes back into the line now.
         let (readied, new) = if inner.state.is_dirty(id) { self.advance(&mut inner, now) } else { (0, 0) };
@@ -209,8 +204,7 @@ impl<K: Eq + Hash + Clone> Shared<K> {
         if inner.state.is_drained() {
             inner.waiters.wake_drainers(&mut wakes);
         }
-        drop(inner);
-        self.after(wakes, new);
+        self.release(inner, wakes, new);
         if let Some(meter) = &self.meter {
             meter.finished(now.saturating_sub(finished.held_since));
         }
@@ -219,13 +213,12 @@ impl<K: Eq + Hash + Clone> Shared<K> {
 
     /// How many keys are ready, and how many adds are delayed.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        let mut wakes = Wakes::new();
+        let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
         let (readied, new) = self.advance(&mut inner, 0);
         inner.waiters.wake(readied, &mut wakes);
         let counts = (inner.state.ready(), inner.state.delayed());
-        drop(inner);
-        self.after(wakes, new);
+        self.release(inner, wakes, new);
         counts
     }
 
@@ -234,15 +227,14 @@ impl<K: Eq + Hash + Clone> Shared<K> {
     }
 
     pub(crate) fn stop(&self, draining: bool) {
-        let mut wakes = Wakes::new();
+        let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
         inner.draining = draining;
         let unused = inner.state.stop();
         inner.waiters.wake_all(&mut wakes);
         inner.waiters.wake_drainers(&mut wakes);
-        drop(inner);
+        self.release(inner, wakes, 0);
         drop(unused);
-        self.after(wakes, 0);
     }
 
     /// Whether the drain is over, by its end or by a plain shutdown; if not, the waker will be called.
@@ -267,7 +259,7 @@ impl<K: Eq + Hash + Clone> Shared<K> {
     pub(crate) fn refresh(&self) {
         let Some(meter) = &self.meter else { return };
         let now = self.clock.now();
-        let mut wakes = Wakes::new();
+        let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
         if inner.state.is_stopping() {
             return;
@@ -275,13 +267,12 @@ impl<K: Eq + Hash + Clone> Shared<K> {
         let (readied, new) = self.advance(&mut inner, now);
         inner.waiters.wake(readied, &mut wakes);
         let (all, longest) = inner.state.unfinished(now);
-        drop(inner);
-        self.after(wakes, new);
+        self.release(inner, wakes, new);
         meter.unfinished(all, longest);
     }
 
     fn ask(&self, key: &K, priority: i32) -> Ask {
-        let group = self.group_of.as_ref().map_or(0, |group_of| group_of(key));
+        let group = self.group_of.as_ref().map(|group_of| group_of(key));
         Ask { hash: self.hasher.hash_one(key), group, priority, now: self.time() }
     }
 
@@ -291,21 +282,32 @@ impl<K: Eq + Hash + Clone> Shared<K> {
     }
 
     /// Makes adds of the delays that are due; see [`State::advance`]. A time of zero is read here, if it is needed.
-    fn advance(&self, inner: &mut Locked<'_, Inner<K>>, now: u64) -> (usize, u64) {
+    #[inline]
+    fn advance(&self, inner: &mut Inner<K>, now: u64) -> (usize, u64) {
         if !inner.state.has_delays() {
             return (0, 0);
         }
         inner.state.advance(if now == 0 { self.clock.now() } else { now })
     }
 
-    /// What is done without the lock.
+    /// Gives the lock back, and does what is to be done without it: `new` keys have work outstanding that had none.
     #[inline]
-    fn after(&self, wakes: Wakes, new: u64) {
-        if let Some(meter) = &self.meter {
-            meter.added(new);
+    fn release(&self, inner: Locked<'_, Inner<K>>, wakes: Wakes, new: u64) {
+        match &self.meter {
+            None => drop(inner),
+            Some(meter) => tell(meter, inner, new),
         }
         wakes.wake();
     }
+}
+
+/// Gives the lock back and brings the meter up to date.
+#[cold]
+fn tell<K: Eq + Clone>(meter: &Meter, mut inner: Locked<'_, Inner<K>>, new: u64) {
+    let changes = inner.state.depth_changes();
+    drop(inner);
+    meter.added(new);
+    changes.into_iter().for_each(|(priority, by)| meter.deepened(priority, by));
 }
 
 impl<K> fmt::Debug for Shared<K> {

@@ -13,7 +13,7 @@
 //! what comes back says whom to wake. [`crate::shared`] puts a lock around it.
 
 use crate::delays::Delays;
-use crate::entries::{Entries, Id, List, Stage};
+use crate::entries::{Delay, Entries, Id, List, Stage};
 use crate::ready::Ready;
 
 /// What a queue knows. The stage of a key says it all: a key is ready if and only if it has work outstanding and nobody
@@ -26,26 +26,32 @@ pub(crate) struct State<K> {
     /// How many entries are at `Stage::Held` or `Stage::HeldAndDirty`.
     held: usize,
     /// Where somebody measures: exactly those entries; who has been held longest comes first.
-    measured: Option<Measured>,
+    measured: Option<Box<Measured>>,
     delays: Delays,
     /// Whether a key has one outstanding add at most: see [`crate::Builder::earliest_wins`].
     earliest_wins: bool,
     stopping: bool,
 }
 
-/// The keys that are held, by time.
-#[derive(Debug)]
+/// The keys that are held, by time, and how the others change.
+#[derive(Debug, Default)]
 struct Measured {
     held: List,
     /// The sum of `held_since` of all.
     since: u128,
+    /// By how many keys with outstanding work each priority has grown or shrunk, since somebody asked.
+    depth: DepthChanges,
 }
+
+/// Priorities, and how many keys more have work outstanding with them.
+pub(crate) type DepthChanges = Vec<(i32, i64)>;
 
 /// How a key is to be added.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
     pub(crate) hash: u64,
-    pub(crate) group: u64,
+    /// Where groups take turns.
+    pub(crate) group: Option<u64>,
     pub(crate) priority: i32,
     /// The time, for those who keep it.
     pub(crate) now: u64,
@@ -88,7 +94,7 @@ impl<K: Eq + Clone> State<K> {
             entries: Entries::new(),
             ready,
             held: 0,
-            measured: measured.then(|| Measured { held: List::new(), since: 0 }),
+            measured: measured.then(Box::default),
             delays: Delays::default(),
             earliest_wins,
             stopping: false,
@@ -119,13 +125,20 @@ impl<K: Eq + Clone> State<K> {
 
     /// How long those that are held have been so together, and how long the longest.
     pub(crate) fn unfinished(&self, now: u64) -> (u128, u64) {
-        let Some(Measured { held, since }) = &self.measured else { return (0, 0) };
+        let Some(Measured { held, since, .. }) = self.measured.as_deref() else { return (0, 0) };
         let all = (held.len() as u128 * u128::from(now)).saturating_sub(*since);
-        let longest = held.first().map_or(0, |id| now.saturating_sub(self.entries[id].held_since));
+        let longest = held.first().map_or(0, |id| now.saturating_sub(self.entries.aside(id).held_since));
         (all, longest)
     }
 
+    /// What has changed since this was asked last. Nothing where nobody measures.
+    #[inline]
+    pub(crate) fn depth_changes(&mut self) -> DepthChanges {
+        self.measured.as_mut().map_or(Vec::new(), |it| std::mem::take(&mut it.depth))
+    }
+
     /// There is work on this key, now.
+    #[inline]
     pub(crate) fn add(&mut self, key: K, mut ask: Ask) -> Added<K> {
         if self.stopping {
             return Added { unused: Some(key), is_new: false, readied: false };
@@ -146,18 +159,14 @@ impl<K: Eq + Clone> State<K> {
             return Some(key);
         }
         let (id, unused) = self.entries.find_or_insert(ask.hash, key, ask.group);
-        let entry = &self.entries[id];
-        if self.earliest_wins && matches!(entry.stage, Stage::Ready | Stage::HeldAndDirty) {
+        if self.earliest_wins && matches!(self.entries[id].stage, Stage::Ready | Stage::HeldAndDirty) {
             self.mark_dirty(id, ask.priority, ask.now);
             return unused;
         }
-        match entry.delay {
+        match self.entries.delay(id) {
             Some(old) if !replace && old.at <= at => {
-                if ask.priority > old.priority
-                    && let Some(delay) = &mut self.entries[id].delay
-                {
-                    delay.priority = ask.priority;
-                }
+                let priority = old.priority.max(ask.priority);
+                self.entries.set_delay(id, Some(Delay { priority, ..old }));
             }
             old => {
                 let priority = old.map_or(ask.priority, |it| it.priority.max(ask.priority));
@@ -171,7 +180,10 @@ impl<K: Eq + Clone> State<K> {
     pub(crate) fn cancel(&mut self, hash: u64, key: &K) -> (bool, Option<K>) {
         let Some(id) = self.entries.find(hash, key) else { return (false, None) };
         let cancelled = self.delays.cancel(&mut self.entries, id).is_some();
-        let unused = (self.entries[id].stage == Stage::Resting).then(|| self.entries.remove(id));
+        let unused = match self.entries[id].stage {
+            Stage::Resting => self.entries.remove(id),
+            _ => None,
+        };
         (cancelled, unused)
     }
 
@@ -192,19 +204,15 @@ impl<K: Eq + Clone> State<K> {
     }
 
     /// Hands out the key whose turn it is. Whoever takes it has to [`finish`](Self::finish) it.
+    #[inline]
     pub(crate) fn take(&mut self, now: u64) -> Option<Taken<K>> {
         let id = self.ready.pop(&mut self.entries)?;
+        self.held += 1;
         let entry = &mut self.entries[id];
         entry.stage = Stage::Held;
-        self.held += 1;
-        let (priority, waiting_since) = (entry.priority, entry.waiting_since);
-        let taken = Taken { id, key: entry.key.clone(), priority, waiting_since };
-        if let Some(measured) = &mut self.measured {
-            entry.held_since = now;
-            measured.since += u128::from(now);
-            measured.held.push_back(&mut self.entries, id);
-        }
-        Some(taken)
+        let (key, priority) = (entry.key().clone(), entry.priority);
+        let waiting_since = if self.measured.is_some() { self.measure_take(id, priority, now) } else { 0 };
+        Some(Taken { id, key, priority, waiting_since })
     }
 
     /// Whether a held key has to be worked on once more.
@@ -213,13 +221,10 @@ impl<K: Eq + Clone> State<K> {
     }
 
     /// The worker that took the key is done with it.
+    #[inline]
     pub(crate) fn finish(&mut self, id: Id) -> Finished<K> {
         self.held -= 1;
-        let held_since = self.entries[id].held_since;
-        if let Some(measured) = &mut self.measured {
-            measured.held.unlink(&mut self.entries, id);
-            measured.since -= u128::from(held_since);
-        }
+        let held_since = if self.measured.is_some() { self.measure_finish(id) } else { 0 };
         let entry = &mut self.entries[id];
         if entry.stage == Stage::HeldAndDirty {
             entry.stage = Stage::Ready;
@@ -227,8 +232,30 @@ impl<K: Eq + Clone> State<K> {
             return Finished { unused: None, readied: true, held_since };
         }
         entry.stage = Stage::Resting;
-        let unused = entry.delay.is_none().then(|| self.entries.remove(id));
+        let unused = if self.entries.delay(id).is_none() { self.entries.remove(id) } else { None };
         Finished { unused, readied: false, held_since }
+    }
+
+    /// Notes that a key is held, and says since when it waited.
+    #[cold]
+    fn measure_take(&mut self, id: Id, priority: i32, now: u64) -> u64 {
+        self.change_depth(priority, -1);
+        let Some(measured) = &mut self.measured else { return 0 };
+        measured.since += u128::from(now);
+        measured.held.push_back(&mut self.entries, id);
+        let aside = self.entries.aside_mut(id);
+        aside.held_since = now;
+        aside.waiting_since
+    }
+
+    /// Notes that a key is held no more, and says since when it was.
+    #[cold]
+    fn measure_finish(&mut self, id: Id) -> u64 {
+        let Some(measured) = &mut self.measured else { return 0 };
+        let held_since = self.entries.aside(id).held_since;
+        measured.held.unlink(&mut self.entries, id);
+        measured.since -= u128::from(held_since);
+        held_since
     }
 
     /// Accepts nothing from now on and forgets all delays. What is ready is still handed out. Returns the keys that are
@@ -242,39 +269,68 @@ impl<K: Eq + Clone> State<K> {
         let ids: Vec<_> = self.entries.ids().collect();
         let mut unused = Vec::new();
         for id in ids {
-            self.entries[id].delay = None;
+            self.entries.set_delay(id, None);
             if self.entries[id].stage == Stage::Resting {
-                unused.push(self.entries.remove(id));
+                unused.extend(self.entries.remove(id));
             }
         }
         unused
     }
 
     /// Says whether there is work now where there was none before, and whether the key has become ready.
+    #[inline]
     fn mark_dirty(&mut self, id: Id, priority: i32, now: u64) -> (bool, bool) {
         let entry = &mut self.entries[id];
         match entry.stage {
             Stage::Resting => {
-                (entry.stage, entry.priority, entry.waiting_since) = (Stage::Ready, priority, now);
+                (entry.stage, entry.priority) = (Stage::Ready, priority);
                 self.ready.push(&mut self.entries, id);
+                self.begin_to_wait(id, priority, now);
                 (true, true)
             }
             Stage::Held => {
-                (entry.stage, entry.priority, entry.waiting_since) = (Stage::HeldAndDirty, priority, now);
+                (entry.stage, entry.priority) = (Stage::HeldAndDirty, priority);
+                self.begin_to_wait(id, priority, now);
                 (true, false)
             }
+            Stage::HeldAndDirty | Stage::Ready if priority <= entry.priority => (false, false),
             Stage::HeldAndDirty => {
-                entry.priority = entry.priority.max(priority);
+                let before = std::mem::replace(&mut entry.priority, priority);
+                self.change_depth(before, -1);
+                self.change_depth(priority, 1);
                 (false, false)
             }
             Stage::Ready => {
-                if priority > entry.priority {
-                    self.ready.unlink(&mut self.entries, id);
-                    self.entries[id].priority = priority;
-                    self.ready.push(&mut self.entries, id);
-                }
+                let before = entry.priority;
+                self.ready.unlink(&mut self.entries, id);
+                self.entries[id].priority = priority;
+                self.ready.push(&mut self.entries, id);
+                self.change_depth(before, -1);
+                self.change_depth(priority, 1);
                 (false, false)
             }
+        }
+    }
+
+    #[inline]
+    fn begin_to_wait(&mut self, id: Id, priority: i32, now: u64) {
+        if self.measured.is_some() {
+            self.measure_add(id, priority, now);
+        }
+    }
+
+    #[cold]
+    fn measure_add(&mut self, id: Id, priority: i32, now: u64) {
+        self.entries.aside_mut(id).waiting_since = now;
+        self.change_depth(priority, 1);
+    }
+
+    #[cold]
+    fn change_depth(&mut self, priority: i32, by: i64) {
+        let Some(Measured { depth, .. }) = self.measured.as_deref_mut() else { return };
+        match depth.iter_mut().find(|(it, _)| *it == priority) {
+            Some((_, change)) => *change += by,
+            None => depth.push((priority, by)),
         }
     }
 }
@@ -288,7 +344,7 @@ mod tests {
     }
 
     fn ask(key: u64, priority: i32) -> Ask {
-        Ask { hash: key, group: 0, priority, now: 0 }
+        Ask { hash: key, group: None, priority, now: 0 }
     }
 
     fn add(state: &mut State<u64>, key: u64) -> Added<u64> {
@@ -366,6 +422,23 @@ mod tests {
         state.finish(taken.id);
         assert!(state.is_drained());
         assert_eq!(state.entries.len(), 0);
+    }
+
+    #[test]
+    fn the_depth_of_a_priority_is_what_waits_with_it_also_behind_a_worker() {
+        let mut state = state(false);
+        for key in 1..=3 {
+            add(&mut state, key);
+        }
+        assert_eq!(state.depth_changes(), [(0, 3)]);
+        state.add(2, ask(2, 9));
+        assert_eq!(state.depth_changes(), [(0, -1), (9, 1)]);
+        assert_eq!(state.take(0).unwrap().key, 2);
+        add(&mut state, 2);
+        state.add(2, ask(2, 5));
+        state.add(2, ask(2, 4));
+        assert_eq!(state.depth_changes(), [(9, -1), (0, 0), (5, 1)]);
+        assert_eq!(state.depth_changes(), []);
     }
 
     #[test]

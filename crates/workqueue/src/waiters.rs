@@ -15,13 +15,11 @@ use std::task::Waker;
 pub(crate) struct Wakes(Vec<Waker>);
 
 impl Wakes {
-    pub(crate) fn new() -> Self {
-        Self(Vec::new())
-    }
-
     #[inline]
     pub(crate) fn wake(self) {
-        self.0.into_iter().for_each(Waker::wake);
+        if !self.0.is_empty() {
+            self.0.into_iter().for_each(Waker::wake);
+        }
     }
 }
 
@@ -179,7 +177,7 @@ mod tests {
     #[test]
     fn each_key_wakes_one_and_who_waits_longest_is_first() {
         let (mut waiters, all) = line(3);
-        let mut wakes = Wakes::new();
+        let mut wakes = Wakes::default();
         waiters.wake(2, &mut wakes);
         assert_eq!(woken(&all, wakes), [1, 1, 0]);
         assert!(waiters.leave(all[0].0), "it had been woken");
@@ -191,11 +189,11 @@ mod tests {
         let (mut waiters, all) = line(3);
         assert!(waiters.keep_time(all[0].0, 100));
         assert!(!waiters.keep_time(all[1].0, 100));
-        let mut wakes = Wakes::new();
+        let mut wakes = Wakes::default();
         waiters.wake(1, &mut wakes);
         assert_eq!(woken(&all, wakes), [0, 1, 0]);
 
-        let mut wakes = Wakes::new();
+        let mut wakes = Wakes::default();
         waiters.is_due_at(150, &mut wakes);
         assert_eq!(woken(&all, std::mem::take(&mut wakes)), [0, 0, 0]);
         waiters.is_due_at(50, &mut wakes);
@@ -206,7 +204,7 @@ mod tests {
     #[test]
     fn a_timekeeper_that_leaves_is_followed_by_another_even_before_it_has_looked() {
         let (mut waiters, all) = line(3);
-        let mut wakes = Wakes::new();
+        let mut wakes = Wakes::default();
         for (gone, _) in &all[..2] {
             waiters.appoint(&mut wakes);
             waiters.leave(*gone);

@@ -1,8 +1,9 @@
 //! Rule WM-1: the numbers of a named queue.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use dogwatch_workqueue::WorkQueue;
+use dogwatch_workqueue::{AddOptions, WorkQueue};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tokio::time::advance;
 
@@ -30,7 +31,10 @@ impl Measured {
             let found = snapshot.iter().find(|(key, ..)| key.key().name() == name);
             let (key, _, _, value) = found.unwrap_or_else(|| panic!("there is no {name}"));
             let labels: Vec<_> = key.key().labels().map(|it| (it.key(), it.value())).collect();
-            assert_eq!(labels, [("name", "pods")]);
+            match metric {
+                "depth" => assert_eq!(labels, [("name", "pods"), ("priority", "0")]),
+                _ => assert_eq!(labels, [("name", "pods")]),
+            }
             match value {
                 DebugValue::Counter(it) => vec![*it as f64],
                 DebugValue::Gauge(it) => vec![it.0],
@@ -77,6 +81,33 @@ async fn wm_1_a_delayed_key_waits_from_the_time_it_was_due() {
     drop(measured.queue.take().await.unwrap());
     let [adds, waited] = measured.read(["adds_total", "queue_duration_seconds"]);
     assert_eq!((adds, waited), (vec![1.0], vec![3.0]));
+}
+
+/// As controller-runtime tells it: one depth for each priority, and after 25 of them one for all others.
+#[test]
+fn wm_1_the_depth_is_told_by_priority() {
+    let recorder = DebuggingRecorder::new();
+    metrics::with_local_recorder(&recorder, || {
+        let queue = WorkQueue::builder().name("pods").build();
+        for key in 0..30 {
+            queue.add_with(key, AddOptions { priority: -key, ..AddOptions::default() });
+        }
+        queue.add_with(29, AddOptions { priority: -1, ..AddOptions::default() });
+        drop(queue.try_take());
+    });
+    let snapshot = recorder.snapshotter().snapshot().into_vec();
+    let depths: HashMap<_, _> = snapshot
+        .iter()
+        .filter(|(key, ..)| key.key().name() == "workqueue_depth")
+        .map(|(key, _, _, value)| {
+            let DebugValue::Gauge(value) = value else { panic!("{value:?} is no gauge") };
+            let priority = key.key().labels().find(|it| it.key() == "priority").unwrap();
+            (priority.value(), value.0)
+        })
+        .collect();
+    assert_eq!(depths.len(), 26);
+    assert_eq!((depths["0"], depths["-1"], depths["-24"]), (0.0, 2.0, 1.0));
+    assert_eq!(depths["exceeded_cardinality_limit"], 4.0);
 }
 
 #[tokio::test(start_paused = true)]
