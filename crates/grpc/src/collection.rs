@@ -26,6 +26,9 @@ use crate::bells::Bells;
 /// A watch that is younger than this is as good as a new one.
 const YOUNG: Duration = Duration::from_secs(5);
 
+/// A watch that is open for so long is one, even if nothing came of it yet. One that is cut at once is a server in trouble.
+const PROVEN: Duration = Duration::from_secs(1);
+
 /// Why a collection cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Trouble {
@@ -238,10 +241,7 @@ impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Noted<T> {
         let opening = ListWatch::watch(&self.api, params);
         Box::pin(async move {
             match opening.await {
-                Ok(events) => {
-                    notes.went_well();
-                    Ok(renewable(events, notes))
-                }
+                Ok(events) => Ok(renewable(events, notes)),
                 Err(error) => {
                     // One that is refused is followed by a list, whose answer is the one that counts.
                     if !reads_all || error.status().is_none() || error.is_unauthorized() {
@@ -259,19 +259,46 @@ struct Following<T> {
     notes: Arc<Notes>,
     renewals: watch::Receiver<u64>,
     opened: Instant,
+    /// Whether it is known to be good.
+    proven: bool,
+}
+
+impl<T> Following<T> {
+    fn prove(&mut self) {
+        self.proven = true;
+        self.notes.went_well();
+    }
+
+    /// Takes note of what came of the watch.
+    fn came(&mut self, event: Option<&Result<WatchEvent<T>, Error>>) {
+        match event {
+            _ if self.proven => {}
+            Some(Ok(WatchEvent::Error(_))) => {}
+            Some(Ok(_)) => self.prove(),
+            Some(Err(error)) => self.notes.failed(error),
+            None => {
+                let cut = "the API server, or something before it, ends watches as soon as they are open";
+                self.notes.note(Some(Trouble::Unreachable(cut.to_owned())));
+            }
+        }
+    }
 }
 
 /// The events of a watch, until somebody wants a new one: then it just ends, and is opened again from the last version. When it is time
 /// to read everything again it ends as if its version were too old.
 fn renewable<T: Send + 'static>(events: Watches<T>, notes: Arc<Notes>) -> Watches<T> {
     let renewals = notes.renewals.subscribe();
-    let following = Following { events, notes, renewals, opened: Instant::now() };
+    let following = Following { events, notes, renewals, opened: Instant::now(), proven: false };
     Box::pin(stream::unfold(Some(following), |following| async move {
         let mut it = following?;
         loop {
             tokio::select! {
                 biased;
-                event = it.events.next() => return event.map(|event| (event, Some(it))),
+                event = it.events.next() => {
+                    it.came(event.as_ref());
+                    return event.map(|event| (event, Some(it)));
+                }
+                () = tokio::time::sleep_until(it.opened + PROVEN), if !it.proven => it.prove(),
                 () = it.notes.refresh_due() => {
                     let status = Status::failure(Reason::Expired, "it is time to read everything again");
                     return Some((Ok(WatchEvent::Error(status)), None));

@@ -1,0 +1,5 @@
+//! Targets, endpoints and channels, against an API server in the same process.
+
+mod town;
+mod resolve;
+mod resolve_faults;
