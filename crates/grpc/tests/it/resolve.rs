@@ -66,8 +66,11 @@ async fn all_of_250_pods_in_three_slices_are_seen() {
 async fn a_number_is_the_services_port_and_follows_it() {
     let town = Town::start().await;
     town.slice("web", "web-1", &["grpc=8080", "metrics=9100"], &["10.0.0.1 a"]).await;
-    town.service("web", json!({ "ports": [{ "name": "grpc", "port": 80 }, { "name": "metrics", "port": 90 }] }))
-        .await;
+    town.service(
+        "web",
+        json!({ "ports": [{ "name": "grpc", "port": 80 }, { "name": "metrics", "port": 90 }] }),
+    )
+    .await;
     let mut number = town.watch("kubernetes:///web:80");
     until(&mut number, "10.0.0.1:8080").await;
     for (target, expected) in [
@@ -80,8 +83,11 @@ async fn a_number_is_the_services_port_and_follows_it() {
     ] {
         until(&mut town.watch(target), expected).await;
     }
-    town.service("web", json!({ "ports": [{ "name": "grpc", "port": 81 }, { "name": "metrics", "port": 80 }] }))
-        .await;
+    town.service(
+        "web",
+        json!({ "ports": [{ "name": "grpc", "port": 81 }, { "name": "metrics", "port": 80 }] }),
+    )
+    .await;
     until(&mut number, "10.0.0.1:9100").await;
 }
 
@@ -116,7 +122,8 @@ async fn hints_are_followed_by_who_says_where_it_is() {
         json!({ "addresses": [address], "conditions": { "ready": true }, "zone": zone,
             "hints": { "forZones": [{ "name": zone }] } })
     };
-    let slices = Api::<k8s_openapi::api::discovery::v1::EndpointSlice>::default_namespaced(town.client.clone());
+    let slices =
+        Api::<k8s_openapi::api::discovery::v1::EndpointSlice>::default_namespaced(town.client.clone());
     let slice = json!({
         "metadata": { "labels": { "kubernetes.io/service-name": "web" },
             "annotations": { "dogwatch/weight": "3" } },
@@ -218,7 +225,8 @@ async fn kuberesolvers_gauges_are_kept() {
     let snapshot = snapshotter.snapshot().into_hashmap();
     let gauge = |name: &str| {
         let found = snapshot.iter().find(|(key, _)| key.key().name() == name).expect(name);
-        let labels: Vec<_> = found.0.key().labels().map(|it| format!("{}={}", it.key(), it.value())).collect();
+        let labels: Vec<_> =
+            found.0.key().labels().map(|it| format!("{}={}", it.key(), it.value())).collect();
         assert_eq!(labels, ["target=kubernetes://default/web:grpc"], "{name}");
         match found.1.2 {
             DebugValue::Gauge(value) => value.into_inner(),

@@ -84,9 +84,10 @@ async fn who_may_not_read_slices_is_told_so_and_begins_when_it_may() {
     let town = Town::start().await;
     town.slice("web", "web-1", &["=80"], &["10.0.0.1 a"]).await;
     let message = "endpointslices is forbidden";
-    let slices = town.server.faults().rule(
-        Rule::on("list").or("watch").resource("endpointslices").refuse(403).message(message),
-    );
+    let slices = town
+        .server
+        .faults()
+        .rule(Rule::on("list").or("watch").resource("endpointslices").refuse(403).message(message));
     let legacy = town.server.faults().rule(Rule::on("list").or("watch").resource("endpoints").refuse(403));
     let mut watch = town.watch("kubernetes:///web");
     let set = watch.known().await;

@@ -27,13 +27,8 @@ impl Town {
     }
 
     pub(crate) async fn with(options: ResolverOptions) -> Self {
-        let server = ApiServer::builder()
-            .in_process()
-            .seed(1)
-            .request_log(10_000)
-            .start()
-            .await
-            .expect("it starts");
+        let server =
+            ApiServer::builder().in_process().seed(1).request_log(10_000).start().await.expect("it starts");
         let client = Client::from_service(server.url().parse().expect("a URL"), "default", server.service());
         let resolver = Resolver::with_options(client.clone(), options);
         Self { server, client, resolver }
@@ -88,7 +83,10 @@ impl Town {
 
     pub(crate) async fn service(&self, name: &str, spec: Value) {
         let services = Api::<Service>::default_namespaced(self.client.clone());
-        services.apply(name, &Self::params(), &json!({ "spec": spec })).await.expect("the Service is written");
+        services
+            .apply(name, &Self::params(), &json!({ "spec": spec }))
+            .await
+            .expect("the Service is written");
     }
 
     /// How many requests of this verb there were for this resource.
