@@ -112,7 +112,7 @@ impl fmt::Display for Unavailable {
             Self::NoSuchPort(port) => write!(f, "none of its endpoints has a port {port:?}"),
             Self::NotAddresses(count) => write!(f, "its {count} endpoints are names of hosts, not addresses"),
             Self::ExternalName(host) => write!(f, "it is only another name for {host:?}"),
-            Self::ApiUnreachable(why) => write!(f, "the API server cannot be reached: {why}"),
+            Self::ApiUnreachable(why) => write!(f, "its endpoints could not be read yet: {why}"),
         }
     }
 }

@@ -29,6 +29,24 @@ use crate::topology::Topology;
 /// It reads EndpointSlices (verbs list and watch) of the namespaces that targets are in, or Endpoints where slices are not served or
 /// not allowed. It reads Services too, if it may, for targets with a number for a port and to say why an answer is empty.
 /// When the last watch of a namespace is dropped, nothing of it is read any more.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use dogwatch_client::Client;
+/// use dogwatch_grpc::{Resolver, Target};
+///
+/// let resolver = Resolver::new(Client::from_env().await?);
+/// let target: Target = "kubernetes:///greeter.shop:grpc".parse()?;
+/// let mut watch = resolver.watch(&target);
+/// while let Some(set) = watch.changed().await {
+///     match &set.unavailable {
+///         None => println!("{} endpoints to call", set.usable().count()),
+///         Some(reason) => println!("{target} cannot be called: {reason}"),
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Resolver {
     shared: Arc<Shared>,

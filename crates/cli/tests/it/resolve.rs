@@ -43,7 +43,7 @@ async fn write_slice(client: &Client, endpoints: &[(&str, &str, bool)]) {
 
 /// Runs the command beside the server that this runtime serves.
 async fn resolve(server: &ApiServer, arguments: &[&str]) -> Output {
-    let home = tempfile::tempdir().unwrap();
+    let home = tempfile::tempdir().expect("a directory for the test");
     let mut all: Vec<String> = ["resolve", "--server", server.url()].map(str::to_owned).to_vec();
     all.extend(arguments.iter().map(|it| (*it).to_owned()));
     let running = tokio::task::spawn_blocking(move || {
@@ -123,7 +123,10 @@ fn a_server_that_is_not_there_is_told_in_one_line() {
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
     assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("cannot be reached") && said.contains("check that the server runs"), "{said}");
+    assert!(
+        said.contains("could not be read yet: cannot reach") && said.contains("check that the server runs"),
+        "{said}"
+    );
 }
 
 /// A command that goes on, and its lines.

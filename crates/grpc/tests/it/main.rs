@@ -3,3 +3,5 @@
 mod town;
 mod resolve;
 mod resolve_faults;
+mod resolve_churn;
+mod feed;
