@@ -9,6 +9,7 @@ mod advice;
 mod survey;
 mod demo;
 mod serve;
+mod resolve;
 
 use std::process::ExitCode;
 
@@ -31,11 +32,20 @@ enum Command {
     Demo(demo::Options),
     /// Run a Kubernetes API server on this machine, without a cluster behind it.
     Serve(serve::Options),
+    /// Look up the endpoints of a gRPC target, and show them as they change.
+    Resolve(resolve::Options),
+}
+
+impl Command {
+    /// Whether it tells by itself what keeps its informers from being in step, so that the log need not.
+    fn tells_problems(&self) -> bool {
+        matches!(self, Self::Resolve(_))
+    }
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    logging::start(arguments.verbosity);
+    logging::start(arguments.verbosity, arguments.command.tells_problems());
     run(arguments.command).unwrap_or_else(|error| failure::report(&error, advice::on(&error)))
 }
 
@@ -45,6 +55,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         match command {
             Command::Demo(options) => demo::run(&options).await,
             Command::Serve(options) => serve::run(options).await,
+            Command::Resolve(options) => resolve::run(&options).await,
         }
     })
 }

@@ -109,6 +109,8 @@ pub use dogwatch_informer::{
 pub use dogwatch_wire::{BadItem, Bookmark, EventKind, ListMeta, WatchEvent};
 pub use kube_core::{DynamicObject, PartialObjectMeta, Resource};
 
+#[cfg(feature = "grpc")]
+pub use dogwatch_grpc as grpc;
 pub use dogwatch_informer as informer;
 pub use dogwatch_workqueue as workqueue;
 pub use {http, k8s_openapi, kube_core};

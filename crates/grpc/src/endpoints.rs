@@ -67,6 +67,18 @@ pub struct EndpointSet {
     pub unavailable: Option<Unavailable>,
 }
 
+impl EndpointSet {
+    /// Those that may take new calls.
+    pub fn usable(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
+        self.endpoints.iter().filter(|it| it.usable)
+    }
+
+    /// Whether anything is known yet: there are endpoints, or a reason why there are none.
+    pub fn is_known(&self) -> bool {
+        self.generation > 0
+    }
+}
+
 /// Why a target has nothing to call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -81,6 +93,10 @@ pub enum Unavailable {
     NoEndpoints,
     /// No endpoint has the port that the target names.
     NoSuchPort(String),
+    /// All that the service has are names of hosts, which are not called; how many.
+    NotAddresses(usize),
+    /// The service is only another name for this host, and has no endpoints.
+    ExternalName(String),
     /// The API server could not be reached, and never has been; why.
     ApiUnreachable(String),
 }
@@ -92,8 +108,11 @@ impl fmt::Display for Unavailable {
             Self::Forbidden(why) => write!(f, "its endpoints may not be read: {why}"),
             Self::NothingReady(count) => write!(f, "none of its {count} endpoints is ready"),
             Self::NoEndpoints => f.write_str("it has no endpoints"),
+            Self::NoSuchPort(port) if port.is_empty() => f.write_str("none of its endpoints has a port"),
             Self::NoSuchPort(port) => write!(f, "none of its endpoints has a port {port:?}"),
-            Self::ApiUnreachable(why) => write!(f, "the API server cannot be reached: {why}"),
+            Self::NotAddresses(count) => write!(f, "its {count} endpoints are names of hosts, not addresses"),
+            Self::ExternalName(host) => write!(f, "it is only another name for {host:?}"),
+            Self::ApiUnreachable(why) => write!(f, "its endpoints could not be read yet: {why}"),
         }
     }
 }

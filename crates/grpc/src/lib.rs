@@ -1,7 +1,29 @@
 //! gRPC by names of Kubernetes: which endpoints a service has, connections to them, and which one takes the next call.
 //!
+//! ```text
+//! Target ─► Resolver: slices of its namespace ─► fold ─► EndpointSet ─► connections ─► policy ─► your call
+//! ```
+//!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
 mod endpoints;
+mod target;
+mod slices;
+mod topology;
+mod fold;
+mod subset;
+mod bells;
+mod collection;
+mod namespace;
+mod gauges;
+mod source;
+#[cfg(feature = "tonic")]
+mod feed;
 
 pub use endpoints::{Endpoint, EndpointId, EndpointSet, Unavailable};
+#[cfg(feature = "tonic")]
+pub use feed::Feed;
+pub use source::{EndpointWatch, Resolver, ResolverOptions};
+pub use subset::subset;
+pub use target::{Port, Schemes, Target, TargetError, TargetProblem};
+pub use topology::Topology;

@@ -4,6 +4,7 @@ mod server;
 mod usage;
 mod demo;
 mod serve;
+mod resolve;
 
 use std::path::Path;
 use std::process::{Command, Output};

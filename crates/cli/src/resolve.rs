@@ -1,0 +1,303 @@
+//! `dogwatch resolve`: the endpoints of a gRPC target, as a channel would see them, and why there are none where there are none.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use comfy_table::{Table, presets};
+use dogwatch::grpc::{
+    Endpoint, EndpointId, EndpointSet, EndpointWatch, Resolver, ResolverOptions, Target, TargetProblem,
+    Topology, Unavailable,
+};
+
+use crate::connection::Connection;
+use crate::failure;
+
+const EXAMPLES: &str = "\
+Targets are written as kuberesolver has them:
+  kubernetes:///service:port              in the namespace of the kubeconfig or the pod
+  kubernetes:///service.namespace:port
+  kubernetes://namespace/service:port
+The port is a name or a number, or is left out for the first one. A number is the Service's port, and the port of the pods
+behind it is found; with ?port=pod, or where Services may not be read, it is the pods' port.
+
+It exits with 0 if there is an endpoint to call, and with 1 and the reason on stderr if there is none.";
+
+/// How long to wait for a server that neither answers nor refuses.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often to look whether the endpoints are still in step with the server.
+const GLANCE: Duration = Duration::from_secs(1);
+
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// What to look up, for example kubernetes:///web.shop:grpc
+    #[arg(value_name = "TARGET", value_parser = target)]
+    target: Target,
+    /// Go on, and print each change, until Ctrl-C.
+    #[arg(short, long)]
+    watch: bool,
+    /// The namespace of a target that says none, instead of the kubeconfig's.
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Option<String>,
+    /// Answer as to a caller in this zone: endpoints that are meant for other zones are not used.
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    zone: String,
+    /// Answer as to a caller on this node.
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    node: String,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+fn target(text: &str) -> Result<Target, TargetProblem> {
+    text.parse::<Target>().map_err(|error| error.problem().clone())
+}
+
+/// There is nothing to call.
+#[derive(Debug)]
+struct Unresolved {
+    target: Target,
+    reason: Unavailable,
+}
+
+impl std::fmt::Display for Unresolved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} has no endpoint to call: {}", self.target, self.reason)
+    }
+}
+
+impl std::error::Error for Unresolved {}
+
+/// Prints the endpoints, once or as they change.
+pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let client = options.connection.client()?;
+    let namespace = options.namespace.as_deref().unwrap_or(client.default_namespace());
+    let target = options.target.clone().or_namespace(namespace);
+    let topology = Topology::hints().zone(&options.zone).node(&options.node);
+    let resolver = Resolver::with_options(client, ResolverOptions::default().topology(topology));
+    let mut watch = resolver.watch(&target);
+    if options.watch {
+        return follow(watch, &target, &mut io::stdout()).await;
+    }
+    let set = tokio::time::timeout(PATIENCE, watch.known()).await;
+    let set = set.with_context(|| format!("the API server said nothing of {target} within {PATIENCE:?}"))?;
+    if !set.endpoints.is_empty() {
+        writeln!(io::stdout(), "{}", table(&set))?;
+    }
+    match &set.unavailable {
+        None => Ok(ExitCode::SUCCESS),
+        Some(reason) => {
+            let advice = advice(&target, reason);
+            let error = Unresolved { target, reason: reason.clone() };
+            Ok(failure::report(&anyhow::Error::new(error), Some(&advice)))
+        }
+    }
+}
+
+/// Prints what changes until somebody ends it.
+async fn follow(mut watch: EndpointWatch, target: &Target, out: &mut impl Write) -> anyhow::Result<ExitCode> {
+    let mut known: Arc<EndpointSet> = Arc::default();
+    let mut problem = None;
+    let mut glance = tokio::time::interval(GLANCE);
+    loop {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => return Ok(ExitCode::SUCCESS),
+            set = watch.changed() => {
+                let Some(set) = set else { return Ok(ExitCode::SUCCESS) };
+                for line in news(&known, &set, target) {
+                    writeln!(out, "{line}")?;
+                }
+                known = set;
+            }
+            // Before anything is known, the reason why is what is told.
+            _ = glance.tick(), if known.unavailable.is_none() && known.is_known() => {
+                let now = watch.problem();
+                match &now {
+                    _ if now == problem => continue,
+                    Some(problem) => writeln!(out, "! these are the last that were known: {problem}")?,
+                    None => writeln!(out, "! in step with the server again")?,
+                }
+                problem = now;
+            }
+        }
+    }
+}
+
+/// What to print of a change: what came, what is different, what went, and why there is nothing to call.
+fn news(known: &EndpointSet, set: &EndpointSet, target: &Target) -> Vec<String> {
+    let by_id = |set: &EndpointSet| -> BTreeMap<EndpointId, Arc<Endpoint>> {
+        set.endpoints.iter().map(|it| (it.id.clone(), Arc::clone(it))).collect()
+    };
+    let (old, new) = (by_id(known), by_id(set));
+    let mut lines = Vec::new();
+    for (id, endpoint) in &new {
+        match old.get(id) {
+            None => lines.push(format!("+ {}", line(endpoint))),
+            Some(old) if old != endpoint => lines.push(format!("~ {}", line(endpoint))),
+            Some(_) => {}
+        }
+    }
+    let gone = old.iter().filter(|(id, _)| !new.contains_key(*id));
+    lines.extend(gone.map(|(_, endpoint)| format!("- {}", addresses(endpoint))));
+    if let Some(reason) = set.unavailable.as_ref().filter(|it| known.unavailable.as_ref() != Some(it)) {
+        lines.push(format!("! {target} has no endpoint to call: {reason}; {}", advice(target, reason)));
+    }
+    lines
+}
+
+fn line(endpoint: &Endpoint) -> String {
+    let mut line = format!("{}  {}", addresses(endpoint), state(endpoint));
+    for (name, value) in [("zone", &endpoint.zone), ("node", &endpoint.node), ("pod", &endpoint.pod)] {
+        if let Some(value) = value {
+            line.push_str(&format!("  {name}={value}"));
+        }
+    }
+    line
+}
+
+fn addresses(endpoint: &Endpoint) -> String {
+    endpoint.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// What an endpoint is good for.
+fn state(endpoint: &Endpoint) -> &'static str {
+    match endpoint {
+        Endpoint { usable: true, ready: true, .. } => "ready",
+        Endpoint { usable: true, .. } => "terminating, used since none is ready",
+        Endpoint { ready: true, .. } => "ready, meant for others",
+        Endpoint { terminating: true, .. } => "terminating",
+        _ => "not ready",
+    }
+}
+
+/// A table as kubectl draws them: no lines, two blanks between columns.
+fn table(set: &EndpointSet) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(["ADDRESS", "STATE", "ZONE", "NODE", "POD"]);
+    for endpoint in &set.endpoints {
+        let text = |it: &Option<Arc<str>>| it.as_deref().unwrap_or("-").to_owned();
+        table.add_row([
+            addresses(endpoint),
+            state(endpoint).to_owned(),
+            text(&endpoint.zone),
+            text(&endpoint.node),
+            text(&endpoint.pod),
+        ]);
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table.trim_fmt()
+}
+
+/// What to do about a target that has nothing to call.
+fn advice(target: &Target, reason: &Unavailable) -> String {
+    let (service, namespace) = (target.service(), target.namespace().unwrap_or("default"));
+    match reason {
+        Unavailable::ServiceNotFound => format!(
+            "`kubectl get services --namespace {namespace}` lists those that there are; \
+             another namespace is written kubernetes:///{service}.NAMESPACE"
+        ),
+        Unavailable::Forbidden(_) => format!(
+            "ask for the verbs list and watch on endpointslices.discovery.k8s.io in the namespace {namespace}, \
+             or choose another user with --context or --token"
+        ),
+        Unavailable::NothingReady(_) => format!(
+            "`kubectl describe endpointslices --namespace {namespace} --selector kubernetes.io/service-name={service}` \
+             names the pods that are not ready"
+        ),
+        Unavailable::NoSuchPort(_) => format!(
+            "`kubectl get service {service} --namespace {namespace} --output yaml` shows its ports; \
+             a number that only the pods know takes ?port=pod"
+        ),
+        Unavailable::NotAddresses(_) | Unavailable::ExternalName(_) => "call that host itself".to_owned(),
+        Unavailable::ApiUnreachable(_) => {
+            "check that the server runs and that its address is right, or choose \
+             another with --context or --server"
+                .to_owned()
+        }
+        _ => format!(
+            "`kubectl describe service {service} --namespace {namespace}` shows its selector; no pod may match it"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(id: &str, ready: bool) -> Arc<Endpoint> {
+        Arc::new(Endpoint {
+            id: EndpointId::new(id),
+            addresses: vec![([10, 0, 0, 1], 80).into()],
+            usable: ready,
+            ready,
+            serving: ready,
+            terminating: false,
+            zone: Some("z1".into()),
+            node: None,
+            pod: Some(id.into()),
+            weight: 1,
+        })
+    }
+
+    fn set(endpoints: &[Arc<Endpoint>], unavailable: Option<Unavailable>) -> EndpointSet {
+        let mut set = EndpointSet::default();
+        (set.generation, set.endpoints, set.unavailable) = (1, endpoints.to_vec(), unavailable);
+        set
+    }
+
+    #[test]
+    fn a_change_is_told_in_lines() {
+        let target: Target = "kubernetes:///web.shop:80".parse().unwrap();
+        let nothing = EndpointSet::default();
+        let one = set(&[endpoint("a", true)], None);
+        assert_eq!(news(&nothing, &one, &target), ["+ 10.0.0.1:80  ready  zone=z1  pod=a"]);
+        let two = set(&[endpoint("a", false), endpoint("b", true)], None);
+        let told = news(&one, &two, &target);
+        assert_eq!(
+            told,
+            ["~ 10.0.0.1:80  not ready  zone=z1  pod=a", "+ 10.0.0.1:80  ready  zone=z1  pod=b"]
+        );
+        let none = set(&[], Some(Unavailable::NoEndpoints));
+        let told = news(&two, &none, &target);
+        assert_eq!(told[..2], ["- 10.0.0.1:80", "- 10.0.0.1:80"]);
+        assert!(
+            told[2].starts_with("! kubernetes://shop/web:80 has no endpoint to call: it has no endpoints; ")
+        );
+        assert_eq!(news(&none, &none, &target), [""; 0]);
+    }
+
+    #[test]
+    fn every_reason_has_advice() {
+        let target: Target = "kubernetes:///web.shop:80".parse().unwrap();
+        for (reason, expected) in [
+            (Unavailable::ServiceNotFound, "--namespace shop"),
+            (Unavailable::Forbidden(String::new()), "--token"),
+            (Unavailable::NothingReady(1), "service-name=web"),
+            (Unavailable::NoEndpoints, "describe service web"),
+            (Unavailable::NoSuchPort(String::new()), "?port=pod"),
+            (Unavailable::ExternalName(String::new()), "call that host"),
+            (Unavailable::ApiUnreachable(String::new()), "--server"),
+        ] {
+            assert!(advice(&target, &reason).contains(expected), "{reason}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_is_called_what_it_is_good_for() {
+        let mut it = Endpoint::clone(&endpoint("a", true));
+        assert_eq!(state(&it), "ready");
+        it.usable = false;
+        assert_eq!(state(&it), "ready, meant for others");
+        (it.ready, it.terminating) = (false, true);
+        assert_eq!(state(&it), "terminating");
+        it.usable = true;
+        assert_eq!(state(&it), "terminating, used since none is ready");
+    }
+}

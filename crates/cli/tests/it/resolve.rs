@@ -1,0 +1,176 @@
+//! `dogwatch resolve` as people and scripts use it, against a server of our own.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Output, Stdio};
+
+use dogwatch::config::Overrides;
+use dogwatch::k8s_openapi::api::discovery::v1::EndpointSlice;
+use dogwatch::{Api, Client, Config, PatchParams};
+use dogwatch_apiserver::ApiServer;
+use serde_json::json;
+
+use crate::{dogwatch, run, text};
+
+const SERVICE: &str = "
+apiVersion: v1
+kind: Service
+metadata: { name: web, namespace: default }
+spec: { ports: [{ name: grpc, port: 80, targetPort: 8080 }] }
+";
+
+async fn serve() -> (ApiServer, Client) {
+    let server = ApiServer::builder().yaml(SERVICE).start().await.expect("it starts");
+    let mut overrides = Overrides::default();
+    overrides.cluster_info.server = Some(server.url().to_owned());
+    let config = Config::infer(&dogwatch::config::Environment::empty(), &overrides).expect("a server");
+    (server, Client::new(config).expect("a client"))
+}
+
+async fn write_slice(client: &Client, endpoints: &[(&str, &str, bool)]) {
+    let endpoint = |(address, pod, ready): &(&str, &str, bool)| {
+        json!({ "addresses": [address], "conditions": { "ready": ready }, "zone": "z1", "nodeName": "n1",
+            "targetRef": { "kind": "Pod", "name": pod, "uid": pod } })
+    };
+    let slice = json!({
+        "metadata": { "labels": { "kubernetes.io/service-name": "web" } }, "addressType": "IPv4",
+        "ports": [{ "name": "grpc", "port": 8080 }],
+        "endpoints": endpoints.iter().map(endpoint).collect::<Vec<_>>(),
+    });
+    let slices = Api::<EndpointSlice>::namespaced(client.clone(), "default");
+    slices.apply("web-1", &PatchParams::apply("test").force(), &slice).await.expect("it is written");
+}
+
+/// Runs the command beside the server that this runtime serves.
+async fn resolve(server: &ApiServer, arguments: &[&str]) -> Output {
+    let home = tempfile::tempdir().expect("a directory for the test");
+    let mut all: Vec<String> = ["resolve", "--server", server.url()].map(str::to_owned).to_vec();
+    all.extend(arguments.iter().map(|it| (*it).to_owned()));
+    let running = tokio::task::spawn_blocking(move || {
+        run(home.path(), &all.iter().map(String::as_str).collect::<Vec<_>>())
+    });
+    running.await.expect("it runs")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn endpoints_are_shown_with_their_state_and_place() {
+    let (server, client) = serve().await;
+    write_slice(&client, &[("10.0.0.1", "web-a", true), ("10.0.0.2", "web-b", false)]).await;
+    for target in ["kubernetes:///web:80", "kubernetes://default/web:grpc", "web"] {
+        let output = resolve(&server, &[target]).await;
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let lines: Vec<Vec<&str>> =
+            text(&output.stdout).lines().map(|it| it.split_whitespace().collect()).collect();
+        assert_eq!(
+            lines,
+            [
+                vec!["ADDRESS", "STATE", "ZONE", "NODE", "POD"],
+                vec!["10.0.0.1:8080", "ready", "z1", "n1", "web-a"],
+                vec!["10.0.0.2:8080", "not", "ready", "z1", "n1", "web-b"],
+            ]
+        );
+        assert_eq!(text(&output.stderr), "");
+    }
+    let output = resolve(&server, &["kubernetes:///web:80?port=pod"]).await;
+    assert!(text(&output.stdout).contains("10.0.0.1:80 "), "{}", text(&output.stdout));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_answer_is_explained_in_one_line() {
+    let (server, client) = serve().await;
+    for (arguments, expected) in [
+        (&["web:grpc"][..], "kubernetes://default/web:grpc has no endpoint to call: it has no endpoints; "),
+        (&["nothing"], "there is no such service; `kubectl get services --namespace default`"),
+        (
+            &["web", "--namespace", "other"],
+            "kubernetes://other/web has no endpoint to call: there is no such service",
+        ),
+        (&["web:http"], "none of its endpoints has a port \"http\""),
+    ] {
+        let output = resolve(&server, arguments).await;
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let said = text(&output.stderr);
+        assert!(said.starts_with("error: ") && said.contains(expected), "{said}");
+        assert_eq!((said.lines().count(), text(&output.stdout)), (1, ""), "{said}");
+    }
+    write_slice(&client, &[("10.0.0.1", "web-a", false)]).await;
+    let output = resolve(&server, &["web"]).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("not ready"), "what is there is shown nevertheless");
+    assert!(text(&output.stderr).contains("none of its 1 endpoints is ready"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_target_that_makes_no_sense_is_bad_usage() {
+    let home = tempfile::tempdir().unwrap();
+    for (target, expected) in [
+        ("dns:///web", "the scheme \"dns\" is not one of kubernetes"),
+        ("kubernetes:///web:0", "0 is not a port"),
+    ] {
+        let output = run(home.path(), &["resolve", target]);
+        assert_eq!(output.status.code(), Some(2), "{target}");
+        assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
+    }
+    assert_eq!(run(home.path(), &["resolve"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told_in_one_line() {
+    let home = tempfile::tempdir().unwrap();
+    // The port was free a moment ago, and nothing listens on it now.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let output = run(home.path(), &["resolve", "web", "--server", &format!("http://127.0.0.1:{port}")]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(
+        said.contains("could not be read yet: cannot reach") && said.contains("check that the server runs"),
+        "{said}"
+    );
+}
+
+/// A command that goes on, and its lines.
+struct Following {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Following {
+    fn start(home: &Path, server: &str) -> Self {
+        let arguments = ["resolve", "kubernetes:///web:grpc", "--watch", "--server", server];
+        let mut command = dogwatch(home, &arguments);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the command starts");
+        let lines = BufReader::new(child.stdout.take().expect("it is piped"));
+        Self { child, lines }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).expect("a line");
+        line.trim_end().to_owned()
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_are_told_as_they_come() {
+    let (server, client) = serve().await;
+    let home = tempfile::tempdir().unwrap();
+    let mut following = Following::start(home.path(), server.url());
+    let mut next = || tokio::task::block_in_place(|| following.line());
+    let first = next();
+    assert!(first.starts_with("! kubernetes://default/web:grpc has no endpoint to call: it has"), "{first}");
+    write_slice(&client, &[("10.0.0.1", "web-a", true)]).await;
+    assert_eq!(next(), "+ 10.0.0.1:8080  ready  zone=z1  node=n1  pod=web-a");
+    write_slice(&client, &[("10.0.0.1", "web-a", false), ("10.0.0.2", "web-b", true)]).await;
+    assert_eq!(next(), "~ 10.0.0.1:8080  not ready  zone=z1  node=n1  pod=web-a");
+    assert_eq!(next(), "+ 10.0.0.2:8080  ready  zone=z1  node=n1  pod=web-b");
+    write_slice(&client, &[("10.0.0.2", "web-b", true)]).await;
+    assert_eq!(next(), "- 10.0.0.1:8080");
+}

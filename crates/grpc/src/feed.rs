@@ -1,0 +1,188 @@
+//! The endpoints of a target as changes, for those who keep the balancer they have: tower's, or the one inside tonic's channel.
+//!
+//! Only those that may take calls are told of. What such a balancer does with one that refuses connections is its own affair.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use futures_core::stream::BoxStream;
+use futures_util::{StreamExt, stream};
+use tokio::sync::mpsc;
+use tonic::transport::channel::Change as TonicChange;
+use tower::discover::Change;
+
+use crate::endpoints::{Endpoint, EndpointId, EndpointSet};
+use crate::source::EndpointWatch;
+
+type Item = Change<EndpointId, Arc<Endpoint>>;
+
+/// The usable endpoints of a target as insertions and removals: a tower `Discover`.
+///
+/// What comes is told before what goes, so that a balancer is not left without endpoints in between. An endpoint whose addresses changed is
+/// inserted again. It ends when its watch does.
+///
+/// With tonic's own channel:
+///
+/// ```no_run
+/// # use dogwatch_grpc::{Feed, Resolver, Target};
+/// # fn example(resolver: Resolver, target: Target) {
+/// let (channel, changes) = tonic::transport::Channel::balance_channel(64);
+/// tokio::spawn(Feed::new(resolver.watch(&target)).send_to(changes, Feed::plain));
+/// # let _ = channel;
+/// # }
+/// ```
+pub struct Feed(BoxStream<'static, Result<Item, Infallible>>);
+
+/// What has been told, and what is still to be.
+struct Telling {
+    watch: EndpointWatch,
+    told: BTreeMap<EndpointId, Arc<Endpoint>>,
+    pending: VecDeque<Item>,
+}
+
+impl Feed {
+    /// The endpoints of this watch, from now on.
+    pub fn new(watch: EndpointWatch) -> Self {
+        let telling = Telling { watch, told: BTreeMap::new(), pending: VecDeque::new() };
+        Self(stream::unfold(telling, Telling::next).boxed())
+    }
+
+    /// Tells a channel of tonic's (`Channel::balance_channel`) of every change, until the channel or the watch is gone. `make` says
+    /// how an endpoint is called: [`Feed::plain`], or with TLS, limits and timeouts of yours.
+    pub async fn send_to(
+        mut self,
+        channel: mpsc::Sender<TonicChange<EndpointId, tonic::transport::Endpoint>>,
+        mut make: impl FnMut(&Endpoint) -> tonic::transport::Endpoint,
+    ) {
+        loop {
+            let change = tokio::select! {
+                () = channel.closed() => return,
+                change = self.0.next() => change,
+            };
+            let change = match change {
+                Some(Ok(Change::Insert(id, endpoint))) => TonicChange::Insert(id, make(&endpoint)),
+                Some(Ok(Change::Remove(id))) => TonicChange::Remove(id),
+                Some(Err(never)) => match never {},
+                None => return,
+            };
+            if channel.send(change).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// An endpoint of tonic's at the first address of one of ours, in the clear.
+    pub fn plain(endpoint: &Endpoint) -> tonic::transport::Endpoint {
+        let uri = format!("http://{}", endpoint.addresses[0]);
+        tonic::transport::Endpoint::from_shared(uri).expect("an address and a port are a URI")
+    }
+}
+
+impl Telling {
+    async fn next(mut self) -> Option<(Result<Item, Infallible>, Self)> {
+        loop {
+            if let Some(change) = self.pending.pop_front() {
+                return Some((Ok(change), self));
+            }
+            let set = self.watch.changed().await?;
+            self.pending = changes(&mut self.told, &set);
+        }
+    }
+}
+
+/// What is to be told after `told`, which then is what `set` says.
+fn changes(told: &mut BTreeMap<EndpointId, Arc<Endpoint>>, set: &EndpointSet) -> VecDeque<Item> {
+    let usable: BTreeMap<_, _> = set.usable().map(|it| (it.id.clone(), Arc::clone(it))).collect();
+    let news = usable.values().filter(|it| told.get(&it.id).is_none_or(|old| old.addresses != it.addresses));
+    let mut changes: VecDeque<_> = news.map(|it| Change::Insert(it.id.clone(), Arc::clone(it))).collect();
+    changes.extend(told.keys().filter(|it| !usable.contains_key(*it)).cloned().map(Change::Remove));
+    *told = usable;
+    changes
+}
+
+impl Stream for Feed {
+    type Item = Result<Item, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_next_unpin(cx)
+    }
+}
+
+impl fmt::Debug for Feed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Feed").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use tokio::sync::watch;
+
+    use super::*;
+
+    /// Endpoints as `name` and the last part of their address; one with `-` before is not usable.
+    fn set(endpoints: &[(&str, u8)]) -> Arc<EndpointSet> {
+        let endpoint = |(name, last): &(&str, u8)| {
+            let usable = !name.starts_with('-');
+            Arc::new(Endpoint {
+                id: EndpointId::new(name.trim_start_matches('-')),
+                addresses: vec![([127, 0, 0, *last], 80).into()],
+                usable,
+                ready: usable,
+                serving: true,
+                terminating: !usable,
+                zone: None,
+                node: None,
+                pod: None,
+                weight: 1,
+            })
+        };
+        let endpoints = endpoints.iter().map(endpoint).collect();
+        Arc::new(EndpointSet { generation: 1, endpoints, unavailable: None })
+    }
+
+    fn drain(feed: &mut Feed) -> Vec<String> {
+        let mut told = Vec::new();
+        while let Some(Some(Ok(change))) = feed.next().now_or_never() {
+            told.push(match change {
+                Change::Insert(id, endpoint) => format!("+{id} {}", endpoint.addresses[0].ip()),
+                Change::Remove(id) => format!("-{id}"),
+            });
+        }
+        told
+    }
+
+    #[test]
+    fn what_comes_is_told_before_what_goes() {
+        let (sender, receiver) = watch::channel(set(&[("a", 1), ("b", 2), ("-c", 3)]));
+        let mut feed = Feed::new(EndpointWatch::of(receiver));
+        assert_eq!(drain(&mut feed), ["+a 127.0.0.1", "+b 127.0.0.2"]);
+        sender.send_replace(set(&[("a", 1), ("-b", 2), ("c", 3)]));
+        assert_eq!(drain(&mut feed), ["+c 127.0.0.3", "-b"]);
+        sender.send_replace(set(&[("a", 9), ("c", 3)]));
+        assert_eq!(drain(&mut feed), ["+a 127.0.0.9"], "another address");
+        sender.send_replace(set(&[]));
+        assert_eq!(drain(&mut feed), ["-a", "-c"]);
+        drop(sender);
+        assert!(matches!(feed.next().now_or_never(), Some(None)), "it ends with its watch");
+    }
+
+    #[tokio::test]
+    async fn a_channel_of_tonics_is_told_until_it_is_gone() {
+        let (sender, receiver) = watch::channel(set(&[("a", 1)]));
+        let (channel, mut changes) = mpsc::channel(1);
+        let telling = tokio::spawn(Feed::new(EndpointWatch::of(receiver)).send_to(channel, Feed::plain));
+        let Some(TonicChange::Insert(id, endpoint)) = changes.recv().await else { panic!("an insertion") };
+        assert_eq!((id.as_str(), endpoint.uri().to_string().as_str()), ("a", "http://127.0.0.1:80/"));
+        sender.send_replace(set(&[]));
+        assert!(matches!(changes.recv().await, Some(TonicChange::Remove(_))));
+        drop(changes);
+        telling.await.expect("it ends by itself");
+    }
+}

@@ -1,0 +1,405 @@
+//! What becomes of slices: kube-proxy's rules and kuberesolver's bugs, one line each, and what must hold for any slices.
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::*;
+use crate::slices::{Conditions, Named, ServicePort, SlicePort, TargetRef};
+
+/// An endpoint as `address uid state`: `+` ready, `!` not, `~` terminating and serving, `x` terminating, `?` not said.
+fn endpoint(text: &str) -> SliceEndpoint {
+    let mut words = text.split(' ');
+    let address = words.next().expect("an address");
+    let uid = words.next().unwrap_or("-");
+    let conditions = match words.next().unwrap_or("+") {
+        "+" => (Some(true), Some(true), Some(false)),
+        "!" => (Some(false), Some(false), Some(false)),
+        "~" => (Some(false), Some(true), Some(true)),
+        "x" => (Some(false), Some(false), Some(true)),
+        "published" => (Some(true), Some(false), Some(false)),
+        _ => (None, None, None),
+    };
+    let (ready, serving, terminating) = conditions;
+    let target_ref = (uid != "-").then(|| TargetRef {
+        kind: "Pod".into(),
+        name: format!("pod-{uid}").into(),
+        uid: uid.into(),
+    });
+    SliceEndpoint {
+        addresses: vec![address.into()],
+        conditions: Conditions { ready, serving, terminating },
+        target_ref,
+        ..SliceEndpoint::default()
+    }
+}
+
+/// Ports as `name=port`, with commas between.
+fn ports(text: &str) -> Vec<SlicePort> {
+    let port = |it: &str| {
+        let (name, port) = it.split_once('=').expect("name=port");
+        SlicePort { name: name.into(), port: port.parse().ok(), protocol: None }
+    };
+    text.split(',').filter(|it| !it.is_empty()).map(port).collect()
+}
+
+fn slice(has: &str, endpoints: &[&str]) -> Slice {
+    let endpoints = endpoints.iter().map(|it| endpoint(it)).collect();
+    Slice { ports: ports(has), endpoints, address_type: "IPv4".into(), ..Slice::default() }
+}
+
+fn service(has: &[(&str, u16)]) -> Service {
+    let mut service = Service::default();
+    let port = |(name, port): &(&str, u16)| ServicePort { name: (*name).into(), port: *port, protocol: None };
+    service.spec.ports = has.iter().map(port).collect();
+    service
+}
+
+fn asked(slices: &[Slice], port: &Port, known: Known<'_>) -> EndpointSet {
+    let topology = Topology::default();
+    fold(slices, &Question { port, service: known, topology: &topology, prefer_ipv6: false })
+}
+
+/// The usable endpoints, as `id=address` with `/` between the addresses of one, and the others with a `-` before.
+fn told(set: &EndpointSet) -> Vec<String> {
+    let one = |it: &Arc<Endpoint>| {
+        let addresses: Vec<_> = it.addresses.iter().map(ToString::to_string).collect();
+        let (sign, addresses) = (if it.usable { "" } else { "-" }, addresses.join("/"));
+        if it.id.as_str() == addresses {
+            format!("{sign}{addresses}")
+        } else {
+            format!("{sign}{}={addresses}", it.id)
+        }
+    };
+    set.endpoints.iter().map(one).collect()
+}
+
+fn first(slices: &[Slice]) -> Vec<String> {
+    told(&asked(slices, &Port::First, Known::Nothing))
+}
+
+/// kuberesolver #66: each event replaced the whole set by the slice that it was about.
+#[test]
+fn all_slices_of_a_service_are_one_set() {
+    let slices = [
+        slice("=80", &["10.0.0.1 a", "10.0.0.2 b"]),
+        slice("=80", &["10.0.0.3 c"]),
+        slice("=80", &["10.0.0.4", "10.0.0.5"]),
+    ];
+    assert_eq!(
+        first(&slices),
+        ["10.0.0.4:80", "10.0.0.5:80", "a=10.0.0.1:80", "b=10.0.0.2:80", "c=10.0.0.3:80"]
+    );
+}
+
+#[test]
+fn readiness_decides_and_what_is_not_said_is_ready() {
+    for (story, endpoints, expected) in [
+        ("ready", &["10.0.0.1 a +"][..], &["a=10.0.0.1:80"][..]),
+        ("not said, which kuberesolver takes for not ready", &["10.0.0.1 a ?"], &["a=10.0.0.1:80"]),
+        ("published although it is not ready", &["10.0.0.1 a published"], &["a=10.0.0.1:80"]),
+        ("one is ready, one is not", &["10.0.0.1 a +", "10.0.0.2 b !"], &["a=10.0.0.1:80", "-b=10.0.0.2:80"]),
+        ("one terminates", &["10.0.0.1 a +", "10.0.0.2 b ~"], &["a=10.0.0.1:80", "-b=10.0.0.2:80"]),
+        ("none is ready", &["10.0.0.1 a !"], &["-a=10.0.0.1:80"]),
+        (
+            "none is ready, and one serves while it goes",
+            &["10.0.0.1 a !", "10.0.0.2 b ~", "10.0.0.3 c x"],
+            &["-a=10.0.0.1:80", "b=10.0.0.2:80", "-c=10.0.0.3:80"],
+        ),
+    ] {
+        assert_eq!(first(&[slice("=80", endpoints)]), expected, "{story}");
+    }
+    // Nowhere means in no slice.
+    let slices = [slice("=80", &["10.0.0.1 a ~"]), slice("=80", &["10.0.0.2 b +"])];
+    assert_eq!(first(&slices), ["-a=10.0.0.1:80", "b=10.0.0.2:80"]);
+}
+
+#[test]
+fn what_cannot_both_be_true_is_decided_for_the_living() {
+    for (story, one, other, expected) in [
+        ("a pod that moves is in two slices", "10.0.0.1 a +", "10.0.0.1 a +", &["a=10.0.0.1:80"][..]),
+        ("the old slice does not know yet", "10.0.0.1 a ~", "10.0.0.1 a +", &["a=10.0.0.1:80"]),
+        ("an address that another pod has now", "10.0.0.1 a x", "10.0.0.1 b +", &["b=10.0.0.1:80"]),
+        ("the new pod is not ready yet", "10.0.0.1 a ~", "10.0.0.1 b !", &["-b=10.0.0.1:80"]),
+        ("both live, one is ready", "10.0.0.1 a !", "10.0.0.1 b +", &["b=10.0.0.1:80"]),
+        ("both are alike", "10.0.0.1 a +", "10.0.0.1 b +", &["a=10.0.0.1:80"]),
+        ("the same address without a pod", "10.0.0.1 - x", "10.0.0.1 - +", &["10.0.0.1:80"]),
+        ("a pod with two addresses of a family has one", "10.0.0.2 a +", "10.0.0.1 a +", &["a=10.0.0.1:80"]),
+        ("a pod that got another address", "10.0.0.1 a x", "10.0.0.2 a +", &["a=10.0.0.2:80"]),
+    ] {
+        let slices = [slice("=80", &[one]), slice("=80", &[other])];
+        assert_eq!(first(&slices), expected, "{story}");
+        assert_eq!(first(&[slice("=80", &[other, one])]), expected, "{story}, in one slice");
+    }
+}
+
+/// kuberesolver and its peers count such a pod twice.
+#[test]
+fn a_pod_with_two_families_is_one_endpoint() {
+    let slices = [slice("=80", &["10.0.0.1 a", "10.0.0.2 b"]), slice("=80", &["fd00::1 a", "fd00::3 -"])];
+    assert_eq!(first(&slices), ["[fd00::3]:80", "a=10.0.0.1:80/[fd00::1]:80", "b=10.0.0.2:80"]);
+    let (port, topology) = (Port::First, Topology::default());
+    let question = Question { port: &port, service: Known::Nothing, topology: &topology, prefer_ipv6: true };
+    assert_eq!(told(&fold(&slices, &question))[1], "a=[fd00::1]:80/10.0.0.1:80");
+    // Slices of two families are written one after the other.
+    for (state, usable) in [("!", "-"), ("~", "-"), ("+", "")] {
+        let slices =
+            [slice("=80", &["10.0.0.1 a +"]), slice("=80", &[&format!("fd00::1 a {state}"), "10.0.0.9 z"])];
+        assert_eq!(first(&slices)[0], format!("{usable}a=10.0.0.1:80/[fd00::1]:80"), "{state}");
+    }
+    // The address that is another's now is not the pod's any more, and the other one still is.
+    let slices = [slice("=80", &["10.0.0.1 a x", "10.0.0.1 b +"]), slice("=80", &["fd00::1 a x"])];
+    assert_eq!(first(&slices), ["-a=[fd00::1]:80", "b=10.0.0.1:80"]);
+}
+
+#[test]
+fn ports_are_found_by_name_by_number_and_by_being_first() {
+    let (a, b) = (&["10.0.0.1 a"][..], &["10.0.0.2 b"][..]);
+    let usual = service(&[("grpc", 80), ("metrics", 9100)]);
+    let unnamed = service(&[("", 80)]);
+    let portless = service(&[]);
+    let udp = {
+        let mut it = service(&[("dns", 53), ("dns-tcp", 53)]);
+        it.spec.ports[0].protocol = Some("UDP".into());
+        it
+    };
+    let name = |it: &str| Port::Name(it.into());
+    use Known::{Found, Missing, Nothing};
+    use Port::{First, Number, PodNumber};
+    for (story, port, known, has, expected) in [
+        ("the first", First, Nothing, ["grpc=8080,metrics=9100", ""], &["a=10.0.0.1:8080"][..]),
+        ("the first that has a number", First, Nothing, ["all=,grpc=8080", ""], &["a=10.0.0.1:8080"]),
+        (
+            "a name",
+            name("metrics"),
+            Nothing,
+            ["grpc=8080,metrics=9100", "metrics=9101"],
+            &["a=10.0.0.1:9100", "b=10.0.0.2:9101"],
+        ),
+        (
+            "a name that one slice lacks",
+            name("grpc"),
+            Nothing,
+            ["grpc=8080", "metrics=9100"],
+            &["a=10.0.0.1:8080"],
+        ),
+        (
+            "another port per slice",
+            First,
+            Nothing,
+            ["grpc=8080", "grpc=9090"],
+            &["a=10.0.0.1:8080", "b=10.0.0.2:9090"],
+        ),
+        (
+            "a number, and no Service to read",
+            Number(80),
+            Nothing,
+            ["grpc=8080", ""],
+            &["a=10.0.0.1:80", "b=10.0.0.2:80"],
+        ),
+        (
+            "a number, and no Service",
+            Number(80),
+            Missing,
+            ["grpc=8080", ""],
+            &["a=10.0.0.1:80", "b=10.0.0.2:80"],
+        ),
+        (
+            "a number of the Service",
+            Number(80),
+            Found(&usual),
+            ["grpc=8080", "grpc=9090,metrics=9100"],
+            &["a=10.0.0.1:8080", "b=10.0.0.2:9090"],
+        ),
+        (
+            "a number of the Service that has one port",
+            Number(80),
+            Found(&unnamed),
+            ["=8080", ""],
+            &["a=10.0.0.1:8080"],
+        ),
+        (
+            "a number of the Service, where slices leave it open",
+            Number(80),
+            Found(&usual),
+            ["grpc=", ""],
+            &["a=10.0.0.1:80"],
+        ),
+        (
+            "a number of the pods",
+            Number(8080),
+            Found(&usual),
+            ["grpc=8080", "grpc=9090"],
+            &["a=10.0.0.1:8080"],
+        ),
+        ("a number of nobody", Number(7), Found(&usual), ["grpc=8080", ""], &[]),
+        ("a Service without ports", Number(7), Found(&portless), ["", ""], &["a=10.0.0.1:7", "b=10.0.0.2:7"]),
+        ("only TCP counts", Number(53), Found(&udp), ["dns=1053,dns-tcp=2053", ""], &["a=10.0.0.1:2053"]),
+        (
+            "the pods' port, whatever the Service says",
+            PodNumber(80),
+            Found(&usual),
+            ["grpc=8080", ""],
+            &["a=10.0.0.1:80", "b=10.0.0.2:80"],
+        ),
+    ] {
+        let slices = [slice(has[0], a), slice(has[1], b)];
+        assert_eq!(told(&asked(&slices, &port, known)), expected, "{story}");
+    }
+    let mut over_udp = slice("dns=53,grpc=8080", a);
+    over_udp.ports[0].protocol = Some("UDP".into());
+    assert_eq!(first(&[over_udp]), ["a=10.0.0.1:8080"]);
+}
+
+#[test]
+fn an_empty_answer_has_its_reason() {
+    let name = |it: &str| Port::Name(it.into());
+    let usual = service(&[("grpc", 80)]);
+    let other = {
+        let mut it = Service::default();
+        it.spec.external_name = Some("db.example.com".into());
+        it
+    };
+    let hosts = Slice { address_type: "FQDN".into(), ..slice("=80", &["db.example.com"]) };
+    // What the controller leaves when a service is scaled to nothing; kuberesolver panics at it.
+    let placeholder = || slice("", &[]);
+    use Known::{Found, Missing, Nothing};
+    for (slices, port, known, expected) in [
+        (vec![], Port::First, Nothing, Unavailable::NoEndpoints),
+        (vec![], Port::First, Missing, Unavailable::ServiceNotFound),
+        (vec![], Port::First, Found(&usual), Unavailable::NoEndpoints),
+        (vec![], Port::First, Found(&other), Unavailable::ExternalName("db.example.com".to_owned())),
+        (vec![], name("http"), Found(&usual), Unavailable::NoSuchPort("http".to_owned())),
+        (vec![], name("grpc"), Found(&usual), Unavailable::NoEndpoints),
+        (vec![], Port::Number(7), Found(&usual), Unavailable::NoSuchPort("7".to_owned())),
+        (vec![placeholder()], Port::First, Nothing, Unavailable::NoEndpoints),
+        (vec![placeholder()], Port::First, Missing, Unavailable::NoEndpoints),
+        (vec![placeholder()], name("grpc"), Nothing, Unavailable::NoEndpoints),
+        (
+            vec![slice("grpc=80", &["10.0.0.1 a"])],
+            name("http"),
+            Nothing,
+            Unavailable::NoSuchPort("http".to_owned()),
+        ),
+        (vec![slice("", &["10.0.0.1 a"])], Port::First, Nothing, Unavailable::NoSuchPort(String::new())),
+        (
+            vec![slice("=80", &["10.0.0.1 a !", "10.0.0.2 b x"])],
+            Port::First,
+            Nothing,
+            Unavailable::NothingReady(2),
+        ),
+        (vec![hosts], Port::First, Nothing, Unavailable::NotAddresses(1)),
+    ] {
+        let set = asked(&slices, &port, known);
+        assert_eq!(set.unavailable, Some(expected), "{slices:?} {port:?}");
+        assert!(set.usable().next().is_none());
+    }
+    assert_eq!(asked(&[slice("=80", &["10.0.0.1 a"])], &Port::First, Missing).unavailable, None);
+}
+
+#[test]
+fn an_address_that_is_none_is_left_out() {
+    let mut slice = slice("=80", &["10.0.0.1 a", "nonsense b", "10.0.0.3 c"]);
+    slice.endpoints[2].addresses.clear();
+    // Only the first has a meaning.
+    slice.endpoints[0].addresses.push("10.9.9.9".into());
+    assert_eq!(first(&[slice]), ["a=10.0.0.1:80"]);
+}
+
+#[test]
+fn hints_leave_endpoints_in_the_set_and_unused() {
+    let mut slice = slice("=80", &["10.0.0.1 a", "10.0.0.2 b", "10.0.0.3 c !"]);
+    for (endpoint, zone) in slice.endpoints.iter_mut().zip(["x", "y", ""]) {
+        let zones = if zone.is_empty() { Vec::new() } else { vec![Named { name: zone.into() }] };
+        endpoint.hints = Some(Hints { for_zones: zones, for_nodes: Vec::new() });
+        endpoint.zone = Some(zone.into());
+    }
+    let (port, topology) = (Port::First, Topology::hints().zone("y"));
+    let question = Question { port: &port, service: Known::Nothing, topology: &topology, prefer_ipv6: false };
+    let set = fold(&[slice.clone()], &question);
+    assert_eq!(told(&set), ["-a=10.0.0.1:80", "b=10.0.0.2:80", "-c=10.0.0.3:80"]);
+    assert_eq!(set.endpoints[1].zone.as_deref(), Some("y"));
+    assert_eq!(set.endpoints[2].zone, None, "an empty zone is none");
+    // When what is in the zone is not ready any more, all others are there.
+    slice.endpoints[1].conditions.ready = Some(false);
+    assert_eq!(told(&fold(&[slice], &question)), ["a=10.0.0.1:80", "-b=10.0.0.2:80", "-c=10.0.0.3:80"]);
+}
+
+fn any_endpoint() -> impl Strategy<Value = SliceEndpoint> {
+    // Few addresses and pods, so that they collide.
+    let address = prop_oneof![
+        (1u8..5).prop_map(|it| format!("10.0.0.{it}")),
+        (1u8..4).prop_map(|it| format!("fd00::{it}"))
+    ];
+    let uid = prop_oneof!["[abc]", Just("-".to_owned())];
+    let state = prop_oneof![Just("+"), Just("!"), Just("~"), Just("x"), Just("?")];
+    (address, uid, state).prop_map(|(address, uid, state)| endpoint(&format!("{address} {uid} {state}")))
+}
+
+fn any_slices() -> impl Strategy<Value = Vec<Slice>> {
+    let has = prop_oneof![Just("grpc=80,metrics=90"), Just("grpc=81"), Just("metrics=90"), Just("")];
+    let slice = (has, proptest::collection::vec(any_endpoint(), 0..4))
+        .prop_map(|(has, endpoints)| Slice { endpoints, ..slice(has, &[]) });
+    proptest::collection::vec(slice, 0..5)
+}
+
+fn any_port() -> impl Strategy<Value = Port> {
+    prop_oneof![
+        Just(Port::First),
+        Just(Port::Number(80)),
+        Just(Port::PodNumber(80)),
+        Just(Port::Name("grpc".into()))
+    ]
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_slices_makes_no_difference(
+        slices in any_slices(),
+        port in any_port(),
+        shuffled in proptest::collection::vec(any::<Index>(), 8),
+    ) {
+        let mut other = slices.clone();
+        for at in shuffled {
+            if !other.is_empty() {
+                let moved = other.remove(at.index(other.len()));
+                other.push(moved);
+                if let Some(slice) = other.first_mut() {
+                    slice.endpoints.reverse();
+                }
+            }
+        }
+        prop_assert_eq!(asked(&slices, &port, Known::Nothing), asked(&other, &port, Known::Nothing));
+    }
+
+    #[test]
+    fn in_which_slice_a_pod_is_makes_no_difference(
+        endpoints in proptest::collection::vec(any_endpoint(), 1..8),
+        places in proptest::collection::vec(0usize..3, 8),
+        others in proptest::collection::vec(0usize..3, 8),
+        port in any_port(),
+    ) {
+        let spread = |places: &[usize]| {
+            let mut slices = vec![slice("grpc=80", &[]); 3];
+            for (endpoint, place) in endpoints.iter().zip(places) {
+                slices[*place].endpoints.push(endpoint.clone());
+            }
+            asked(&slices, &port, Known::Nothing)
+        };
+        prop_assert_eq!(spread(&places), spread(&others));
+    }
+
+    #[test]
+    fn every_set_keeps_its_promises(slices in any_slices(), port in any_port()) {
+        let set = asked(&slices, &port, Known::Nothing);
+        prop_assert!(set.endpoints.is_sorted_by(|one, other| one.id < other.id), "each id once, in order");
+        let mut addresses: Vec<_> = set.endpoints.iter().flat_map(|it| it.addresses.clone()).collect();
+        let count = addresses.len();
+        addresses.sort_unstable();
+        addresses.dedup();
+        prop_assert_eq!(addresses.len(), count, "each address once");
+        prop_assert!(set.endpoints.iter().all(|it| !it.addresses.is_empty() && it.weight > 0));
+        prop_assert_eq!(set.unavailable.is_none(), set.usable().next().is_some());
+        let ready = set.endpoints.iter().any(|it| it.ready);
+        prop_assert!(set.usable().all(|it| it.ready == ready && (ready || (it.serving && it.terminating))));
+    }
+}

@@ -1,0 +1,107 @@
+//! A few endpoints of many, chosen so that callers spread over all of them and a change of the set changes little (gRPC's A68).
+//!
+//! Every caller has a seed of its own. Endpoints are ranked by a hash of seed and id, and the first ones are taken: the rank of one
+//! does not depend on which others there are.
+
+use std::sync::Arc;
+
+use xxhash_rust::xxh64::xxh64;
+
+use crate::endpoints::{Endpoint, EndpointSet};
+
+/// The set with at most so many usable endpoints, the others left out; those that are not usable stay, since calls may still be going
+/// on there. When one endpoint comes or goes, at most one other takes or gives up its place.
+///
+/// 0 counts as 1. Choose the seed once per caller, at random.
+#[must_use]
+pub fn subset(set: &EndpointSet, size: usize, seed: u64) -> EndpointSet {
+    let mut ranked: Vec<(u64, &Arc<Endpoint>)> =
+        set.usable().map(|it| (xxh64(it.id.as_str().as_bytes(), seed), it)).collect();
+    let size = size.max(1);
+    if ranked.len() <= size {
+        return set.clone();
+    }
+    // By id where two have one hash, so that all is decided by seed and ids.
+    ranked.select_nth_unstable_by(size - 1, |(one, a), (other, b)| (one, &a.id).cmp(&(other, &b.id)));
+    ranked.truncate(size);
+    let mut endpoints: Vec<_> = ranked.into_iter().map(|(_, it)| Arc::clone(it)).collect();
+    endpoints.extend(set.endpoints.iter().filter(|it| !it.usable).cloned());
+    endpoints.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+    EndpointSet { generation: set.generation, endpoints, unavailable: set.unavailable.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::endpoints::EndpointId;
+
+    fn endpoint(number: usize, usable: bool) -> Arc<Endpoint> {
+        Arc::new(Endpoint {
+            id: EndpointId::new(format!("pod-{number:04}")),
+            addresses: vec![([10, 0, (number / 256) as u8, (number % 256) as u8], 80).into()],
+            usable,
+            ready: usable,
+            serving: true,
+            terminating: !usable,
+            zone: None,
+            node: None,
+            pod: None,
+            weight: 1,
+        })
+    }
+
+    fn set(numbers: impl IntoIterator<Item = usize>) -> EndpointSet {
+        let endpoints = numbers.into_iter().map(|it| endpoint(it, true)).collect();
+        EndpointSet { generation: 1, endpoints, unavailable: None }
+    }
+
+    fn ids(set: &EndpointSet) -> BTreeSet<String> {
+        set.usable().map(|it| it.id.to_string()).collect()
+    }
+
+    #[test]
+    fn a_set_that_is_small_enough_stays_as_it_is_and_nothing_counts_as_one() {
+        assert_eq!(subset(&set(0..5), 5, 7), set(0..5));
+        assert_eq!(subset(&set(0..5), 0, 7).endpoints.len(), 1);
+    }
+
+    #[test]
+    fn those_that_drain_stay() {
+        let mut all = set(0..10);
+        all.endpoints.push(endpoint(99, false));
+        let some = subset(&all, 3, 7);
+        assert_eq!((some.usable().count(), some.endpoints.len()), (3, 4));
+        assert!(some.endpoints.is_sorted_by(|one, other| one.id < other.id));
+    }
+
+    #[test]
+    fn callers_spread_over_all() {
+        let mut load: BTreeMap<String, usize> = BTreeMap::new();
+        for seed in 0..1000 {
+            for id in ids(&subset(&set(0..50), 10, seed)) {
+                *load.entry(id).or_default() += 1;
+            }
+        }
+        assert_eq!(load.len(), 50);
+        // 200 callers each on average; the standard deviation is under 13.
+        assert!(load.values().all(|it| (130..270).contains(it)), "{load:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn one_more_endpoint_takes_at_most_one_place(count in 2usize..200, size in 1usize..30, seed in any::<u64>(), gone in any::<prop::sample::Index>()) {
+            let all = ids(&subset(&set(0..count), size, seed));
+            let gone = gone.index(count);
+            let less = ids(&subset(&set((0..count).filter(|it| *it != gone)), size, seed));
+            prop_assert!(all.difference(&less).count() <= 1);
+            prop_assert!(less.difference(&all).count() <= 1);
+            // Who is not concerned does not move.
+            let concerned = all.contains(&format!("pod-{gone:04}"));
+            prop_assert!(concerned || all == less);
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Targets, endpoints and channels, against an API server in the same process.
+
+mod town;
+mod resolve;
+mod resolve_faults;
+mod resolve_churn;
+mod feed;

@@ -1,0 +1,238 @@
+//! What a resolver finds in a cluster whose server is well, and what it costs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dogwatch_client::Api;
+use dogwatch_core::DeleteParams;
+use dogwatch_grpc::{ResolverOptions, Target, Topology, Unavailable};
+use k8s_openapi::api::core::v1::Service;
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use serde_json::json;
+
+use crate::town::{PATIENCE, Town, told, until};
+
+/// kuberesolver #66: an event of one slice replaced the endpoints of all, and a deleted slice's were pushed as live.
+#[tokio::test(start_paused = true)]
+async fn all_slices_of_a_service_are_one_set_and_an_event_changes_its_slice_only() {
+    let town = Town::start().await;
+    town.slice("web", "web-1", &["=80"], &["10.0.0.1 a", "10.0.0.2 b"]).await;
+    town.slice("web", "web-2", &["=80"], &["10.0.0.3 c"]).await;
+    town.slice("other", "other-1", &["=80"], &["10.0.9.9 z"]).await;
+    let mut watch = town.watch("kubernetes:///web");
+    let first = until(&mut watch, "10.0.0.1:80 10.0.0.2:80 10.0.0.3:80").await;
+    assert_eq!(first.endpoints[0].zone.as_deref(), Some("z1"));
+    assert_eq!(first.endpoints[0].node.as_deref(), Some("n1"));
+    assert_eq!(first.endpoints[0].pod.as_deref(), Some("a"));
+
+    town.slice("web", "web-2", &["=80"], &["10.0.0.3 c !", "10.0.0.4 d"]).await;
+    let second = until(&mut watch, "10.0.0.1:80 10.0.0.2:80 10.0.0.4:80 -10.0.0.3:80").await;
+    assert!(Arc::ptr_eq(&first.endpoints[0], &second.endpoints[0]), "what did not change is the same");
+    assert_eq!(second.generation, first.generation + 1);
+
+    town.delete_slice("web-1").await;
+    until(&mut watch, "10.0.0.4:80 -10.0.0.3:80").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_moves_between_slices_is_the_same_endpoint_throughout() {
+    let town = Town::start().await;
+    town.slice("web", "web-1", &["=80"], &["10.0.0.1 a", "10.0.0.2 b"]).await;
+    town.slice("web", "web-2", &["=80"], &["10.0.0.3 c"]).await;
+    let mut watch = town.watch("kubernetes:///web");
+    let before = until(&mut watch, "10.0.0.1:80 10.0.0.2:80 10.0.0.3:80").await;
+    // It is in both for a moment, as the controller has it.
+    town.slice("web", "web-2", &["=80"], &["10.0.0.3 c", "10.0.0.2 b"]).await;
+    town.slice("web", "web-1", &["=80"], &["10.0.0.1 a"]).await;
+    town.slice("marker", "marker", &["=80"], &["10.0.0.9 m"]).await;
+    let mut marker = town.watch("kubernetes:///marker");
+    until(&mut marker, "10.0.0.9:80").await;
+    assert_eq!(watch.current().generation, before.generation, "nothing to tell of");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_of_250_pods_in_three_slices_are_seen() {
+    let town = Town::start().await;
+    let pods: Vec<String> = (0..250).map(|it| format!("10.0.{}.{} p{it:03}", it / 200, it % 200)).collect();
+    for (number, pods) in pods.chunks(100).enumerate() {
+        let pods: Vec<&str> = pods.iter().map(String::as_str).collect();
+        town.slice("web", &format!("web-{number}"), &["=80"], &pods).await;
+    }
+    let set = town.watch("kubernetes:///web").known().await;
+    assert_eq!(set.usable().count(), 250);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_number_is_the_services_port_and_follows_it() {
+    let town = Town::start().await;
+    town.slice("web", "web-1", &["grpc=8080", "metrics=9100"], &["10.0.0.1 a"]).await;
+    town.service(
+        "web",
+        json!({ "ports": [{ "name": "grpc", "port": 80 }, { "name": "metrics", "port": 90 }] }),
+    )
+    .await;
+    let mut number = town.watch("kubernetes:///web:80");
+    until(&mut number, "10.0.0.1:8080").await;
+    for (target, expected) in [
+        ("kubernetes:///web:metrics", "10.0.0.1:9100"),
+        ("kubernetes:///web:90", "10.0.0.1:9100"),
+        ("kubernetes:///web:8080", "10.0.0.1:8080"),
+        ("kubernetes:///web:80?port=pod", "10.0.0.1:80"),
+        ("kubernetes:///web", "10.0.0.1:8080"),
+        ("kubernetes://default/web:grpc", "10.0.0.1:8080"),
+    ] {
+        until(&mut town.watch(target), expected).await;
+    }
+    town.service(
+        "web",
+        json!({ "ports": [{ "name": "grpc", "port": 81 }, { "name": "metrics", "port": 80 }] }),
+    )
+    .await;
+    until(&mut number, "10.0.0.1:9100").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_answer_has_its_reason_and_changes_with_it() {
+    let town = Town::start().await;
+    let mut watch = town.watch("kubernetes:///web:grpc");
+    assert_eq!(watch.known().await.unavailable, Some(Unavailable::ServiceNotFound));
+    town.service("web", json!({ "ports": [{ "name": "grpc", "port": 80 }] })).await;
+    until(&mut watch, "(it has no endpoints)").await;
+    town.slice("web", "web-1", &[], &[]).await;
+    town.slice("web", "web-1", &["grpc=80"], &["10.0.0.1 a !"]).await;
+    until(&mut watch, "-10.0.0.1:80 (none of its 1 endpoints is ready)").await;
+    let mut other = town.watch("kubernetes:///web:http");
+    until(&mut other, "(none of its endpoints has a port \"http\")").await;
+    town.slice("web", "web-1", &["grpc=80"], &["10.0.0.1 a ~"]).await;
+    until(&mut watch, "10.0.0.1:80").await;
+    town.delete_slice("web-1").await;
+    until(&mut watch, "(it has no endpoints)").await;
+    let services = Api::<Service>::default_namespaced(town.client.clone());
+    services.delete("web", &DeleteParams::default()).await.expect("deleted");
+    until(&mut watch, "(there is no such service)").await;
+    town.service("db", json!({ "type": "ExternalName", "externalName": "db.example.com" })).await;
+    until(&mut town.watch("kubernetes:///db"), "(it is only another name for \"db.example.com\")").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn hints_are_followed_by_who_says_where_it_is() {
+    let here = ResolverOptions::default().topology(Topology::hints().zone("z2"));
+    let town = Town::with(here).await;
+    let endpoint = |address: &str, zone: &str| {
+        json!({ "addresses": [address], "conditions": { "ready": true }, "zone": zone,
+            "hints": { "forZones": [{ "name": zone }] } })
+    };
+    let slices =
+        Api::<k8s_openapi::api::discovery::v1::EndpointSlice>::default_namespaced(town.client.clone());
+    let slice = json!({
+        "metadata": { "labels": { "kubernetes.io/service-name": "web" },
+            "annotations": { "dogwatch/weight": "3" } },
+        "addressType": "IPv4", "ports": [{ "name": "", "port": 80 }],
+        "endpoints": [endpoint("10.0.0.1", "z1"), endpoint("10.0.0.2", "z2")],
+    });
+    let params = dogwatch_core::PatchParams::apply("test");
+    slices.apply("web-1", &params, &slice).await.expect("the slice is written");
+    let set = until(&mut town.watch("kubernetes:///web"), "10.0.0.2:80 -10.0.0.1:80").await;
+    assert!(set.endpoints.iter().all(|it| it.weight == 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_watch_serves_all_targets_of_a_namespace_and_ends_with_the_last() {
+    let town = Town::start().await;
+    let targets: Vec<String> = (0..20).map(|it| format!("kubernetes:///svc-{it}:grpc")).collect();
+    for (number, _) in targets.iter().enumerate() {
+        let (service, pod) = (format!("svc-{number}"), format!("10.0.0.{number} p{number}"));
+        town.slice(&service, &service, &["grpc=80"], &[&pod]).await;
+    }
+    let mut watches = Vec::new();
+    for (number, target) in targets.iter().enumerate() {
+        let mut watch = town.watch(target);
+        until(&mut watch, &format!("10.0.0.{number}:80")).await;
+        watches.extend([watch.clone(), town.watch(target), watch]);
+    }
+    let asked = || town.requests("watch", "endpointslices") + town.requests("list", "endpointslices");
+    assert_eq!((asked(), town.requests("watch", "services")), (1, 0), "nobody needs Services here");
+
+    // Watches end after ten minutes at the latest, and are opened again by who still wants to know.
+    tokio::time::sleep(2 * PATIENCE).await;
+    let (before, last) = (asked(), watches.pop());
+    drop(watches);
+    tokio::time::sleep(2 * PATIENCE).await;
+    assert!(asked() > before, "one is enough to go on");
+    drop(last);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = asked();
+    tokio::time::sleep(6 * PATIENCE).await;
+    assert_eq!(asked(), before, "nobody wants to know any more");
+    until(&mut town.watch("kubernetes:///svc-7:grpc"), "10.0.0.7:80").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn resolve_now_opens_a_new_watch_unless_the_old_one_is_young() {
+    let town = Town::start().await;
+    town.slice("web", "web-1", &["=80"], &["10.0.0.1 a"]).await;
+    let mut watch = town.watch("kubernetes:///web");
+    until(&mut watch, "10.0.0.1:80").await;
+    watch.resolve_now();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(town.requests("watch", "endpointslices"), 1, "it was young");
+    watch.resolve_now();
+    watch.resolve_now();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!((town.requests("watch", "endpointslices"), watch.problem()), (2, None));
+    assert_eq!(town.requests("list", "endpointslices"), 0);
+    town.slice("web", "web-1", &["=80"], &["10.0.0.2 b"]).await;
+    until(&mut watch, "10.0.0.2:80").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_is_read_again_as_often_as_asked() {
+    let every = Duration::from_secs(120);
+    let town = Town::with(ResolverOptions::default().refresh_every(every)).await;
+    town.slice("web", "web-1", &["=80"], &["10.0.0.1 a"]).await;
+    let mut watch = town.watch("kubernetes:///web");
+    let before = until(&mut watch, "10.0.0.1:80").await;
+    let whole = || {
+        let requests = town.server.requests().verb("watch").resource("endpointslices");
+        requests.filter(|it| it.query.contains("sendInitialEvents=true")).count()
+    };
+    assert_eq!(whole(), 1);
+    tokio::time::sleep(5 * every + every / 2).await;
+    assert!((4..=6).contains(&whole()), "{} times", whole());
+    assert_eq!(watch.current().generation, before.generation, "and nothing changed by it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_without_a_namespace_is_in_the_clients_own() {
+    let town = Town::start().await;
+    town.slice("web", "web-1", &["=80"], &["10.0.0.1 a"]).await;
+    assert_eq!(town.resolver.default_namespace(), "default");
+    let target: Target = "kubernetes:///web.elsewhere".parse().expect("a target");
+    let mut elsewhere = town.resolver.watch(&target);
+    assert_eq!(told(&elsewhere.known().await), "(there is no such service)");
+    until(&mut town.watch("web"), "10.0.0.1:80").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn kuberesolvers_gauges_are_kept() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _installed = metrics::set_default_local_recorder(&recorder);
+    let town = Town::start().await;
+    town.slice("web", "web-1", &["grpc=80"], &["10.0.0.1 a", "10.0.0.2 b", "10.0.0.3 c !"]).await;
+    let mut watch = town.watch("kubernetes:///web:grpc");
+    until(&mut watch, "10.0.0.1:80 10.0.0.2:80 -10.0.0.3:80").await;
+    let snapshot = snapshotter.snapshot().into_hashmap();
+    let gauge = |name: &str| {
+        let found = snapshot.iter().find(|(key, _)| key.key().name() == name).expect(name);
+        let labels: Vec<_> =
+            found.0.key().labels().map(|it| format!("{}={}", it.key(), it.value())).collect();
+        assert_eq!(labels, ["target=kubernetes://default/web:grpc"], "{name}");
+        match found.1.2 {
+            DebugValue::Gauge(value) => value.into_inner(),
+            _ => panic!("{name} is no gauge"),
+        }
+    };
+    assert_eq!((gauge("kuberesolver_endpoints_total"), gauge("kuberesolver_addresses_total")), (3.0, 2.0));
+    assert!(gauge("kuberesolver_client_last_update") > 1.7e9);
+}
