@@ -4,11 +4,15 @@
 
 mod failure;
 mod logging;
+mod ending;
 mod connection;
 mod advice;
 mod survey;
+mod target;
 mod demo;
 mod serve;
+mod watch;
+mod bench;
 
 use std::process::ExitCode;
 
@@ -31,11 +35,22 @@ enum Command {
     Demo(demo::Options),
     /// Run a Kubernetes API server on this machine, without a cluster behind it.
     Serve(serve::Options),
+    /// Follow any resource of a server and show it as it changes.
+    Watch(watch::Options),
+    /// Measure what following a server costs.
+    Bench(bench::Options),
+}
+
+impl Command {
+    /// Whether it tells by itself what keeps its informers from being in step, so that the log need not.
+    fn tells_problems(&self) -> bool {
+        matches!(self, Self::Watch(_))
+    }
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    logging::start(arguments.verbosity);
+    logging::start(arguments.verbosity, arguments.command.tells_problems());
     run(arguments.command).unwrap_or_else(|error| failure::report(&error, advice::on(&error)))
 }
 
@@ -45,6 +60,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         match command {
             Command::Demo(options) => demo::run(&options).await,
             Command::Serve(options) => serve::run(options).await,
+            Command::Watch(options) => watch::run(options).await,
+            Command::Bench(options) => bench::run(options).await,
         }
     })
 }
