@@ -96,55 +96,61 @@ enum Output {
 
 /// Watches until it is asked to end, or nobody reads what it prints.
 pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
-    let end = ending::end().context("cannot listen for signals")?;
+    let mut end = std::pin::pin!(ending::end().context("cannot listen for signals")?);
     tokio::select! {
-        done = watch(&options) => done?,
-        () = end => {}
+        view = View::find(options) => view?.show(end).await?,
+        () = &mut end => {}
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn watch(options: &Options) -> anyhow::Result<()> {
-    let client = options.connection.client()?;
-    let found = target::find(&client, &options.resource).await?;
-    let view = View { options, client: &client, found: &found };
-    let params = ListParams::default().labels(view.labels()).fields(view.fields());
-    target::check(&view.within(Api::dynamic_metadata(client.clone(), found.resource.clone())), params)
-        .await?;
+/// What is watched, and how.
+struct View {
+    options: Options,
+    client: Client,
+    found: ServedResource,
+}
 
-    let resource = found.resource.clone();
-    match options.output {
-        Output::Json => {
-            let api = view.within(Api::dynamic(client.clone(), resource.clone()));
-            view.print(view.informer(api), Json::new(&resource)).await
-        }
-        Output::Name => {
-            let api = view.within(Api::dynamic_metadata(client.clone(), resource.clone()));
-            view.print(view.informer(api), Names::new(&resource)).await
-        }
-        Output::Table => {
-            let rows = Rows::new(client.clone(), resource, view.namespace().map(str::to_owned));
-            let (columns, namespaces) = (rows.columns(), view.spans_namespaces());
-            let informer = view.informer(rows);
-            if options.once || !io::stdout().is_terminal() {
-                let lines = TableLines::new(columns, namespaces, !options.once);
-                return view.print(informer, lines).await;
+impl View {
+    /// Finds out what is meant, and whether we may look at it.
+    async fn find(options: Options) -> anyhow::Result<Self> {
+        let client = options.connection.client()?;
+        let found = target::find(&client, &options.resource).await?;
+        let view = Self { options, client, found };
+        let params = ListParams::default().labels(view.labels()).fields(view.fields());
+        let metadata = Api::dynamic_metadata(view.client.clone(), view.found.resource.clone());
+        target::check(&view.within(metadata), params).await?;
+        Ok(view)
+    }
+
+    async fn show(&self, end: impl Future) -> anyhow::Result<()> {
+        let (client, resource) = (self.client.clone(), self.found.resource.clone());
+        match self.options.output {
+            Output::Json => {
+                let json = Json::new(&resource);
+                let informer = self.informer(self.within(Api::dynamic(client, resource)));
+                until(&informer, self.print(&informer, json), end).await
             }
-            let subject = Subject { title: view.title(), columns, namespaces };
-            let elsewhere = !io::stderr().is_terminal();
-            screen::show(&informer, &subject, elsewhere.then(|| view.bulletin())).await
+            Output::Name => {
+                let names = Names::new(&resource);
+                let informer = self.informer(self.within(Api::dynamic_metadata(client, resource)));
+                until(&informer, self.print(&informer, names), end).await
+            }
+            Output::Table => {
+                let rows = Rows::new(client, resource, self.namespace().map(str::to_owned));
+                let (columns, namespaces) = (rows.columns(), self.spans_namespaces());
+                let informer = self.informer(rows);
+                if self.options.once || !io::stdout().is_terminal() {
+                    let lines = TableLines::new(columns, namespaces, !self.options.once);
+                    return until(&informer, self.print(&informer, lines), end).await;
+                }
+                let subject = Subject { title: self.title(), columns, namespaces };
+                let elsewhere = (!io::stderr().is_terminal()).then(|| self.bulletin());
+                until(&informer, screen::show(&informer, &subject, elsewhere), end).await
+            }
         }
     }
-}
 
-/// What is watched, and how.
-struct View<'a> {
-    options: &'a Options,
-    client: &'a Client,
-    found: &'a ServedResource,
-}
-
-impl View<'_> {
     fn labels(&self) -> LabelSelector {
         self.options.labels.clone().unwrap_or_else(LabelSelector::everything)
     }
@@ -197,7 +203,7 @@ impl View<'_> {
     /// Prints what is there, and unless it is for once, every change.
     async fn print<T: Object>(
         &self,
-        informer: SharedInformer<T>,
+        informer: &SharedInformer<T>,
         mut format: impl Format<T>,
     ) -> anyhow::Result<()> {
         let mut printer = Printer::start().context("cannot start a thread to print")?;
@@ -206,7 +212,7 @@ impl View<'_> {
         loop {
             tokio::select! {
                 synced = informer.synced() => break synced?,
-                () = bulletin.next(&informer) => {}
+                () = bulletin.next(informer) => {}
                 () = printer.reader_gone() => return Ok(()),
             }
         }
@@ -234,7 +240,7 @@ impl View<'_> {
                     }
                     None => anyhow::bail!("the informer has ended: {}", informer.health()),
                 },
-                () = bulletin.next(&informer) => {}
+                () = bulletin.next(informer) => {}
                 () = printer.reader_gone() => return Ok(()),
             }
         }
@@ -247,4 +253,18 @@ impl View<'_> {
             let _ = writeln!(io::stderr(), "No resources found{place}");
         }
     }
+}
+
+/// Shows what an informer follows until that is done or somebody ends it, and stops the informer.
+async fn until<T: Object>(
+    informer: &SharedInformer<T>,
+    shown: impl Future<Output = anyhow::Result<()>>,
+    end: impl Future,
+) -> anyhow::Result<()> {
+    let done = tokio::select! {
+        done = shown => done,
+        _ = end => Ok(()),
+    };
+    informer.stop().await;
+    done
 }
