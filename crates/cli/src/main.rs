@@ -36,7 +36,7 @@ enum Command {
     /// Run a Kubernetes API server on this machine, without a cluster behind it.
     Serve(serve::Options),
     /// Follow any resource of a server and show it as it changes.
-    Watch(watch::Options),
+    Watch(Box<watch::Options>),
     /// Measure what following a server costs.
     Bench(bench::Options),
 }
@@ -60,7 +60,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         match command {
             Command::Demo(options) => demo::run(&options).await,
             Command::Serve(options) => serve::run(options).await,
-            Command::Watch(options) => watch::run(options).await,
+            Command::Watch(options) => watch::run(*options).await,
             Command::Bench(options) => bench::run(options).await,
         }
     })

@@ -103,12 +103,12 @@ impl Screen {
             return Ok(());
         }
         for (at, (event, line)) in (0u16..).zip(&lines) {
-            queue!(self.out, cursor::MoveTo(0, at))?;
+            // Cleared before it is written: after a line that fills the row, its last character would be cleared too.
+            queue!(self.out, cursor::MoveTo(0, at), Clear(ClearType::UntilNewLine))?;
             match colour(*event).filter(|_| self.coloured) {
                 Some(colour) => queue!(self.out, SetForegroundColor(colour), Print(line), ResetColor)?,
                 None => queue!(self.out, Print(line))?,
             }
-            queue!(self.out, Clear(ClearType::UntilNewLine))?;
         }
         if lines.len() < height {
             queue!(self.out, cursor::MoveTo(0, lines.len() as u16), Clear(ClearType::FromCursorDown))?;
