@@ -58,6 +58,14 @@ const RUNS: &[Run] = &[
         arguments: &[],
         prints: "expires: true, (lists, names): (2, {\"first\", \"last\"})",
     },
+    // Two pods that are there, and one that comes, changes and goes.
+    Run { example: "06_watch_with_a_handler", arguments: &["--events", "5"], prints: "default/web-2 went\n" },
+    Run { example: "07_pods_by_node", arguments: &[], prints: "node-1: web-0, web-1\n" },
+    Run {
+        example: "08_read_your_writes",
+        arguments: &["greeting", "hello"],
+        prints: "now it shows Some({\"text\": \"hello\"}) at version ",
+    },
 ];
 
 /// Runs every example of every crate, one after the other, each with a cluster of its own, and stops at the first that fails
@@ -120,7 +128,8 @@ impl Run {
 async fn a_short_life(server: Arc<ApiServer>) -> Result<()> {
     let config = Config::from_kubeconfig_str(&server.kubeconfig(), &Overrides::default())?;
     let pods = Api::<Pod>::namespaced(Client::new(config)?, "default");
-    let _ = server.request_log().wait_for(|it| it.verb == "list" && it.resource == "pods", 1).await;
+    let reads = |verb: &str| verb == "list" || verb == "watch";
+    let _ = server.request_log().wait_for(|it| reads(&it.verb) && it.resource == "pods", 1).await;
     let containers = json!([{ "name": "main", "image": "example.invalid/main" }]);
     let pod = json!({ "metadata": { "name": "web-2" }, "spec": { "containers": containers } });
     pods.create(&WriteParams::default(), &serde_json::from_value(pod)?).await?;

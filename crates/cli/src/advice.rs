@@ -4,6 +4,7 @@
 
 use dogwatch::Error;
 use dogwatch::config::ConfigError;
+use dogwatch::discovery::MapError;
 use dogwatch::transport::TransportErrorKind;
 use dogwatch_apiserver::StartError;
 
@@ -12,7 +13,15 @@ pub(crate) fn on(error: &anyhow::Error) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<StartError>() {
         return on_start(error);
     }
-    let error = error.downcast_ref::<Error>()?;
+    match error.downcast_ref::<MapError>() {
+        Some(MapError::NoMatch(_)) => Some("`kubectl api-resources` lists what it has"),
+        Some(MapError::Discovery(error)) => on_request(error),
+        _ => on_request(error.downcast_ref::<Error>()?),
+    }
+}
+
+/// The advice for a request that failed.
+fn on_request(error: &Error) -> Option<&'static str> {
     match error {
         Error::Config(ConfigError::NoCluster(_)) => {
             Some("on the command line that is --kubeconfig FILE, --context NAME or --server URL")

@@ -4,12 +4,16 @@
 
 mod failure;
 mod logging;
+mod ending;
 mod connection;
 mod advice;
 mod survey;
+mod target;
 mod demo;
 mod serve;
 mod resolve;
+mod watch;
+mod bench;
 
 use std::process::ExitCode;
 
@@ -34,12 +38,16 @@ enum Command {
     Serve(serve::Options),
     /// Look up the endpoints of a gRPC target, and show them as they change.
     Resolve(resolve::Options),
+    /// Follow any resource of a server and show it as it changes.
+    Watch(Box<watch::Options>),
+    /// Measure what following a server costs.
+    Bench(bench::Options),
 }
 
 impl Command {
     /// Whether it tells by itself what keeps its informers from being in step, so that the log need not.
     fn tells_problems(&self) -> bool {
-        matches!(self, Self::Resolve(_))
+        matches!(self, Self::Resolve(_) | Self::Watch(_))
     }
 }
 
@@ -56,6 +64,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             Command::Demo(options) => demo::run(&options).await,
             Command::Serve(options) => serve::run(options).await,
             Command::Resolve(options) => resolve::run(&options).await,
+            Command::Watch(options) => watch::run(*options).await,
+            Command::Bench(options) => bench::run(options).await,
         }
     })
 }

@@ -15,6 +15,7 @@ use dogwatch_apiserver::simulators::Simulators;
 use secrecy::SecretString;
 
 use crate::connection::secret;
+use crate::ending;
 
 const EXAMPLES: &str = "\
 Everything is in memory and gone when the server ends. On stdout it prints one line, `ready URL`, when it serves; Ctrl-C
@@ -81,7 +82,7 @@ pub(crate) struct Options {
 /// Serves until somebody ends it.
 pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
     // Before anybody can know that we serve, so that nobody can end us too early for it.
-    let end = end().context("cannot listen for signals")?;
+    let end = ending::end().context("cannot listen for signals")?;
     let kubeconfig_out = options.kubeconfig_out.clone();
     let server = start(options).await?;
     if let Some(file) = kubeconfig_out {
@@ -133,29 +134,6 @@ fn write_private(file: &Path, bytes: &[u8]) -> io::Result<()> {
     draft.write_all(bytes)?;
     draft.persist(file)?;
     Ok(())
-}
-
-/// Resolves when the process is asked to end. Asking counts from this call on, not from when it is awaited.
-#[cfg(unix)]
-fn end() -> io::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut interrupted = signal(SignalKind::interrupt())?;
-    let mut terminated = signal(SignalKind::terminate())?;
-    Ok(async move {
-        tokio::select! {
-            _ = interrupted.recv() => {}
-            _ = terminated.recv() => {}
-        }
-    })
-}
-
-/// Resolves when the process is asked to end.
-#[cfg(windows)]
-fn end() -> io::Result<impl Future<Output = ()>> {
-    let mut interrupted = tokio::signal::windows::ctrl_c()?;
-    Ok(async move {
-        interrupted.recv().await;
-    })
 }
 
 fn not_empty(text: &str) -> Result<SecretString, &'static str> {

@@ -1,30 +1,39 @@
 //! `dogwatch demo`: a whole cluster in one process, and something going on in it.
 //!
 //! ```text
-//! API server + simulators ◄─ workload (deploys, scales, rolls, breaks)
-//!            └─► watches ─► narrator ─► one line for each thing that happens ─► summary
+//! API server + simulators ◄─ workload (deploys, scales, rolls, breaks)        each a Part, with a voice
+//!            └─► shared informers ─► followers (tell what changed, count)     and a few words at the end
+//!                                        └─► narrator ─► stdout
 //! ```
 //!
 //! With a connection flag it looks at that server instead, and changes nothing there.
 
 mod look;
-mod workload;
+mod part;
 mod narrator;
+mod states;
+mod teller;
+mod workload;
+mod followers;
 
-use std::io::{self, Write as _};
+use std::io::{self, Stdout, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
 use dogwatch::config::Overrides;
-use dogwatch::{Client, Config};
+use dogwatch::{Client, Config, InformerFactory};
 use dogwatch_apiserver::ApiServer;
+use futures_util::future::select_all;
 use tokio::time::Instant;
 
 use crate::connection::Connection;
-use crate::survey;
+use crate::{ending, survey};
+use followers::Followers;
 use narrator::Narrator;
+use part::{Part, Stage, Voice};
+use workload::Workload;
 
 /// Runs an API server, a simulated cluster and a workload in this process, and tells what happens. Needs no cluster.
 ///
@@ -51,6 +60,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
         io::stdout().write_all(look::text(&survey).as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
+    let ended = ending::end().context("cannot listen for signals")?;
     let began = Instant::now();
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
     let server = ApiServer::builder()
@@ -60,23 +70,15 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
         .await
         .context("cannot start the API server of the demo; --port chooses another port")?;
     let mut narrator = Narrator::new(io::stdout(), began);
-    narrator.say(&format!(
-        "an API server of our own answers on {} after {:.1?}",
-        server.url(),
-        began.elapsed()
-    ))?;
-    narrator
-        .say(&format!("look around: kubectl --server {} get pods --all-namespaces --watch", server.url()))?;
-
     let client = client_of(&server)?;
-    let survey = survey::take(&client, None).await?;
-    let resources = survey.resources.len();
-    narrator.say(&format!(
-        "it serves {resources} resources in {} groups, as {}",
-        survey.groups.len(),
-        survey.version
-    ))?;
+    introduce(&mut narrator, &server, &client, began).await?;
 
+    let (voice, mut said) = Voice::new();
+    let informers = InformerFactory::new(client.clone());
+    let stage = Stage { client, informers, voice };
+    let mut parts: Vec<Box<dyn Part>> =
+        vec![Box::new(Followers::new(&stage)?), Box::new(Workload::new(&stage))];
+    stage.informers.start();
     let end = async {
         match options.seconds {
             Some(seconds) => tokio::time::sleep(Duration::from_secs(seconds)).await,
@@ -84,14 +86,36 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
         }
     };
     let outcome = tokio::select! {
-        failed = workload::run(client.clone()) => failed.context("the workload of the demo failed"),
-        failed = narrator.follow(&client) => failed.context("the watches of the demo failed"),
+        (failed, ..) = select_all(parts.iter_mut().map(|it| it.run())) => failed.context("a part of the demo failed"),
+        told = narrator.listen(&mut said) => told.map_err(Into::into),
         () = end => Ok(()),
-        _ = tokio::signal::ctrl_c() => Ok(()),
+        () = ended => Ok(()),
     };
-    narrator.summary(server.cluster().store().revision())?;
+    let mut told = vec![("revision", server.cluster().store().revision().to_string())];
+    told.extend(parts.iter().flat_map(|it| it.summary()));
+    drop(parts);
+    stage.informers.shut_down().await;
     server.stop().await;
-    outcome.map(|()| ExitCode::SUCCESS)
+    let summed = narrator.summary(told);
+    outcome?;
+    summed?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says where we are.
+async fn introduce(
+    narrator: &mut Narrator<Stdout>,
+    server: &ApiServer,
+    client: &Client,
+    began: Instant,
+) -> anyhow::Result<()> {
+    let url = server.url();
+    narrator.say(&format!("an API server of our own answers on {url} after {:.1?}", began.elapsed()))?;
+    narrator.say(&format!("look around: kubectl --server {url} get pods --all-namespaces --watch"))?;
+    narrator.say(&format!("or with our own: dogwatch watch --server {url} pods --all-namespaces"))?;
+    let survey = survey::take(client, None).await?;
+    let (resources, groups) = (survey.resources.len(), survey.groups.len());
+    Ok(narrator.say(&format!("it serves {resources} resources in {groups} groups, as {}", survey.version))?)
 }
 
 fn client_of(server: &ApiServer) -> anyhow::Result<Client> {

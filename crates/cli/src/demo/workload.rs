@@ -5,7 +5,11 @@ use std::time::Duration;
 use dogwatch::k8s_openapi::api::apps::v1::Deployment;
 use dogwatch::k8s_openapi::api::core::v1::{Namespace, Pod, Service};
 use dogwatch::{Api, Client, DeleteParams, ListParams, Patch, PatchParams};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
+
+use super::part::{Part, Stage};
 
 /// Where it all happens.
 pub(super) const NAMESPACE: &str = "demo";
@@ -13,30 +17,62 @@ const MANAGER: &str = "dogwatch-demo";
 /// How long a person may look at each step.
 const PACE: Duration = Duration::from_millis(1500);
 
-/// Works until it is dropped; gives back only what went wrong.
-pub(super) async fn run(client: Client) -> anyhow::Result<()> {
-    let apply = PatchParams::apply(MANAGER).force();
-    Api::<Namespace>::all(client.clone()).apply(NAMESPACE, &apply, &json!({})).await?;
-    let services = Api::<Service>::namespaced(client.clone(), NAMESPACE);
-    services.apply("web", &apply, &service()).await?;
-    let deployments = Api::<Deployment>::namespaced(client.clone(), NAMESPACE);
-    let pods = Api::<Pod>::namespaced(client, NAMESPACE);
-    for round in 1.. {
-        deployments.apply("web", &apply, &deployment(round)).await?;
-        tokio::time::sleep(PACE).await;
-        for replicas in [5, 2, 3] {
-            let scale = json!({ "spec": { "replicas": replicas } });
-            let params = PatchParams::default().manager(MANAGER);
-            deployments.patch("web", &params, Patch::Merge(&scale)).await?;
+/// Writes to the cluster.
+pub(super) struct Workload {
+    client: Client,
+    done: Done,
+}
+
+/// What it did so far.
+#[derive(Debug, Default)]
+struct Done {
+    rolled: u32,
+    scaled: u32,
+    robbed: u32,
+}
+
+impl Workload {
+    pub(super) fn new(stage: &Stage) -> Self {
+        Self { client: stage.client.clone(), done: Done::default() }
+    }
+
+    async fn work(&mut self) -> anyhow::Result<()> {
+        let apply = PatchParams::apply(MANAGER).force();
+        Api::<Namespace>::all(self.client.clone()).apply(NAMESPACE, &apply, &json!({})).await?;
+        let services = Api::<Service>::namespaced(self.client.clone(), NAMESPACE);
+        services.apply("web", &apply, &service()).await?;
+        let deployments = Api::<Deployment>::namespaced(self.client.clone(), NAMESPACE);
+        let pods = Api::<Pod>::namespaced(self.client.clone(), NAMESPACE);
+        loop {
+            self.done.rolled += 1;
+            deployments.apply("web", &apply, &deployment(self.done.rolled)).await?;
+            tokio::time::sleep(PACE).await;
+            for replicas in [5, 2, 3] {
+                let scale = json!({ "spec": { "replicas": replicas } });
+                let params = PatchParams::default().manager(MANAGER);
+                deployments.patch("web", &params, Patch::Merge(&scale)).await?;
+                self.done.scaled += 1;
+                tokio::time::sleep(PACE).await;
+            }
+            let running = pods.list(&ListParams::default()).await?;
+            if let Some(name) = running.items.into_iter().find_map(|it| it.metadata.name) {
+                pods.delete(&name, &DeleteParams::default()).await?;
+                self.done.robbed += 1;
+            }
             tokio::time::sleep(PACE).await;
         }
-        let running = pods.list(&ListParams::default()).await?;
-        if let Some(name) = running.items.into_iter().find_map(|it| it.metadata.name) {
-            pods.delete(&name, &DeleteParams::default()).await?;
-        }
-        tokio::time::sleep(PACE).await;
     }
-    Ok(())
+}
+
+impl Part for Workload {
+    fn run(&mut self) -> BoxFuture<'_, anyhow::Result<()>> {
+        self.work().boxed()
+    }
+
+    fn summary(&self) -> Vec<(&'static str, String)> {
+        let Done { rolled, scaled, robbed } = self.done;
+        vec![("workload", format!("{rolled} roll-outs, {scaled} scalings, {robbed} pods taken away"))]
+    }
 }
 
 fn service() -> Value {

@@ -1,10 +1,13 @@
 //! The `dogwatch` command from outside: what it prints, where, and how it ends.
 
 mod server;
+mod following;
 mod usage;
 mod demo;
 mod serve;
 mod resolve;
+mod watch;
+mod bench;
 
 use std::path::Path;
 use std::process::{Command, Output};

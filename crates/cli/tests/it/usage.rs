@@ -7,18 +7,22 @@ fn help_lists_the_commands_and_goes_to_stdout() {
     let home = tempfile::tempdir().unwrap();
     let output = run(home.path(), &["--help"]);
     assert_eq!(output.status.code(), Some(0));
-    assert!(text(&output.stdout).contains("\n  demo "), "{}", text(&output.stdout));
+    for command in ["demo", "serve", "watch", "bench"] {
+        let listed = format!("\n  {command} ");
+        assert!(text(&output.stdout).contains(&listed), "{}", text(&output.stdout));
+    }
     assert_eq!(text(&output.stderr), "");
 }
 
 #[test]
 fn every_command_takes_the_connection_flags() {
     let home = tempfile::tempdir().unwrap();
-    let output = run(home.path(), &["demo", "--help"]);
-    for flag in
-        ["--kubeconfig", "--context", "--server", "--token", "--insecure-skip-tls-verify", "  -v, --verbose"]
-    {
-        assert!(text(&output.stdout).contains(flag), "{flag}");
+    let connection = ["--kubeconfig", "--context", "--server", "--token", "--insecure-skip-tls-verify"];
+    for command in [&["demo"][..], &["watch"], &["bench", "sync"]] {
+        let output = run(home.path(), &[command, &["--help"]].concat());
+        for flag in connection.iter().chain(&["  -v, --verbose"]) {
+            assert!(text(&output.stdout).contains(flag), "{command:?}: {flag}");
+        }
     }
 }
 
@@ -50,6 +54,11 @@ fn the_demo_needs_no_cluster_and_ends_with_a_summary() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let told = text(&output.stdout);
     assert!(told.contains("deployment web runs example.com/web:1") && told.contains("\nsummary\n"), "{told}");
+    for counted in ["  events followed  ", " by 3 informers, with 0 relists\n", "  lag  ", "  pods by node  "]
+    {
+        assert!(told.contains(counted), "{counted:?} in {told}");
+    }
+    assert_eq!(text(&output.stderr), "");
 }
 
 #[test]

@@ -81,6 +81,19 @@ impl WatchSource {
     }
 }
 
+impl Request {
+    /// Opens a watch on the collection that the request names. Dropping the stream ends it.
+    ///
+    /// The payload is whatever the `Accept` header asks for: [`Api::watch`](crate::Api::watch) knows whole objects and metadata, and
+    /// this is for other forms, such as one `Table` for each event.
+    ///
+    /// # Errors
+    /// As [`Self::send`]; `Expired` when the version is no longer kept.
+    pub async fn watch<T: DeserializeOwned>(self, params: &WatchParams) -> Result<WatchStream<T>, Error> {
+        WatchSource { request: self, fields: Fields::default() }.open(params).await
+    }
+}
+
 /// The content type of an answer that says it is something else than JSON.
 fn other_than_json(headers: &HeaderMap) -> Option<String> {
     let said = headers.get(CONTENT_TYPE)?;

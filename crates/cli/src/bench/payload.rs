@@ -1,0 +1,87 @@
+//! What an informer may hold of an object: small structs with the fields that somebody reads.
+
+#![allow(dead_code, reason = "what is held is measured, not read")]
+
+use compact_str::CompactString;
+use dogwatch::{Header, Meta, Object};
+use serde::Deserialize;
+
+/// A pod as a scheduler sees it: where it is, how important, how far, and what it asks for.
+#[derive(Debug, Deserialize)]
+pub(super) struct PodView {
+    metadata: Meta,
+    #[serde(default)]
+    spec: PodSpecView,
+    #[serde(default)]
+    status: PodStatusView,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PodSpecView {
+    node_name: CompactString,
+    priority: i32,
+    containers: Box<[ContainerView]>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ContainerView {
+    resources: ResourcesView,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ResourcesView {
+    requests: RequestsView,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RequestsView {
+    cpu: CompactString,
+    memory: CompactString,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PodStatusView {
+    phase: CompactString,
+}
+
+/// Any object: what a cache needs to know of it, taken from the whole object.
+#[derive(Debug, Deserialize)]
+pub(super) struct AnyView {
+    metadata: Meta,
+}
+
+impl Object for PodView {
+    fn header(&self) -> Header<'_> {
+        self.metadata.header()
+    }
+}
+
+impl Object for AnyView {
+    fn header(&self) -> Header<'_> {
+        self.metadata.header()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_with_little_in_it_is_a_view_too() {
+        let whole = r#"{"metadata":{"name":"a","namespace":"n","resourceVersion":"7","labels":{"k":"v"}},
+            "spec":{"nodeName":"x","containers":[{"name":"c","image":"i",
+            "resources":{"requests":{"cpu":"100m","memory":"1Gi"},"limits":{"cpu":"1"}}}]},"status":{"phase":"Running"}}"#;
+        let whole: PodView = serde_json::from_str(whole).expect("a pod");
+        assert_eq!(&*whole.spec.containers[0].resources.requests.memory, "1Gi");
+        assert_eq!((&*whole.spec.node_name, &*whole.status.phase), ("x", "Running"));
+        assert_eq!(whole.key().map(String::from).as_deref(), Some("n/a"));
+        let bare: PodView =
+            serde_json::from_str(r#"{"metadata":{"name":"a"},"spec":{"containers":[{}]}}"#).expect("a pod");
+        assert_eq!(bare.spec.containers.len(), 1);
+    }
+}

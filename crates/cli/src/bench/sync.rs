@@ -1,0 +1,168 @@
+//! `dogwatch bench sync`: one informer, from nothing to in step, and what each change costs after that.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dogwatch::k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
+use dogwatch::k8s_openapi::api::batch::v1::Job;
+use dogwatch::k8s_openapi::api::coordination::v1::Lease;
+use dogwatch::k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod, Secret, Service};
+use dogwatch::k8s_openapi::api::discovery::v1::EndpointSlice;
+use dogwatch::{
+    Api, Change, Client, DynamicObject, HandlerOptions, ListParams, Object, Overflow, PartialObjectMeta,
+    ResourceType, SharedInformer,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::cost::{Memory, Stopwatch};
+use super::payload::{AnyView, PodView};
+use super::{Encoding, Payload, Sync};
+use crate::target;
+
+/// What is printed.
+#[derive(Debug, Serialize)]
+struct Report {
+    objects: usize,
+    sync_s: f64,
+    cpu_s: f64,
+    rss_peak_mb: Option<f64>,
+    rss_mb: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu_us_per_event: Option<f64>,
+}
+
+/// Measures, and prints one line.
+pub(super) async fn run(options: &Sync) -> anyhow::Result<ExitCode> {
+    if options.encoding == Encoding::Protobuf {
+        anyhow::bail!(
+            "--encoding protobuf comes with the protobuf decoder, which is not built yet; use json"
+        );
+    }
+    let client = options.connection.client()?;
+    let resource = target::find(&client, &options.resource).await?.resource;
+    let probe = Api::dynamic_metadata(client.clone(), resource.clone());
+    target::check(&probe, ListParams::default()).await?;
+    let report = match options.payload {
+        Payload::Full => full(client, resource, options.updates).await?,
+        Payload::View => view(client, resource, options.updates).await?,
+        Payload::Meta => {
+            let metadata = Api::<PartialObjectMeta>::dynamic_metadata(client, resource);
+            measure(metadata, options.updates).await?
+        }
+        Payload::Packed => {
+            anyhow::bail!(
+                "--payload packed comes with the protobuf decoder, which is not built yet; use view"
+            )
+        }
+    };
+    writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whole objects, typed where the kind is one that everybody has.
+async fn full(client: Client, resource: ResourceType, updates: Option<u64>) -> anyhow::Result<Report> {
+    let gvk = &resource.gvk;
+    let name = (gvk.group.as_str(), gvk.version.as_str(), gvk.kind.as_str());
+    match name {
+        ("", "v1", "Pod") => of::<Pod>(client, resource, updates).await,
+        ("", "v1", "Node") => of::<Node>(client, resource, updates).await,
+        ("", "v1", "Namespace") => of::<Namespace>(client, resource, updates).await,
+        ("", "v1", "Service") => of::<Service>(client, resource, updates).await,
+        ("", "v1", "ConfigMap") => of::<ConfigMap>(client, resource, updates).await,
+        ("", "v1", "Secret") => of::<Secret>(client, resource, updates).await,
+        ("", "v1", "Event") => of::<Event>(client, resource, updates).await,
+        ("apps", "v1", "Deployment") => of::<Deployment>(client, resource, updates).await,
+        ("apps", "v1", "ReplicaSet") => of::<ReplicaSet>(client, resource, updates).await,
+        ("apps", "v1", "StatefulSet") => of::<StatefulSet>(client, resource, updates).await,
+        ("apps", "v1", "DaemonSet") => of::<DaemonSet>(client, resource, updates).await,
+        ("batch", "v1", "Job") => of::<Job>(client, resource, updates).await,
+        ("coordination.k8s.io", "v1", "Lease") => of::<Lease>(client, resource, updates).await,
+        ("discovery.k8s.io", "v1", "EndpointSlice") => of::<EndpointSlice>(client, resource, updates).await,
+        _ => of::<DynamicObject>(client, resource, updates).await,
+    }
+}
+
+async fn view(client: Client, resource: ResourceType, updates: Option<u64>) -> anyhow::Result<Report> {
+    match (resource.gvk.group.as_str(), resource.gvk.kind.as_str()) {
+        ("", "Pod") => of::<PodView>(client, resource, updates).await,
+        _ => of::<AnyView>(client, resource, updates).await,
+    }
+}
+
+async fn of<T: Object + DeserializeOwned>(
+    client: Client,
+    resource: ResourceType,
+    updates: Option<u64>,
+) -> anyhow::Result<Report> {
+    measure(Api::<T>::dynamic(client, resource), updates).await
+}
+
+async fn measure<T: Object + DeserializeOwned>(api: Api<T>, updates: Option<u64>) -> anyhow::Result<Report> {
+    let (began, stopwatch) = (Instant::now(), Stopwatch::start());
+    let informer = SharedInformer::new(api);
+    let counted = updates.map(|count| Counted::start(&informer, count)).transpose()?;
+    informer.start();
+    informer.synced().await?;
+    let (sync_s, cpu_s) = (began.elapsed().as_secs_f64(), stopwatch.elapsed().as_secs_f64());
+    let Memory { peak, now } = Memory::read();
+    let objects = informer.store().len();
+    let mut report =
+        Report { objects, sync_s, cpu_s, rss_peak_mb: peak, rss_mb: now, cpu_us_per_event: None };
+    if let Some(counted) = counted {
+        let stopwatch = Stopwatch::start();
+        let events = counted.reached().await;
+        report.cpu_us_per_event = Some(stopwatch.elapsed().as_secs_f64() * 1e6 / events as f64);
+    }
+    informer.stop().await;
+    Ok(report)
+}
+
+/// Counts the changes that come after the first list.
+struct Counted {
+    wanted: u64,
+    seen: Arc<(AtomicU64, Notify)>,
+}
+
+impl Counted {
+    fn start<T: Object>(informer: &SharedInformer<T>, wanted: u64) -> anyhow::Result<Self> {
+        let seen = Arc::new((AtomicU64::new(0), Notify::new()));
+        let every = HandlerOptions::default().name("bench").overflow(Overflow::Grow);
+        let count = Count { wanted, seen: Arc::clone(&seen) };
+        informer.add_handler_with(count, every)?;
+        Ok(Self { wanted, seen })
+    }
+
+    /// Waits until there were as many as wanted; how many there were.
+    async fn reached(&self) -> u64 {
+        loop {
+            let rung = self.seen.1.notified();
+            let seen = self.seen.0.load(Ordering::Acquire);
+            if seen >= self.wanted {
+                return seen;
+            }
+            rung.await;
+        }
+    }
+}
+
+struct Count {
+    wanted: u64,
+    seen: Arc<(AtomicU64, Notify)>,
+}
+
+impl<T> dogwatch::EventHandler<T> for Count {
+    fn on_change(&mut self, change: &Change<T>) {
+        if matches!(change, Change::Added { initial: true, .. }) {
+            return;
+        }
+        let seen = self.seen.0.fetch_add(1, Ordering::AcqRel) + 1;
+        if seen == self.wanted {
+            self.seen.1.notify_one();
+        }
+    }
+}

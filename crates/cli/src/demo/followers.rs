@@ -1,0 +1,134 @@
+//! Follows the demo's cluster through shared informers: deployments, pods with an index by node, and the endpoints of its service.
+
+use std::time::Duration;
+
+use dogwatch::k8s_openapi::api::apps::v1::Deployment;
+use dogwatch::k8s_openapi::api::core::v1::Pod;
+use dogwatch::k8s_openapi::api::discovery::v1::EndpointSlice;
+use dogwatch::{Health, Index, Object, Selection, SharedInformer, Store};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use super::part::{Part, Stage, Voice};
+use super::states;
+use super::teller::{Tally, Teller};
+use super::workload::NAMESPACE;
+
+/// Pods by the node they run on.
+const BY_NODE: &str = "node";
+/// How often the informers are asked how they are doing.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// The informers of the demo, and what was told of them.
+pub(super) struct Followers {
+    pods: SharedInformer<Pod>,
+    pods_told: Tally,
+    followed: Vec<Followed>,
+    voice: Voice,
+}
+
+/// One informer, whatever it holds.
+struct Followed {
+    tally: Tally,
+    health: Box<dyn Fn() -> Health + Send + Sync>,
+    /// The problem that was told last and is not over.
+    problem: Option<String>,
+}
+
+impl Followers {
+    /// Asks the stage for its informers and adds a handler to each.
+    pub(super) fn new(stage: &Stage) -> anyhow::Result<Self> {
+        let here = Selection::default().namespace(NAMESPACE);
+        let voice = || stage.voice.clone();
+        let by_node = Index::visiting(BY_NODE, |pod: &Pod, found| {
+            states::node_of(pod).into_iter().for_each(found);
+        });
+        let pods = stage.informers.get_with::<Pod>(here.clone(), |it| it.index(by_node));
+        let deployments = stage.informers.get_with::<Deployment>(here.clone(), |it| it);
+        let slices = stage.informers.get_with::<EndpointSlice>(here, |it| it);
+
+        let store = pods.store();
+        let pod_teller = Teller::new("pod", voice(), states::of_pod).aside(move |it| neighbours(&store, it));
+        let pods_told = pod_teller.tally();
+        let followed = vec![
+            Followed::new(&deployments, Teller::new("deployment", voice(), states::of_deployment))?,
+            Followed::new(&pods, pod_teller)?,
+            Followed::new(&slices, Teller::new("endpoints", voice(), states::of_slice))?,
+        ];
+        Ok(Self { pods, pods_told, followed, voice: voice() })
+    }
+
+    /// Tells what keeps an informer from being in step, and when that is over.
+    async fn look_after(&mut self) -> anyhow::Result<()> {
+        let mut looks = tokio::time::interval(LOOK);
+        loop {
+            looks.tick().await;
+            for followed in &mut self.followed {
+                let problem = (followed.health)().problem.map(|it| it.message);
+                match &problem {
+                    Some(message) if followed.problem != problem => self.voice.say(message),
+                    None if followed.problem.is_some() => {
+                        self.voice.say("in step again");
+                    }
+                    _ => {}
+                }
+                followed.problem = problem;
+            }
+        }
+    }
+}
+
+impl Followed {
+    fn new<K: Object>(informer: &SharedInformer<K>, teller: Teller<K>) -> anyhow::Result<Self> {
+        let tally = teller.tally();
+        // The tally is new, so its place is free.
+        let _ = tally.place.set(informer.add_handler(teller)?);
+        let informer = informer.clone();
+        Ok(Self { tally, health: Box::new(move || informer.health()), problem: None })
+    }
+}
+
+impl Part for Followers {
+    fn run(&mut self) -> BoxFuture<'_, anyhow::Result<()>> {
+        self.look_after().boxed()
+    }
+
+    fn summary(&self) -> Vec<(&'static str, String)> {
+        let counts: Vec<_> = self.followed.iter().map(|it| it.tally.counts()).collect();
+        let events: u64 = counts.iter().map(|it| it.events).sum();
+        let relists: u64 = self.followed.iter().map(|it| (it.health)().relists).sum();
+        let behind = counts.iter().map(|it| it.behind).max().unwrap_or_default();
+        let pending: usize = self.followed.iter().map(|it| it.tally.pending()).sum();
+        let pods = self.pods_told.counts();
+        vec![
+            ("events followed", format!("{events}, by {} informers, with {relists} relists", counts.len())),
+            ("lag", format!("at most {behind} changes to tell at a time, {pending} now")),
+            (
+                "pods",
+                format!("{} made, {} gone, {} there now", pods.made, pods.gone, self.pods.store().len()),
+            ),
+            ("pods by node", by_node(&self.pods.store())),
+        ]
+    }
+}
+
+/// How many pods there are on each node.
+fn by_node(pods: &Store<Pod>) -> String {
+    let pods = pods.snapshot();
+    let nodes = pods.index_values(BY_NODE).unwrap_or_default();
+    let count = |node: &String| pods.index_keys(BY_NODE, node).map_or(0, |it| it.len());
+    let counted: Vec<_> = nodes.iter().map(|it| format!("{it} has {}", count(it))).collect();
+    if counted.is_empty() { "no node has any".to_owned() } else { counted.join(", ") }
+}
+
+/// Who else is on a pod's node.
+fn neighbours(pods: &Store<Pod>, pod: &Pod) -> String {
+    let Some(node) = states::node_of(pod) else { return String::new() };
+    let there = pods.index_keys(BY_NODE, node).unwrap_or_default();
+    let others = there.iter().filter(|it| Some(*it) != pod.key().as_ref()).count();
+    match others {
+        0 => ", alone there".to_owned(),
+        1 => ", with 1 other there".to_owned(),
+        others => format!(", with {others} others there"),
+    }
+}

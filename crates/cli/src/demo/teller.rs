@@ -1,0 +1,144 @@
+//! A handler that tells of an object when it looks different than before, and counts everything.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use dogwatch::{Change, EventHandler, Object, Registration};
+
+use super::part::Voice;
+
+/// Tells what happens to the objects of one kind.
+pub(super) struct Teller<K> {
+    kind: &'static str,
+    voice: Voice,
+    /// How an object is, in words. What is the same as before is not told again.
+    state: fn(&K) -> String,
+    /// What to add when an object is told of.
+    aside: Box<dyn Fn(&K) -> String + Send>,
+    /// What was last said of each object.
+    said: HashMap<String, String>,
+    tally: Tally,
+}
+
+/// What a teller counted; a clone shows the same numbers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    counts: Arc<Mutex<Counts>>,
+    /// The teller's own place in its informer, once it has one.
+    pub(super) place: Arc<OnceLock<Registration>>,
+}
+
+/// How much there was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) events: u64,
+    pub(super) made: u64,
+    pub(super) gone: u64,
+    /// The most changes that were ever to be told, with the one that was being told.
+    pub(super) behind: usize,
+}
+
+impl<K: Object> Teller<K> {
+    pub(super) fn new(kind: &'static str, voice: Voice, state: fn(&K) -> String) -> Self {
+        let aside = Box::new(|_: &K| String::new());
+        Self { kind, voice, state, aside, said: HashMap::new(), tally: Tally::default() }
+    }
+
+    /// Adds a few words to each telling.
+    pub(super) fn aside(mut self, words: impl Fn(&K) -> String + Send + 'static) -> Self {
+        self.aside = Box::new(words);
+        self
+    }
+
+    /// What it counts.
+    pub(super) fn tally(&self) -> Tally {
+        self.tally.clone()
+    }
+
+    /// What to say about it, if it is anything new.
+    fn line(&mut self, change: &Change<K>) -> Option<String> {
+        let object = &**change.object();
+        let name = format!("{} {}", self.kind, object.header().name);
+        if matches!(change, Change::Deleted(_)) {
+            self.said.remove(&name)?;
+            return Some(format!("{name} is gone"));
+        }
+        let state = (self.state)(object);
+        let line = format!("{name} {state}{}", (self.aside)(object));
+        (self.said.insert(name, state.clone()) != Some(state)).then_some(line)
+    }
+}
+
+impl<K: Object> EventHandler<K> for Teller<K> {
+    fn on_change(&mut self, change: &Change<K>) {
+        self.tally.count(change);
+        if let Some(line) = self.line(change) {
+            self.voice.say(line);
+        }
+    }
+}
+
+impl Tally {
+    /// The numbers so far.
+    pub(super) fn counts(&self) -> Counts {
+        *self.lock()
+    }
+
+    /// How many changes are still to be told.
+    pub(super) fn pending(&self) -> usize {
+        self.place.get().map(|it| it.lag().pending).unwrap_or_default()
+    }
+
+    fn count<K>(&self, change: &Change<K>) {
+        let pending = self.pending();
+        let mut counts = self.lock();
+        counts.events += 1;
+        counts.made += u64::from(matches!(change, Change::Added { .. }));
+        counts.gone += u64::from(matches!(change, Change::Deleted(_)));
+        counts.behind = counts.behind.max(pending);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dogwatch::Deleted;
+    use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    fn map(state: &str) -> Arc<ConfigMap> {
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some("a".to_owned());
+        map.data = Some([("state".to_owned(), state.to_owned())].into());
+        Arc::new(map)
+    }
+
+    fn state(map: &ConfigMap) -> String {
+        map.data.as_ref().map(|it| it["state"].clone()).unwrap_or_default()
+    }
+
+    #[test]
+    fn only_news_is_told_and_everything_is_counted() {
+        let (voice, mut said) = Voice::new();
+        let mut teller = Teller::new("map", voice, state).aside(|_| ", so far".to_owned());
+        let tally = teller.tally();
+        let updated = |to: &str| Change::Updated { old: map("waits"), new: map(to) };
+        for change in [
+            Change::Added { object: map("waits"), initial: true },
+            updated("waits"),
+            updated("runs"),
+            Change::Deleted(Deleted::Seen(map("runs"))),
+            Change::Deleted(Deleted::Seen(map("runs"))),
+        ] {
+            teller.on_change(&change);
+        }
+        drop(teller);
+        let lines: Vec<_> = std::iter::from_fn(|| said.blocking_recv()).collect();
+        assert_eq!(lines, ["map a waits, so far", "map a runs, so far", "map a is gone"]);
+        assert_eq!(tally.counts(), Counts { events: 5, made: 1, gone: 2, ..Counts::default() });
+    }
+}

@@ -1,0 +1,164 @@
+//! What a screen shows of a collection: its rows, what happened to them lately, and which of them when there is no room for all.
+//! Pure; knows no terminal.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dogwatch::{Change, EventKind, Object, ObjectKey};
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::format;
+use super::rows::{Column, Row};
+use super::sheet::Sheet;
+
+/// How long a change is marked, and what was deleted is still shown.
+const FRESH: Duration = Duration::from_secs(3);
+
+/// A line, and what happened lately to the object it shows.
+pub(super) type Marked = (Option<EventKind>, String);
+
+/// The rows of a collection, as changes told of them.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    entries: BTreeMap<ObjectKey, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    row: Arc<Row>,
+    /// What happened to it last, unless it was there from the beginning.
+    event: Option<EventKind>,
+    at: Instant,
+}
+
+impl Board {
+    /// Takes a change in.
+    pub(super) fn change(&mut self, change: &Change<Row>, now: Instant) {
+        let row = Arc::clone(change.object());
+        let Some(key) = row.key() else { return };
+        let initial = matches!(change, Change::Added { initial: true, .. });
+        let event = (!initial).then(|| format::event(change));
+        self.entries.insert(key, Entry { row, event, at: now });
+    }
+
+    /// How many objects there are.
+    pub(super) fn len(&self) -> usize {
+        self.entries.values().filter(|it| it.event != Some(EventKind::Deleted)).count()
+    }
+
+    /// Lets go of what was deleted long enough ago.
+    pub(super) fn forget(&mut self, now: Instant) {
+        self.entries.retain(|_, it| it.event != Some(EventKind::Deleted) || it.is_fresh(now));
+    }
+
+    /// The headings and the rows, in at most so many lines. Where there is no room for all, those that changed last are shown.
+    pub(super) fn lines(
+        &self,
+        columns: Arc<[Column]>,
+        namespaces: bool,
+        room: usize,
+        (now, time): (Instant, Timestamp),
+    ) -> Vec<Marked> {
+        let mut sheet = Sheet::new(columns, namespaces);
+        let shown = self.fitting(room.saturating_sub(1));
+        let cells: Vec<_> = shown.iter().map(|it| sheet.cells(&it.row, time)).collect();
+        cells.iter().for_each(|it| sheet.fit(it));
+        let mut lines = vec![(None, sheet.line(&sheet.headings()))];
+        for (entry, cells) in shown.iter().zip(&cells) {
+            lines.push((entry.event.filter(|_| entry.is_fresh(now)), sheet.line(cells)));
+        }
+        let hidden = self.entries.len() - shown.len();
+        if hidden > 0 {
+            let more = format!("... and {hidden} more; narrow them down with -n, -l or --field-selector");
+            lines.push((None, more));
+        }
+        lines
+    }
+
+    fn fitting(&self, room: usize) -> Vec<&Entry> {
+        if self.entries.len() <= room {
+            return self.entries.values().collect();
+        }
+        let mut newest: Vec<_> = self.entries.iter().collect();
+        newest.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.at));
+        // A line says how many are left out.
+        newest.truncate(room.saturating_sub(1));
+        newest.sort_by_key(|(key, _)| *key);
+        newest.into_iter().map(|(_, entry)| entry).collect()
+    }
+}
+
+impl Entry {
+    fn is_fresh(&self, now: Instant) -> bool {
+        now.duration_since(self.at) < FRESH
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dogwatch::Deleted;
+    use serde_json::json;
+
+    use super::super::rows::Columns;
+    use super::*;
+
+    fn row(name: &str) -> Arc<Row> {
+        Arc::new(Row::of_table(json!({ "cells": [name], "object": { "metadata": { "name": name } } })))
+    }
+
+    fn added(name: &str, initial: bool) -> Change<Row> {
+        Change::Added { object: row(name), initial }
+    }
+
+    fn shown(board: &Board, room: usize, now: Instant) -> Vec<Marked> {
+        let columns = Columns::of(json!([{ "name": "Name" }])).get();
+        board.lines(columns, false, room, (now, Timestamp::UNIX_EPOCH))
+    }
+
+    fn line(event: Option<EventKind>, text: &str) -> Marked {
+        (event, text.to_owned())
+    }
+
+    #[test]
+    fn changes_are_marked_for_a_while_and_the_deleted_stay_as_long() {
+        let begin = Instant::now();
+        let mut board = Board::default();
+        for change in [
+            added("a", true),
+            added("b", false),
+            Change::Updated { old: row("c"), new: row("c") },
+            Change::Deleted(Deleted::Seen(row("d"))),
+        ] {
+            board.change(&change, begin);
+        }
+        assert_eq!(board.len(), 3);
+        assert_eq!(
+            shown(&board, 9, begin),
+            [
+                line(None, "NAME"),
+                line(None, "a"),
+                line(Some(EventKind::Added), "b"),
+                line(Some(EventKind::Modified), "c"),
+                line(Some(EventKind::Deleted), "d"),
+            ]
+        );
+        board.forget(begin + FRESH);
+        assert_eq!(shown(&board, 9, begin + FRESH), ["NAME", "a", "b", "c"].map(|it| line(None, it)));
+    }
+
+    #[test]
+    fn where_there_is_no_room_for_all_those_that_changed_last_are_shown_in_order() {
+        let begin = Instant::now();
+        let mut board = Board::default();
+        for (at, name) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
+            board.change(&added(name, true), begin + Duration::from_secs(at as u64));
+        }
+        board.change(&Change::Updated { old: row("b"), new: row("b") }, begin + Duration::from_secs(9));
+        let texts: Vec<_> =
+            shown(&board, 4, begin + Duration::from_secs(99)).into_iter().map(|it| it.1).collect();
+        let more = "... and 3 more; narrow them down with -n, -l or --field-selector";
+        assert_eq!(texts, ["NAME", "b", "e", more]);
+    }
+}

@@ -1,0 +1,192 @@
+//! The live view on a terminal: the table, drawn anew as it changes, on a screen of its own that is left as it was found.
+
+use std::io::{self, Stdout, Write};
+use std::panic;
+use std::time::Duration;
+
+use crossterm::style::{Color, Print, ResetColor, SetForegroundColor};
+use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
+use crossterm::{cursor, execute, queue};
+use dogwatch::{EventKind, SharedInformer};
+use futures_util::StreamExt;
+use jiff::Timestamp;
+use tokio::time::{Instant, MissedTickBehavior};
+use unicode_width::UnicodeWidthChar;
+
+use super::board::{Board, Marked};
+use super::news::Bulletin;
+use super::rows::{Columns, Row};
+
+/// How often the screen is drawn, where something changed. Faster than this nobody reads.
+const DRAW: Duration = Duration::from_millis(200);
+/// What a terminal that does not tell its size is taken for.
+const USUAL_SIZE: (u16, u16) = (80, 24);
+
+/// What the table is of.
+pub(super) struct Subject {
+    /// `pods in default`
+    pub(super) title: String,
+    pub(super) columns: Columns,
+    pub(super) namespaces: bool,
+}
+
+/// Shows the collection until the informer ends or this is dropped; then the terminal is as before, with the last picture on it.
+/// Where the news go somewhere else than to the terminal, they are told there too.
+pub(super) async fn show(
+    informer: &SharedInformer<Row>,
+    subject: &Subject,
+    mut bulletin: Option<Bulletin>,
+) -> anyhow::Result<()> {
+    let mut changes = informer.changes()?;
+    informer.start();
+    let mut screen = Screen::enter()?;
+    let mut board = Board::default();
+    let mut draws = tokio::time::interval(DRAW);
+    draws.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            change = changes.next() => match change {
+                Some(change) => board.change(&change, Instant::now()),
+                None => return Ok(()),
+            },
+            _ = draws.tick() => {
+                let health = informer.health();
+                let now = Instant::now();
+                board.forget(now);
+                let title = format!("{}: {} objects, {health}; Ctrl-C ends", subject.title, board.len());
+                screen.draw(|width, height| {
+                    let mut lines: Vec<Marked> = wrap(&title, width).into_iter().map(|it| (None, it)).collect();
+                    lines.push((None, String::new()));
+                    let room = height.saturating_sub(lines.len());
+                    let (columns, times) = (subject.columns.get(), (now, Timestamp::now()));
+                    lines.extend(board.lines(columns, subject.namespaces, room, times));
+                    lines
+                })?;
+                if let Some(bulletin) = &mut bulletin {
+                    bulletin.look(&health);
+                }
+            }
+        }
+    }
+}
+
+/// The terminal, while it is ours.
+struct Screen {
+    out: Stdout,
+    coloured: bool,
+    /// What it shows, and how large it was then.
+    shown: ((u16, u16), Vec<Marked>),
+}
+
+impl Screen {
+    fn enter() -> io::Result<Self> {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            // What the panic has to say would vanish with our screen.
+            let _ = leave(&mut io::stdout());
+            before(panic);
+        }));
+        let mut out = io::stdout();
+        let coloured = std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty());
+        execute!(out, EnterAlternateScreen, cursor::Hide)?;
+        Ok(Self { out, coloured, shown: Default::default() })
+    }
+
+    /// Draws what fits into width and height, if it is not there already.
+    fn draw(&mut self, lines: impl FnOnce(usize, usize) -> Vec<Marked>) -> io::Result<()> {
+        let size = terminal::size().unwrap_or(USUAL_SIZE);
+        let (width, height) = (usize::from(size.0), usize::from(size.1));
+        let mut lines = lines(width, height);
+        lines.truncate(height);
+        lines.iter_mut().for_each(|(_, line)| cut(line, width));
+        if self.shown.0 == size && self.shown.1 == lines {
+            return Ok(());
+        }
+        for (at, (event, line)) in (0u16..).zip(&lines) {
+            // Cleared before it is written: after a line that fills the row, its last character would be cleared too.
+            queue!(self.out, cursor::MoveTo(0, at), Clear(ClearType::UntilNewLine))?;
+            match colour(*event).filter(|_| self.coloured) {
+                Some(colour) => queue!(self.out, SetForegroundColor(colour), Print(line), ResetColor)?,
+                None => queue!(self.out, Print(line))?,
+            }
+        }
+        if lines.len() < height {
+            queue!(self.out, cursor::MoveTo(0, lines.len() as u16), Clear(ClearType::FromCursorDown))?;
+        }
+        self.shown = (size, lines);
+        self.out.flush()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // If the terminal is gone there is nothing to restore.
+        let _ = leave(&mut self.out);
+        for (_, line) in &self.shown.1 {
+            let _ = writeln!(self.out, "{line}");
+        }
+    }
+}
+
+fn leave(out: &mut Stdout) -> io::Result<()> {
+    execute!(out, ResetColor, LeaveAlternateScreen, cursor::Show)
+}
+
+fn colour(event: Option<EventKind>) -> Option<Color> {
+    match event? {
+        EventKind::Added => Some(Color::Green),
+        EventKind::Modified => Some(Color::Yellow),
+        EventKind::Deleted => Some(Color::Red),
+        _ => None,
+    }
+}
+
+/// Cuts a line to so many columns of the terminal.
+fn cut(line: &mut String, width: usize) {
+    let end = fitting(line, width);
+    line.truncate(end);
+}
+
+/// A text in lines of at most so many columns.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let (mut lines, mut rest) = (Vec::new(), text);
+    while !rest.is_empty() {
+        // At least one character, however narrow the terminal is.
+        let end = fitting(rest, width).max(rest.chars().next().map_or(0, char::len_utf8));
+        let (line, more) = rest.split_at(end);
+        lines.push(line.to_owned());
+        rest = more;
+    }
+    lines
+}
+
+/// How many bytes of a text fit into so many columns.
+fn fitting(text: &str, width: usize) -> usize {
+    let mut used = 0;
+    let too_wide = text.char_indices().find(|(_, it)| {
+        used += it.width().unwrap_or(0);
+        used > width
+    });
+    too_wide.map_or(text.len(), |(at, _)| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_cut_and_texts_are_wrapped_by_what_they_take_on_the_screen() {
+        for (text, width, cut_to, wrapped) in [
+            ("abc", 5, "abc", &["abc"][..]),
+            ("abcdefg", 3, "abc", &["abc", "def", "g"]),
+            ("日本語", 4, "日本", &["日本", "語"]),
+            ("日", 1, "", &["日"]),
+            ("", 3, "", &[]),
+        ] {
+            let mut line = text.to_owned();
+            cut(&mut line, width);
+            assert_eq!(line, cut_to);
+            assert_eq!(wrap(text, width), wrapped);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Rows as text: headings, columns that line up, ages that are true when they are shown. Pure; knows no terminal.
+
+use std::sync::Arc;
+
+use dogwatch::Object;
+use dogwatch_apiserver::print::age;
+use jiff::Timestamp;
+use unicode_width::UnicodeWidthStr;
+
+use super::rows::{Column, Row};
+
+/// What separates two columns, as kubectl does it.
+const GAP: usize = 3;
+
+/// How rows are laid out: which columns there are, and how wide each is.
+#[derive(Clone, Debug)]
+pub(super) struct Sheet {
+    columns: Arc<[Column]>,
+    /// Whether the namespace comes first.
+    namespaces: bool,
+    /// The width of each cell of a line; they only grow, so that lines that are far apart still line up.
+    widths: Vec<usize>,
+}
+
+impl Sheet {
+    /// A sheet that is as wide as its headings.
+    pub(super) fn new(columns: Arc<[Column]>, namespaces: bool) -> Self {
+        let mut sheet = Self { columns, namespaces, widths: Vec::new() };
+        let headings = sheet.headings();
+        sheet.fit(&headings);
+        sheet
+    }
+
+    /// The same with other columns.
+    pub(super) fn with(&self, columns: Arc<[Column]>) -> Self {
+        Self::new(columns, self.namespaces)
+    }
+
+    /// Whether these are its columns.
+    pub(super) fn is_of(&self, columns: &[Column]) -> bool {
+        *self.columns == *columns
+    }
+
+    /// The headings, one for each cell of a line.
+    pub(super) fn headings(&self) -> Vec<String> {
+        let namespace = self.namespaces.then(|| "NAMESPACE".to_owned());
+        let shown = self.columns.iter().filter(|it| it.is_shown());
+        namespace.into_iter().chain(shown.map(|it| clean(&it.name.to_uppercase()))).collect()
+    }
+
+    /// The cells of a row, with the ages of this moment.
+    pub(super) fn cells(&self, row: &Row, now: Timestamp) -> Vec<String> {
+        let namespace = self.namespaces.then(|| row.header().namespace.unwrap_or_default().to_owned());
+        let shown = self.columns.iter().enumerate().filter(|(_, column)| column.is_shown());
+        let cell = |(at, column): (usize, &Column)| match row.cells.get(at) {
+            _ if column.is_age() => age::since(row.created(), now),
+            Some(cell) => clean(cell),
+            None => String::new(),
+        };
+        namespace.into_iter().chain(shown.map(cell)).collect()
+    }
+
+    /// Makes room for a line.
+    pub(super) fn fit(&mut self, cells: &[String]) {
+        self.widths.resize(self.widths.len().max(cells.len()), 0);
+        for (width, cell) in self.widths.iter_mut().zip(cells) {
+            *width = (*width).max(cell.width());
+        }
+    }
+
+    /// A line of cells, without blanks at its end. A cell that nobody made room for moves what follows.
+    pub(super) fn line(&self, cells: &[String]) -> String {
+        let mut line = String::new();
+        for (cell, width) in cells.iter().zip(&self.widths) {
+            line.push_str(cell);
+            line.push_str(&" ".repeat(width.saturating_sub(cell.width()) + GAP));
+        }
+        line.truncate(line.trim_end().len());
+        line
+    }
+}
+
+/// A cell as it may be shown: its first line, and nothing in it that moves a terminal's cursor.
+fn clean(cell: &str) -> String {
+    let mut lines = cell.split(['\n', '\r', '\u{b}', '\u{c}']);
+    let first = lines.next().unwrap_or_default();
+    let mut clean: String = first.chars().map(|it| if it.is_control() { '\u{fffd}' } else { it }).collect();
+    if lines.next().is_some() {
+        clean.push_str("...");
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::rows::Columns;
+    use super::*;
+
+    fn columns() -> Arc<[Column]> {
+        let columns = Columns::of(json!([
+            { "name": "Name" },
+            { "name": "Node", "priority": 1 },
+            { "name": "Port(s)" },
+            { "name": "Age", "description": "CreationTimestamp is a timestamp" },
+        ]));
+        columns.get()
+    }
+
+    fn row(namespace: &str, name: &str, ports: &str, created: &str) -> Row {
+        let object =
+            json!({ "metadata": { "name": name, "namespace": namespace, "creationTimestamp": created } });
+        Row::of_table(json!({ "cells": [name, "hidden", ports, "long ago"], "object": object }))
+    }
+
+    fn text(namespaces: bool, rows: &[Row]) -> Vec<String> {
+        let now: Timestamp = "2026-01-01T01:00:00Z".parse().expect("a time");
+        let mut sheet = Sheet::new(columns(), namespaces);
+        let lines: Vec<_> = rows.iter().map(|it| sheet.cells(it, now)).collect();
+        lines.iter().for_each(|it| sheet.fit(it));
+        [sheet.headings()].iter().chain(&lines).map(|it| sheet.line(it)).collect()
+    }
+
+    #[test]
+    fn rows_read_like_those_of_kubectl() {
+        let rows = [
+            row("default", "web", "80/TCP,443/TCP", "2026-01-01T00:00:00Z"),
+            row("kube-system", "a", "", "2025-12-30T00:00:00Z"),
+        ];
+        assert_eq!(
+            text(false, &rows),
+            ["NAME   PORT(S)          AGE", "web    80/TCP,443/TCP   60m", "a                       2d1h"]
+        );
+        assert_eq!(
+            text(true, &rows),
+            [
+                "NAMESPACE     NAME   PORT(S)          AGE",
+                "default       web    80/TCP,443/TCP   60m",
+                "kube-system   a                       2d1h",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_no_text_is_not_shown_as_it_is() {
+        for (cell, shown) in [
+            ("plain", "plain"),
+            ("two\nlines", "two..."),
+            ("clear\u{1b}[2J", "clear\u{fffd}[2J"),
+            ("a\tb", "a\u{fffd}b"),
+            ("", ""),
+        ] {
+            assert_eq!(clean(cell), shown);
+        }
+    }
+
+    #[test]
+    fn wide_characters_and_missing_cells_line_up() {
+        let mut sheet = Sheet::new(columns(), false);
+        let wide = ["日本".to_owned(), "x".to_owned()];
+        sheet.fit(&wide);
+        assert_eq!(sheet.line(&wide), "日本   x");
+        let long = ["abcdefgh".to_owned(), "x".to_owned()];
+        assert_eq!(sheet.line(&long), "abcdefgh   x", "nobody made room for it");
+        assert_eq!(sheet.cells(&Row::default(), Timestamp::UNIX_EPOCH), ["", "", "<unknown>"]);
+    }
+}

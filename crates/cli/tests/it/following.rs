@@ -1,0 +1,103 @@
+//! The command while it runs: its lines as they come, and how it ends.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use dogwatch::config::Overrides;
+use dogwatch::{Api, Client, Config, DynamicObject, PatchParams, ResourceType};
+use dogwatch_apiserver::ApiServer;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+
+use crate::dogwatch;
+
+/// A command that runs, and is gone with this.
+pub(crate) struct Following {
+    pub(crate) child: Child,
+    out: Option<Lines<BufReader<ChildStdout>>>,
+    err: Lines<BufReader<ChildStderr>>,
+    _home: tempfile::TempDir,
+}
+
+impl Following {
+    /// Starts a command that is to speak to this server.
+    pub(crate) fn start(server: &ApiServer, arguments: &[&str]) -> Self {
+        let home = tempfile::tempdir().expect("a folder");
+        let arguments = [arguments, &["--server", server.url()]].concat();
+        let mut command = Command::from(dogwatch(Path::new(home.path()), &arguments));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().expect("the command starts");
+        let out = child.stdout.take().map(|it| BufReader::new(it).lines());
+        let err = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+        Self { child, out, err, _home: home }
+    }
+
+    /// The next line on stdout.
+    pub(crate) async fn line(&mut self) -> String {
+        let out = self.out.as_mut().expect("it is still read");
+        match out.next_line().await.expect("it prints text") {
+            Some(line) => line,
+            None => panic!("no more lines, but {:?}", self.err.next_line().await),
+        }
+    }
+
+    /// The next line on stdout, as JSON.
+    pub(crate) async fn json(&mut self) -> Value {
+        let line = self.line().await;
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    }
+
+    /// The next line on stderr that has this in it.
+    pub(crate) async fn told(&mut self, part: &str) -> String {
+        let mut others = Vec::new();
+        loop {
+            match self.err.next_line().await.expect("it prints text") {
+                Some(line) if line.contains(part) => return line,
+                Some(line) => others.push(line),
+                None => panic!("no {part:?} in {others:?}"),
+            }
+        }
+    }
+
+    /// Closes our end of its stdout.
+    pub(crate) fn close(&mut self) {
+        self.out = None;
+    }
+
+    /// Ends it as Ctrl-C does.
+    #[cfg(unix)]
+    pub(crate) async fn interrupt(&mut self) {
+        let pid = self.child.id().expect("it runs").to_string();
+        let sent = Command::new("kill").args(["-s", "INT", &pid]).status().await.expect("there is a kill");
+        assert!(sent.success());
+    }
+
+    /// How it ended, and what it had left to say on stdout and stderr.
+    pub(crate) async fn end(mut self) -> (Option<i32>, Vec<String>, Vec<String>) {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        if let Some(lines) = &mut self.out {
+            while let Some(line) = lines.next_line().await.expect("it prints text") {
+                out.push(line);
+            }
+        }
+        while let Some(line) = self.err.next_line().await.expect("it prints text") {
+            err.push(line);
+        }
+        (self.child.wait().await.expect("it ends").code(), out, err)
+    }
+}
+
+/// A client of a server of the test's.
+pub(crate) fn client(server: &ApiServer) -> Client {
+    let config =
+        Config::from_kubeconfig_str(&server.kubeconfig(), &Overrides::default()).expect("a kubeconfig");
+    Client::new(config).expect("settings that lead to a server")
+}
+
+/// Writes an object as it is to be.
+pub(crate) async fn apply(client: &Client, resource: &ResourceType, namespace: &str, object: &Value) {
+    let api = Api::<DynamicObject>::dynamic(client.clone(), resource.clone()).within(namespace);
+    let name = object["metadata"]["name"].as_str().expect("a name");
+    api.apply(name, &PatchParams::apply("test").force(), object).await.expect("it is accepted");
+}

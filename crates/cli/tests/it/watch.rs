@@ -1,0 +1,272 @@
+//! `dogwatch watch` against our own server.
+
+use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
+use dogwatch::{Api, Client, DeleteParams, DynamicObject, Gvk, ResourceType, Scope};
+use dogwatch_apiserver::ApiServer;
+use dogwatch_apiserver::faults::Rule;
+use serde_json::{Value, json};
+
+use crate::following::{Following, apply, client};
+use crate::{run, text};
+
+/// Two config maps in `default`, one elsewhere, a service, and a kind of our own with one object.
+const OBJECTS: &str = "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: first, namespace: default, labels: {tier: front}}
+data: {a: '1', b: '2'}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: second, namespace: default}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: other}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: third, namespace: other}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: widgets, singular: widget, kind: Widget, shortNames: [wi]}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}
+    additionalPrinterColumns: [{name: Size, type: integer, jsonPath: .spec.size}]
+---
+apiVersion: example.com/v1
+kind: Widget
+metadata: {name: small, namespace: default}
+spec: {size: 3}
+";
+
+async fn cluster() -> ApiServer {
+    ApiServer::builder().yaml(OBJECTS).start().await.expect("the server starts")
+}
+
+fn config_maps() -> ResourceType {
+    ResourceType {
+        gvk: Gvk::new("", "v1", "ConfigMap"),
+        plural: "configmaps".into(),
+        scope: Scope::Namespaced,
+    }
+}
+
+fn map(name: &str, value: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": { "value": value } })
+}
+
+async fn put(client: &Client, name: &str, value: &str) {
+    apply(client, &config_maps(), "default", &map(name, value)).await;
+}
+
+async fn delete(client: &Client, name: &str) {
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), "default");
+    maps.delete(name, &DeleteParams::default()).await.expect("it is there");
+}
+
+/// What it prints for once, when all goes well and nothing is told on stderr.
+async fn once(server: &ApiServer, arguments: &[&str]) -> Vec<String> {
+    let (code, out, err) = Following::start(server, &[&["watch", "--once"], arguments].concat()).end().await;
+    assert_eq!((code, err), (Some(0), Vec::new()), "{arguments:?}");
+    out
+}
+
+/// The words of a line, without the last one, which is an age.
+fn words(line: &str) -> Vec<&str> {
+    let mut words: Vec<_> = line.split_whitespace().collect();
+    let age = words.pop();
+    assert!(age.is_some_and(|it| it == "AGE" || it.starts_with(|it: char| it.is_ascii_digit())), "{line}");
+    words
+}
+
+#[tokio::test]
+async fn a_table_has_the_columns_the_server_prints() {
+    let server = cluster().await;
+    let maps = once(&server, &["cm"]).await;
+    let maps: Vec<_> = maps.iter().map(|it| words(it)).collect();
+    assert_eq!(maps, [&["NAME", "DATA"][..], &["first", "2"], &["second", "0"]]);
+    let widgets = once(&server, &["wi"]).await;
+    assert_eq!(widgets, ["NAME    SIZE", "small   3"]);
+    let all = once(&server, &["configmaps", "-A"]).await;
+    let all: Vec<_> = all.iter().map(|it| words(it)).collect();
+    assert_eq!(all[0], ["NAMESPACE", "NAME", "DATA"]);
+    assert!(all.contains(&vec!["other", "third", "0"]), "{all:?}");
+}
+
+#[tokio::test]
+async fn every_name_of_a_resource_leads_to_it_and_selectors_choose() {
+    let server = cluster().await;
+    for arguments in [
+        &["cm"][..],
+        &["configmap"],
+        &["ConfigMap"],
+        &["configmaps.v1"],
+        &["cm", "--namespace", "default"],
+        &["cm", "-A", "--field-selector", "metadata.namespace=default"],
+    ] {
+        let names = once(&server, &[arguments, &["-o", "name"]].concat()).await;
+        assert_eq!(names, ["configmap/first", "configmap/second"], "{arguments:?}");
+    }
+    for (arguments, expected) in [
+        (&["cm", "-l", "tier=front"][..], "configmap/first"),
+        (&["cm", "-l", "tier!=front"], "configmap/second"),
+        (&["cm", "--field-selector", "metadata.name=second"], "configmap/second"),
+        (&["cm", "-n", "other"], "configmap/third"),
+        (&["Widget.v1.example.com"], "widget.example.com/small"),
+        (&["widgets.example.com"], "widget.example.com/small"),
+    ] {
+        assert_eq!(once(&server, &[arguments, &["-o", "name"]].concat()).await, [expected], "{arguments:?}");
+    }
+}
+
+#[tokio::test]
+async fn json_is_what_the_server_has() {
+    let server = cluster().await;
+    let lines = once(&server, &["cm", "-o", "json"]).await;
+    let maps = Api::<DynamicObject>::dynamic(client(&server), config_maps()).within("default");
+    assert_eq!(lines.len(), 2);
+    for line in lines {
+        let line: Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(line["type"], "ADDED");
+        let name = line["object"]["metadata"]["name"].as_str().expect("a name");
+        let object = maps.get(name).await.expect("it is there");
+        assert_eq!(line["object"], serde_json::to_value(&object).expect("an object"));
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_told_to_be_nothing() {
+    let server = cluster().await;
+    let (code, out, err) = Following::start(&server, &["watch", "pods", "--once"]).end().await;
+    assert_eq!((code, out), (Some(0), Vec::new()));
+    assert_eq!(err, ["No resources found in default namespace."]);
+    assert_eq!(once(&server, &["pods", "-o", "json"]).await, [] as [&str; 0]);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn every_change_is_a_line_until_it_is_interrupted() {
+    let server = cluster().await;
+    let client = client(&server);
+    let mut json =
+        Following::start(&server, &["watch", "cm", "-o", "json", "--field-selector", "metadata.name=new"]);
+    let mut table = Following::start(&server, &["watch", "cm", "-l", "tier"]);
+    assert_eq!(words(&table.line().await), ["EVENT", "NAME", "DATA"]);
+    assert_eq!(words(&table.line().await), ["ADDED", "first", "2"]);
+    put(&client, "new", "1").await;
+    put(&client, "new", "2").await;
+    delete(&client, "new").await;
+    for (event, value) in [("ADDED", "1"), ("MODIFIED", "2"), ("DELETED", "2")] {
+        let line = json.json().await;
+        assert_eq!(line["type"], event);
+        assert_eq!(
+            (&line["object"]["kind"], &line["object"]["apiVersion"]),
+            (&json!("ConfigMap"), &json!("v1"))
+        );
+        assert_eq!(line["object"]["data"]["value"], value);
+    }
+    delete(&client, "first").await;
+    assert_eq!(words(&table.line().await), ["DELETED", "first", "2"]);
+    for mut following in [json, table] {
+        following.interrupt().await;
+        assert_eq!(following.end().await, (Some(0), Vec::new(), Vec::new()));
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_reader_that_goes_away_ends_it_though_nothing_changes() {
+    let server = cluster().await;
+    let mut following = Following::start(&server, &["watch", "cm", "-o", "name"]);
+    assert_eq!(following.line().await, "configmap/first");
+    following.close();
+    assert_eq!(following.end().await, (Some(0), Vec::new(), Vec::new()));
+}
+
+#[tokio::test]
+async fn a_problem_is_told_and_so_is_its_end() {
+    let server = cluster().await;
+    let mut following = Following::start(&server, &["watch", "cm", "-o", "name"]);
+    assert_eq!(following.line().await, "configmap/first");
+    let rule = server.faults().rule(Rule::on("watch").resource("configmaps").refuse(403).message("not you"));
+    server.faults().drop_watches();
+    let told = following.told("cannot watch configmaps").await;
+    assert!(told.contains("not you") && told.contains("grant the verbs list and watch"), "{told}");
+    rule.remove();
+    following.told("configmaps is in step again").await;
+}
+
+#[tokio::test]
+async fn a_definition_that_is_removed_is_told_and_its_objects_are_gone() {
+    let server = cluster().await;
+    let mut following = Following::start(&server, &["watch", "wi"]);
+    assert_eq!(following.line().await, "EVENT      NAME    SIZE");
+    assert_eq!(following.line().await, "ADDED      small   3");
+    let definitions = ResourceType {
+        gvk: Gvk::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
+        plural: "customresourcedefinitions".into(),
+        scope: Scope::Cluster,
+    };
+    let definitions = Api::<DynamicObject>::dynamic(client(&server), definitions);
+    definitions.delete("widgets.example.com", &DeleteParams::default()).await.expect("it is there");
+    assert_eq!(following.line().await, "DELETED    small   3");
+    following.told("widgets.example.com is not served any more").await;
+}
+
+#[tokio::test]
+async fn what_cannot_work_is_told_in_one_line_and_exits_with_1() {
+    let server = cluster().await;
+    server.faults().rule(Rule::on("list").resource("secrets").refuse(403).message("not you"));
+    for (arguments, parts) in [
+        (&["widgetz"][..], &["\"widgetz\"", "similar: widgets.example.com", "api-resources"][..]),
+        (&["secrets"], &["not you", "--context"]),
+        (&["tokenreviews"], &["no list of it"]),
+        (&["pods", "--field-selector", "spec.nonsense=1"], &["spec.nonsense"]),
+    ] {
+        let (code, out, err) = Following::start(&server, &[&["watch"], arguments].concat()).end().await;
+        assert_eq!((code, out), (Some(1), Vec::new()), "{arguments:?}");
+        assert_eq!(err.len(), 1, "{err:?}");
+        assert!(parts.iter().all(|it| err[0].contains(it)), "{err:?}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told_in_one_line() {
+    let home = tempfile::tempdir().unwrap();
+    // The port was free a moment ago, and nothing listens on it now.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let output = run(home.path(), &["watch", "pods", "--server", &format!("http://127.0.0.1:{port}")]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("check that the server runs"), "{said}");
+}
+
+#[test]
+fn mistakes_exit_with_2_and_help_teaches_by_examples() {
+    let home = tempfile::tempdir().unwrap();
+    for more in [
+        &[][..],
+        &["pods", "-n", "a", "-A"],
+        &["pods", "-l", "a=("],
+        &["pods", "--field-selector", "a"],
+        &["pods", "-o", "yaml"],
+        &["pods", "more"],
+    ] {
+        let output = run(home.path(), &[&["watch"], more].concat());
+        assert_eq!(output.status.code(), Some(2), "{more:?}");
+    }
+    let output = run(home.path(), &["watch", "--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    let help = text(&output.stdout);
+    assert!(help.contains("dogwatch watch pods -A") && help.contains("--kubeconfig"), "{help}");
+}
