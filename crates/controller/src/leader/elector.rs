@@ -21,7 +21,7 @@ use super::decide::Memory;
 use super::identity::unique_identity;
 use super::lock::LeaseLock;
 use super::meter::Meter;
-use super::shared::{Shared, Unhealthy};
+use super::shared::{Shared, Tell, Unhealthy};
 use super::term::{Ended, Led, Term, over};
 use super::timing::{ElectionTiming, InvalidElection};
 
@@ -62,7 +62,7 @@ pub struct LeaderElectorBuilder {
     timing: ElectionTiming,
     labels: BTreeMap<String, String>,
     release: bool,
-    on_new_leader: Option<Box<dyn Fn(&str) + Send + Sync>>,
+    on_new_leader: Option<Tell>,
     clock: Option<Clock>,
     seed: Option<u64>,
 }

@@ -19,13 +19,16 @@ pub struct Unhealthy {
     pub since: Duration,
 }
 
+/// Who is told of a new leader.
+pub(super) type Tell = Box<dyn Fn(&str) + Send + Sync>;
+
 /// Read by everyone, written by the election.
 pub(super) struct Shared {
     pub(super) clock: Clock,
     pub(super) meter: Meter,
     lease_duration: Duration,
     leader: watch::Sender<Option<Arc<str>>>,
-    on_new_leader: Option<Box<dyn Fn(&str) + Send + Sync>>,
+    on_new_leader: Option<Tell>,
     /// There as long as a future leads: from before its first poll until it is dropped.
     term: Mutex<Option<watch::Receiver<Term>>>,
 }
@@ -41,7 +44,7 @@ impl Shared {
         clock: Clock,
         meter: Meter,
         lease_duration: Duration,
-        on_new_leader: Option<Box<dyn Fn(&str) + Send + Sync>>,
+        on_new_leader: Option<Tell>,
     ) -> Self {
         let leader = watch::Sender::new(None);
         Self { clock, meter, lease_duration, leader, on_new_leader, term: Mutex::new(None) }

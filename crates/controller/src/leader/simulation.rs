@@ -95,11 +95,16 @@ impl Setting {
 }
 
 /// What happens to the requests of one elector: mostly good, with spells in which its connection is down.
-fn weather(seed: u64, stormy: Arc<AtomicBool>, slow: Duration) -> impl FnMut(&str) -> Fate + Send {
+fn weather(
+    seed: u64,
+    stormy: Arc<AtomicBool>,
+    slow: Duration,
+    lease: Duration,
+) -> impl FnMut(&str) -> Fate + Send {
     let mut random = StdRng::seed_from_u64(seed);
     let mut spell: Option<(Instant, End)> = None;
     move |_| {
-        let mut travel = |most: Duration| most.mul_f64(random.random::<f64>().powi(4));
+        let mut travel = |most: Duration| most.mul_f64(random.random::<f64>().powi(3));
         let brief = Duration::from_millis(20);
         if !stormy.load(Ordering::SeqCst) {
             return Fate { there: travel(brief), back: travel(brief), end: End::Answered };
@@ -121,7 +126,7 @@ fn weather(seed: u64, stormy: Arc<AtomicBool>, slow: Duration) -> impl FnMut(&st
             _ => {
                 let ends = [End::Silent, End::Cut, End::AnswerSilent, End::Refused(503)];
                 let end = ends[random.random_range(0..ends.len())];
-                spell = Some((Instant::now() + slow.mul_f64(random.random_range(0.2..3.0)), end));
+                spell = Some((Instant::now() + lease.mul_f64(random.random_range(0.2..3.0)), end));
                 end
             }
         };
@@ -140,7 +145,7 @@ async fn process(
 ) {
     let mut random = StdRng::seed_from_u64(seed);
     let slow = setting.lease.mul_f64(random.random_range(0.1..3.0));
-    let line = Line::new(&server, weather(random.random(), Arc::clone(&stormy), slow));
+    let line = Line::new(&server, weather(random.random(), Arc::clone(&stormy), slow, setting.lease));
     let mut clock = Clock::new();
     clock.skew = setting.skew(&mut random);
     let elector = LeaderElector::over(line, "lock")
