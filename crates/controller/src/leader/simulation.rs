@@ -117,17 +117,19 @@ fn weather(
             spell = None;
         }
         let end = match random.random_range(0..100) {
-            0..70 => End::Answered,
-            70..78 => End::AnswerLost,
-            78..84 => End::AnswerSilent,
-            84..88 => End::Cut,
-            88..92 => End::Silent,
-            92..96 => End::Refused(500),
+            0..66 => End::Answered,
+            66..74 => End::AnswerLost,
+            74..80 => End::AnswerSilent,
+            80..84 => End::Cut,
+            84..88 => End::Silent,
+            88..92 => End::Refused(500),
             _ => {
                 let ends = [End::Silent, End::Cut, End::AnswerSilent, End::Refused(503)];
                 let end = ends[random.random_range(0..ends.len())];
                 spell = Some((Instant::now() + lease.mul_f64(random.random_range(0.2..3.0)), end));
-                end
+                // A connection often becomes slow before it breaks: this one request is still answered, late.
+                let back = lease.mul_f64(random.random_range(0.0..0.6));
+                return Fate { there: Duration::ZERO, back, end: End::Answered };
             }
         };
         Fate { there, back, end }
@@ -157,7 +159,7 @@ async fn process(
         .simulated(clock, random.random())
         .build()
         .expect("valid settings");
-    let span = setting.lease * 6;
+    let span = setting.lease * random.random_range(3..40);
     loop {
         let calm = !stormy.load(Ordering::SeqCst);
         let mut some_time = || if calm { span * 1_000 } else { span.mul_f64(random.random::<f64>()) };
@@ -170,7 +172,7 @@ async fn process(
             }
         };
         let _ = tokio::time::timeout(crashes, elector.run_until(sleep(stops), lead)).await;
-        sleep(some_time() / 8).await;
+        sleep(some_time() / 16).await;
     }
 }
 
