@@ -4,12 +4,12 @@
 //! or carried out without an answer, long after the sender gave up on them too; electors stop, crash and come back. Then the
 //! weather clears, and within a bounded time somebody has to lead.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::clock::{Clock, Skew};
@@ -97,7 +97,7 @@ impl Setting {
 /// What happens to the requests of one elector: mostly good, with spells in which its connection is down.
 fn weather(
     seed: u64,
-    stormy: Arc<AtomicBool>,
+    stormy: watch::Receiver<bool>,
     slow: Duration,
     lease: Duration,
 ) -> impl FnMut(&str) -> Fate + Send {
@@ -106,7 +106,7 @@ fn weather(
     move |_| {
         let mut travel = |most: Duration| most.mul_f64(random.random::<f64>().powi(3));
         let brief = Duration::from_millis(20);
-        if !stormy.load(Ordering::SeqCst) {
+        if !*stormy.borrow() {
             return Fate { there: travel(brief), back: travel(brief), end: End::Answered };
         }
         let (there, back) = (travel(slow), travel(slow));
@@ -143,11 +143,11 @@ async fn process(
     setting: Arc<Setting>,
     server: Arc<Server>,
     throne: Arc<Throne>,
-    stormy: Arc<AtomicBool>,
+    stormy: watch::Receiver<bool>,
 ) {
     let mut random = StdRng::seed_from_u64(seed);
     let slow = setting.lease.mul_f64(random.random_range(0.1..3.0));
-    let line = Line::new(&server, weather(random.random(), Arc::clone(&stormy), slow, setting.lease));
+    let line = Line::new(&server, weather(random.random(), stormy.clone(), slow, setting.lease));
     let mut clock = Clock::new();
     clock.skew = setting.skew(&mut random);
     let elector = LeaderElector::over(line, "lock")
@@ -161,9 +161,9 @@ async fn process(
         .expect("valid settings");
     let span = setting.lease * random.random_range(3..40);
     loop {
-        let calm = !stormy.load(Ordering::SeqCst);
+        let calm = !*stormy.borrow();
         let mut some_time = || if calm { span * 1_000 } else { span.mul_f64(random.random::<f64>()) };
-        let (work_ends, stops, crashes) = (some_time(), some_time(), some_time());
+        let (work_ends, stops, crashes, rests) = (some_time(), some_time(), some_time(), some_time() / 16);
         let lead = |_: Led| {
             let seat = Seat::take(&throne, who);
             async move {
@@ -171,8 +171,16 @@ async fn process(
                 sleep(work_ends).await;
             }
         };
-        let _ = tokio::time::timeout(crashes, elector.run_until(sleep(stops), lead)).await;
-        sleep(some_time() / 16).await;
+        let mut cleared = stormy.clone();
+        let round = async {
+            let _ = tokio::time::timeout(crashes, elector.run_until(sleep(stops), lead)).await;
+            sleep(rests).await;
+        };
+        tokio::select! {
+            biased;
+            () = round => {}
+            _ = cleared.wait_for(|it| !it), if !calm => {}
+        }
     }
 }
 
@@ -182,7 +190,7 @@ async fn play(seed: u64, electors: usize) -> Result<u32, String> {
     let setting = Arc::new(Setting::random(&mut random));
     let server = Arc::new(Server::default());
     let throne = Arc::new(Throne::new());
-    let stormy = Arc::new(AtomicBool::new(true));
+    let stormy = watch::Sender::new(true);
     let mut processes = tokio::task::JoinSet::new();
     for who in 0..electors {
         let (server, throne) = (Arc::clone(&server), Arc::clone(&throne));
@@ -192,7 +200,7 @@ async fn play(seed: u64, electors: usize) -> Result<u32, String> {
             Arc::clone(&setting),
             server,
             throne,
-            Arc::clone(&stormy),
+            stormy.subscribe(),
         ));
     }
     let end = Instant::now() + setting.lease * STORM;
@@ -201,9 +209,9 @@ async fn play(seed: u64, electors: usize) -> Result<u32, String> {
         // Somebody touches the lease, which changes nothing about who holds it.
         server.edit(|lease| lease);
     }
-    stormy.store(false, Ordering::SeqCst);
-    // The longest way to a leader: work of before the end goes on, a request of before is carried out late, one who saw it
-    // waits for a lease, and those who collide try again.
+    stormy.send_replace(false);
+    // The longest way to a leader: a request of before is carried out late, one who saw it waits for a lease, and those who
+    // collide try again.
     sleep(setting.lease * CALM).await;
     let leads = throne.on_it.lock().unwrap().len();
     let terms = *throne.terms.lock().unwrap();
