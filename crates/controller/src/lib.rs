@@ -2,6 +2,7 @@
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
+pub mod leader;
 mod action;
 mod reconciler;
 mod predicate;
@@ -12,6 +13,7 @@ mod controller;
 
 pub use action::{Action, ReconcileError, Terminal};
 pub use controller::{Controller, ControllerBuilder, ControllerError};
+pub use leader::{LeaderElector, Led};
 pub use metrics::RECONCILE_TIME_BUCKETS;
 pub use predicate::Predicate;
 pub use reconciler::{Context, Key, Reconciler};
