@@ -17,3 +17,5 @@ mod builder;
 pub use builder::ControllerBuilder;
 pub use error::ControllerError;
 pub use whole::Controller;
+
+pub(crate) use worker::text_of;

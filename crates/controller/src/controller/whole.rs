@@ -17,7 +17,7 @@ use super::error::ControllerError;
 use super::worker::{Machine, text_of};
 use crate::reconciler::{Key, Reconciler};
 
-/// A controller that is ready to run, by itself or in a manager.
+/// A controller that is ready to run, by itself or in a [`Manager`](crate::Manager).
 ///
 /// Dropping it, or the future that runs it, cuts off what its workers are at, and takes its handlers from the informers; informers
 /// that nobody else holds then stop.

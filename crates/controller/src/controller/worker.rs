@@ -141,7 +141,7 @@ impl<K: Key, R: Reconciler<K>> Machine<K, R> {
 }
 
 /// What a panic said.
-pub(super) fn text_of(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn text_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|it| (*it).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }
