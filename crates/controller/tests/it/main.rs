@@ -12,3 +12,4 @@ mod numbers;
 mod manager;
 mod election;
 mod endpoints;
+mod storm;
