@@ -18,6 +18,7 @@ mod conformance;
 mod soak;
 mod controllers;
 mod controller_runtime;
+mod controller_storm;
 mod e2e;
 mod follow;
 mod bench;
@@ -57,6 +58,8 @@ enum Task {
     OriginalControllers(controllers::Options),
     /// Run the suites of controller-runtime on our server.
     ControllerRuntime(controller_runtime::Options),
+    /// Run a controller over many objects on our server in bad weather, and count its reconciles.
+    ControllerStorm(controller_storm::Options),
     /// Run tests of the official Kubernetes conformance suite on our server.
     E2e(e2e::Options),
     /// Let kube-rs, client-go and our own client follow a server on which faults run, and compare what they have.
@@ -88,6 +91,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Soak(options) => soak::run(&options),
         Task::OriginalControllers(options) => waiting::wait(controllers::run(&options)),
         Task::ControllerRuntime(options) => waiting::wait(controller_runtime::run(&options)),
+        Task::ControllerStorm(options) => controller_storm::run(&options),
         Task::E2e(options) => waiting::wait(e2e::run(&options)),
         Task::Follow(options) => waiting::wait(follow::run(&options)),
         Task::Bench(options) => bench::run(&options),

@@ -1,3 +1,106 @@
 //! Controllers: programs that bring the cluster to where it should be, one object at a time.
 //!
+//! ```text
+//! informers ─► sources: predicates, mappings ─► work queue ─► workers ─► your reconciler ─► client
+//!              (which keys does it concern?)    (once each)                    │
+//!                                                    ▲  later, or after a wait │
+//!                                                    └─────────────────────────┘
+//! ```
+//!
+//! A [`Reconciler`] is told a key and brings what it stands for to where it should be. A [`Controller`] decides which keys, when, and
+//! how many at once. A [`Manager`] runs controllers with their informers, an election and endpoints, and ends them in order.
+//!
+//! ```
+//! use dogwatch_client::{Api, Client};
+//! use dogwatch_controller::{Action, Context, Controller, Manager, Predicate, ReconcileError, Reconciler, Watched};
+//! use dogwatch_core::{ObjectKey, WriteParams};
+//! use dogwatch_informer::Lister;
+//! use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+//!
+//! /// Gives every namespace a config map `welcome`.
+//! struct Welcome {
+//!     namespaces: Lister<Namespace>,
+//!     maps: Lister<ConfigMap>,
+//!     client: Client,
+//! }
+//!
+//! impl Reconciler<ObjectKey> for Welcome {
+//!     type Error = ReconcileError;
+//!
+//!     async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, ReconcileError> {
+//!         if self.namespaces.get(key).is_err() || self.maps.namespaced(key.name()).get("welcome").is_ok() {
+//!             return Ok(Action::Done);
+//!         }
+//!         let mut map = ConfigMap::default();
+//!         map.metadata.name = Some("welcome".to_owned());
+//!         let maps = Api::namespaced(self.client.clone(), key.name());
+//!         // The next reconcile of this key waits until the cache shows it.
+//!         context.wrote(&maps.create(&WriteParams::default(), &map).await?);
+//!         Ok(Action::Done)
+//!     }
+//! }
+//!
+//! # async fn example(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+//! let manager = Manager::new(client.clone());
+//! let (namespaces, maps) = (manager.informer::<Namespace>(), manager.informer::<ConfigMap>());
+//! let welcome = Welcome { namespaces: namespaces.lister(), maps: maps.lister(), client };
+//! let controller = Controller::for_(Watched::new(&namespaces).when(Predicate::version_changed()))
+//!     .named("welcome")
+//!     .watches(&maps, |map| map.metadata.namespace.as_deref().map(ObjectKey::cluster))
+//!     .workers(2)
+//!     .build(welcome);
+//! manager.controller(controller).run().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # If you come from controller-runtime
+//!
+//! | controller-runtime | here |
+//! |---|---|
+//! | `reconcile.Reconciler`, `reconcile.Func` | [`Reconciler`], or a closure |
+//! | `reconcile.Result{}`, `RequeueAfter` | [`Action::Done`], [`Action::RequeueAfter`]; there is no `Requeue` |
+//! | `reconcile.TerminalError` | [`ReconcileError::terminal`], or [`Terminal`] among the sources of your error |
+//! | `For`, `Owns`, `Watches` + `EnqueueRequestsFromMapFunc` | [`Controller::for_`], [`ControllerBuilder::owns`], [`ControllerBuilder::watches`] |
+//! | `reconcile.TypedRequest` | [`Controller::keyed`] |
+//! | `predicate.*`, `And`, `Or`, `Not` | [`Predicate`], `and`, `or`, `!`; put on a source by [`Watched::when`] |
+//! | `MaxConcurrentReconciles`, `RateLimiter` | [`ControllerBuilder::workers`], [`ControllerBuilder::limiter`] |
+//! | `ReconciliationTimeout`, `CacheSyncTimeout`, `NeedLeaderElection` | [`ControllerBuilder::reconcile_timeout`], [`sync_timeout`](ControllerBuilder::sync_timeout), [`without_leading`](ControllerBuilder::without_leading) |
+//! | `RecoverPanic`, `EnableWarmup`, `UsePriorityQueue` | always so |
+//! | read-your-writes | [`Context::wrote`] |
+//! | `manager.New`, `Add`, `Start`, `SetupSignalHandler` | [`Manager::new`], [`controller`](Manager::controller) and [`task`](Manager::task), [`run`](Manager::run) |
+//! | `manager.GetCache`, `GetInformer` | [`Manager::informers`], [`Manager::informer`]: informers are asked for, never made by a read |
+//! | `LeaderElection`, `LeaderElectionID` | [`Manager::elect`] with a [`LeaderElector`] |
+//! | `AddHealthzCheck`, `AddReadyzCheck` | [`Manager::health_check`], [`Manager::ready_check`] |
+//! | `HealthProbeBindAddress`, `Metrics.BindAddress` | [`Endpoints`]; the exporter of metrics is the program's choice |
+//! | `GracefulShutdownTimeout` | [`Manager::grace`] |
+//! | metrics `controller_runtime_*`, `workqueue_*` | the same names |
+//!
+//! Reconcilers read objects from a `Lister` and get an `Arc`: nobody can change what the cache holds, and nothing is copied.
+//!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
+
+pub mod leader;
+mod action;
+mod reconciler;
+mod predicate;
+mod source;
+mod guard;
+mod metrics;
+mod controller;
+mod checks;
+mod endpoints;
+mod signals;
+mod manager;
+
+pub use action::{Action, ReconcileError, Terminal};
+pub use controller::{Controller, ControllerBuilder, ControllerError};
+pub use endpoints::Endpoints;
+pub use leader::{LeaderElector, Led};
+pub use manager::{Manager, ManagerError};
+pub use metrics::RECONCILE_TIME_BUCKETS;
+pub use predicate::Predicate;
+pub use reconciler::{Context, Key, Reconciler};
+pub use source::{LOW_PRIORITY, Owned, Watched};
+/// Says when to stop; tasks of a manager are given one.
+pub use tokio_util::sync::CancellationToken;

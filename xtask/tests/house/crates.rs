@@ -32,7 +32,8 @@ const ROWS: &[Row] = &[
         true,
     ),
     row("dogwatch-workqueue", &[], &["k8s-openapi", "kube"], false),
-    row("dogwatch-controller", UNDER_CONTROLLER, &["hyper", "http"], true),
+    // It speaks HTTP only as a server: for the health, readiness and metrics endpoints of its manager.
+    row("dogwatch-controller", UNDER_CONTROLLER, &[], true),
     row(
         "dogwatch-grpc",
         &["dogwatch-core", "dogwatch-wire", "dogwatch-client", "dogwatch-informer"],

@@ -1,0 +1,161 @@
+//! Health checks by name, and what is told of them: the words are those of Kubernetes' own servers.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Write};
+use std::sync::Arc;
+
+use futures_core::future::BoxFuture;
+
+use crate::action::{BoxError, Levels};
+
+/// The checks of one endpoint, in the order in which they were added.
+#[derive(Clone, Default)]
+pub(crate) struct Checks(Vec<(String, Check)>);
+
+type Check = Arc<dyn Fn() -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
+
+/// What an endpoint answers.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) ok: bool,
+    pub(crate) text: String,
+}
+
+/// How an endpoint was asked.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    /// Tell of each check, also when all is well.
+    pub(crate) verbose: bool,
+    /// Checks to leave out.
+    pub(crate) exclude: BTreeSet<String>,
+}
+
+impl Checks {
+    /// Adds a check, or puts it in the place of the one with its name.
+    pub(crate) fn add<F, E>(&mut self, name: impl Into<String>, check: impl Fn() -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<BoxError>,
+    {
+        let name = name.into();
+        let check: Check = Arc::new(move || {
+            let checking = check();
+            Box::pin(async move { checking.await.map_err(Into::into) })
+        });
+        match self.0.iter_mut().find(|it| it.0 == name) {
+            Some(known) => known.1 = check,
+            None => self.0.push((name, check)),
+        }
+    }
+
+    /// Whether there is a check of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|it| it.0 == name)
+    }
+
+    /// Asks all of them. Why one fails is written to the log and withheld from whoever asks, who may be anybody.
+    pub(crate) async fn all(&self, endpoint: &str, mut asked: Asked) -> Told {
+        let mut text = String::new();
+        let mut failed = Vec::new();
+        for (name, check) in &self.0 {
+            let outcome = if asked.exclude.remove(name) {
+                "excluded: ok"
+            } else if let Err(error) = check().await {
+                failed.push(format!("{name}: {}", Levels(&*error)));
+                let _ = writeln!(text, "[-]{name} failed: reason withheld");
+                continue;
+            } else {
+                "ok"
+            };
+            let _ = writeln!(text, "[+]{name} {outcome}");
+        }
+        if !asked.exclude.is_empty() {
+            let unknown: Vec<_> = asked.exclude.iter().map(|it| format!("{it:?}")).collect();
+            let unknown = unknown.join(", ");
+            let _ = writeln!(text, "warn: some health checks cannot be excluded: no matches for {unknown}");
+        }
+        if !failed.is_empty() {
+            tracing::warn!(endpoint, failed = failed.join("; "), "a health check failed");
+            let _ = writeln!(text, "{endpoint} check failed");
+        } else if asked.verbose {
+            let _ = writeln!(text, "{endpoint} check passed");
+        } else {
+            text = "ok".to_owned();
+        }
+        Told { ok: failed.is_empty(), text }
+    }
+
+    /// Asks one of them; `None` when there is none of this name.
+    pub(crate) async fn one(&self, name: &str) -> Option<Told> {
+        let (_, check) = self.0.iter().find(|it| it.0 == name)?;
+        Some(match check().await {
+            Ok(()) => Told { ok: true, text: "ok".to_owned() },
+            Err(error) => Told { ok: false, text: format!("internal server error: {}\n", Levels(&*error)) },
+        })
+    }
+}
+
+impl fmt::Debug for Checks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|it| &it.0)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checks(names: &[(&str, bool)]) -> Checks {
+        let mut checks = Checks::default();
+        for (name, good) in names {
+            let good = *good;
+            checks.add(*name, move || async move { if good { Ok(()) } else { Err("the password is x") } });
+        }
+        checks
+    }
+
+    fn asked(verbose: bool, exclude: &[&str]) -> Asked {
+        Asked { verbose, exclude: exclude.iter().map(|it| (*it).to_owned()).collect() }
+    }
+
+    #[tokio::test]
+    async fn checks_are_told_in_the_words_of_kubernetes() {
+        let good = [("ping", true), ("db", true)];
+        let bad = [("ping", true), ("db", false)];
+        for (names, verbose, exclude, ok, text) in [
+            (good, false, &[] as &[&str], true, "ok"),
+            (good, true, &[], true, "[+]ping ok\n[+]db ok\nreadyz check passed\n"),
+            (bad, false, &[], false, "[+]ping ok\n[-]db failed: reason withheld\nreadyz check failed\n"),
+            (bad, true, &["db"], true, "[+]ping ok\n[+]db excluded: ok\nreadyz check passed\n"),
+            (
+                good,
+                true,
+                &["x", "db", "y"],
+                true,
+                "[+]ping ok\n[+]db excluded: ok\nwarn: some health checks cannot be excluded: \
+                 no matches for \"x\", \"y\"\nreadyz check passed\n",
+            ),
+        ] {
+            let told = checks(&names).all("readyz", asked(verbose, exclude)).await;
+            assert_eq!(told, Told { ok, text: text.to_owned() });
+        }
+    }
+
+    #[tokio::test]
+    async fn one_check_is_told_with_its_reason() {
+        let checks = checks(&[("ping", true), ("db", false)]);
+        assert_eq!(checks.one("ping").await.map(|it| it.text).as_deref(), Some("ok"));
+        let told = checks.one("db").await.expect("there is one");
+        let text = "internal server error: the password is x\n".to_owned();
+        assert_eq!(told, Told { ok: false, text });
+        assert_eq!(checks.one("other").await, None);
+    }
+
+    #[tokio::test]
+    async fn a_check_takes_the_place_of_the_one_with_its_name() {
+        let mut checks = checks(&[("ping", false), ("db", true)]);
+        checks.add("ping", || async { Ok::<(), BoxError>(()) });
+        let told = checks.all("healthz", asked(true, &[])).await;
+        assert_eq!(told.text, "[+]ping ok\n[+]db ok\nhealthz check passed\n");
+    }
+}

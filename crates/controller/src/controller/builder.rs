@@ -1,0 +1,201 @@
+//! What one may choose about a controller.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use dogwatch_core::{Object, ObjectKey, ResourceType};
+use dogwatch_workqueue::{Builder, RateLimiter, WorkQueue};
+
+use super::whole::{Controller, Course};
+use super::worker::Machine;
+use crate::guard::Guard;
+use crate::metrics::ControllerMetrics;
+use crate::reconciler::{Key, Reconciler};
+use crate::source::{MappedSource, Owned, Source, Watched, controller_key};
+
+/// How long a controller waits for what it watches: controller-runtime's two minutes.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How long reconciles may go on after a stop: controller-runtime's half a minute.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// How long a worker waits for the cache to show a write, before it turns to other keys. A watch tells within milliseconds.
+const CONSISTENCY_WAIT: Duration = Duration::from_secs(1);
+
+/// Makes a [`Controller`].
+///
+/// Metrics go to the recorder that is installed when [`Self::build`] is called.
+#[must_use]
+pub struct ControllerBuilder<K> {
+    name: String,
+    /// Whose keys these are, where they are keys of objects.
+    of: Option<ResourceType>,
+    sources: Vec<Box<dyn Source<K>>>,
+    queue: Builder<K>,
+    timeout: Option<Duration>,
+    consistency_wait: Duration,
+    as_leader: bool,
+    course: Course,
+}
+
+impl Controller {
+    /// A controller for the objects of this informer: an object that changes is reconciled under its key. It is called as the kind
+    /// is, in lower case, unless it is [named](ControllerBuilder::named).
+    pub fn for_<T: Object>(watched: impl Into<Watched<T>>) -> ControllerBuilder<ObjectKey> {
+        let watched = watched.into();
+        let resource = watched.resource().clone();
+        let mut builder = Self::keyed(resource.gvk.kind.to_lowercase());
+        builder.of = Some(resource);
+        let own_key = |object: &T, add: &mut dyn FnMut(ObjectKey)| {
+            object.key().into_iter().for_each(add);
+        };
+        builder.sources.push(Box::new(MappedSource { watched, mapping: Arc::new(own_key), maps_old: false }));
+        builder
+    }
+
+    /// A controller with keys of another kind than those of objects, which come from what it [watches](ControllerBuilder::watches).
+    pub fn keyed<K: Key>(name: impl Into<String>) -> ControllerBuilder<K> {
+        ControllerBuilder {
+            name: name.into(),
+            of: None,
+            sources: Vec::new(),
+            queue: WorkQueue::builder(),
+            timeout: None,
+            consistency_wait: CONSISTENCY_WAIT,
+            as_leader: true,
+            course: Course { workers: 1, sync_timeout: SYNC_TIMEOUT, grace: GRACE, abandon: false },
+        }
+    }
+}
+
+impl ControllerBuilder<ObjectKey> {
+    /// Also watches what the objects own: when an object here changes, the one that controls it by its owner references is reconciled.
+    /// When the reference changes, both the old and the new one are.
+    ///
+    /// The owner is recognised by its group and kind, whatever version the reference names. Owners that are not the controller of the object
+    /// do not count; [`watches`](Self::watches) can be told to follow them.
+    ///
+    /// # Panics
+    /// When the controller was not made by [`Controller::for_`], and so has no objects that could own anything.
+    pub fn owns<T: Owned>(self, watched: impl Into<Watched<T>>) -> Self {
+        let owner = self.of.clone().expect("only a controller made with `for_` has objects that own others");
+        self.watches(watched, move |object: &T| controller_key(object, &owner))
+    }
+}
+
+impl<K: Key> ControllerBuilder<K> {
+    /// Also watches these: when an object here changes, the keys that the function names are reconciled. Of an update it is asked
+    /// about the old state too, and of a deletion about the last one.
+    ///
+    /// It runs in the task that tells the controller of changes, so it should be quick; a change at which it panics is reported and lost.
+    pub fn watches<T, I>(
+        mut self,
+        watched: impl Into<Watched<T>>,
+        keys: impl Fn(&T) -> I + Send + Sync + 'static,
+    ) -> Self
+    where
+        T: Object,
+        I: IntoIterator<Item = K>,
+    {
+        let mapping = move |object: &T, add: &mut dyn FnMut(K)| keys(object).into_iter().for_each(add);
+        self.sources.push(Box::new(MappedSource {
+            watched: watched.into(),
+            mapping: Arc::new(mapping),
+            maps_old: true,
+        }));
+        self
+    }
+
+    /// What it is called in logs, metrics and errors. Within a manager, names must differ.
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// How many keys are worked on at once; one unless called, and at least one. A key is never worked on twice at once.
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.course.workers = workers.max(1);
+        self
+    }
+
+    /// Decides how long a key waits after a failure: from 5 ms, doubling to 1000 s, each key by itself, unless called.
+    pub fn limiter(mut self, limiter: impl RateLimiter<K> + 'static) -> Self {
+        self.queue = self.queue.limiter(limiter);
+        self
+    }
+
+    /// Adjusts the queue: fair turns between groups of keys, strict priorities. Its name is the controller's, and each key has one
+    /// outstanding add, the earliest.
+    pub fn queue(mut self, adjust: impl FnOnce(Builder<K>) -> Builder<K>) -> Self {
+        self.queue = adjust(self.queue);
+        self
+    }
+
+    /// Cuts off a reconcile that takes longer, and takes it for failed. None is cut off unless called.
+    pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
+        self.timeout = Some(limit);
+        self
+    }
+
+    /// How long to wait for what it watches before giving up; two minutes unless called.
+    pub fn sync_timeout(mut self, limit: Duration) -> Self {
+        self.course.sync_timeout = limit;
+        self
+    }
+
+    /// How long a worker waits for the cache to show what was [written](crate::Context::wrote) under a key, before it puts the key off and
+    /// turns to others; a second unless called. The key is never reconciled before the cache shows it, unless the server's
+    /// history was taken back meanwhile.
+    pub fn consistency_wait(mut self, limit: Duration) -> Self {
+        self.consistency_wait = limit;
+        self
+    }
+
+    /// How long queued and running reconciles may go on after a stop; then they are cut off. Half a minute unless called.
+    pub fn grace(mut self, limit: Duration) -> Self {
+        self.course.grace = limit;
+        self
+    }
+
+    /// After a stop, ends what is being worked on and leaves what is queued. Unless called, what is queued is worked off too.
+    pub fn abandon_queue_on_stop(mut self) -> Self {
+        self.course.abandon = true;
+        self
+    }
+
+    /// Works whether its manager leads or not. Unless called, a manager with leader election lets it work only while it leads.
+    pub fn without_leading(mut self) -> Self {
+        self.as_leader = false;
+        self
+    }
+
+    /// The controller, not running.
+    pub fn build<R: Reconciler<K>>(self, reconciler: R) -> Controller {
+        let name: Arc<str> = self.name.into();
+        let machine = Machine {
+            queue: self.queue.name(&*name).earliest_wins().build(),
+            kinds: self.sources.iter().map(|it| it.kind().clone()).collect(),
+            sources: self.sources,
+            reconciler,
+            guard: Guard::new(self.consistency_wait),
+            timeout: self.timeout,
+            metrics: ControllerMetrics::new(&name, self.course.workers),
+            abandoned: AtomicBool::new(false),
+            name,
+        };
+        Controller::new(machine, self.course, self.as_leader)
+    }
+}
+
+impl<K> fmt::Debug for ControllerBuilder<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let informers: Vec<_> = self.sources.iter().map(|it| it.informer()).collect();
+        f.debug_struct("ControllerBuilder")
+            .field("name", &self.name)
+            .field("informers", &informers)
+            .field("course", &self.course)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,21 @@
+//! A controller: sources that fill a queue, and workers that empty it.
+//!
+//! ```text
+//! Source ─┐             ┌─► worker: guard ─► your reconciler ─► Action or error ─┐
+//! Source ─┼─► WorkQueue ┼─► worker                                               │
+//! Source ─┘      ▲      └─► worker                                               │
+//!                └───────────────── later, or when the limiter allows ───────────┘
+//! ```
+//!
+//! The `mod` lines below are in layer order.
+
+mod error;
+mod worker;
+mod whole;
+mod builder;
+
+pub use builder::ControllerBuilder;
+pub use error::ControllerError;
+pub use whole::Controller;
+
+pub(crate) use worker::text_of;

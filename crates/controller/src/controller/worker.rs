@@ -1,0 +1,147 @@
+//! What a worker does with a key: waits for the cache, calls the reconciler, and acts on what it says.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use dogwatch_core::Gvk;
+use dogwatch_workqueue::{AddOptions, Item, WorkQueue};
+use futures_util::FutureExt;
+use tokio::time::Instant;
+use tracing::Instrument;
+
+use crate::action::{Action, Levels, ReconcileError};
+use crate::guard::Guard;
+use crate::metrics::ControllerMetrics;
+use crate::reconciler::{Context, Key, Reconciler};
+use crate::source::Source;
+
+/// What the workers of one controller share.
+pub(super) struct Machine<K: Key, R> {
+    pub(super) name: Arc<str>,
+    pub(super) queue: WorkQueue<K>,
+    pub(super) sources: Vec<Box<dyn Source<K>>>,
+    /// The kinds of the sources, in their order.
+    pub(super) kinds: Arc<[Gvk]>,
+    pub(super) reconciler: R,
+    pub(super) guard: Guard<K>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) metrics: ControllerMetrics,
+    /// What is still in the queue is not to be worked on.
+    pub(super) abandoned: AtomicBool,
+}
+
+/// What became of a call.
+enum Outcome {
+    Returned(Result<Action, ReconcileError>),
+    Panicked(String),
+    TimedOut(Duration),
+}
+
+impl<K: Key, R: Reconciler<K>> Machine<K, R> {
+    /// Works until the queue is shut down and empty.
+    pub(super) async fn work(self: Arc<Self>) {
+        while let Some(item) = self.queue.take().await {
+            if self.abandoned.load(Ordering::Relaxed) {
+                continue;
+            }
+            let attempt = self.queue.requeues(&item);
+            let context = Context::new(&self.name, &self.kinds, attempt, item.priority());
+            let id = context.reconcile_id();
+            let span = tracing::info_span!(
+                "reconcile",
+                controller = &*self.name,
+                key = ?item.key(),
+                reconcile_id = format_args!("{id:016x}"),
+            );
+            self.handle(&item, &context).instrument(span).await;
+        }
+    }
+
+    async fn handle(&self, item: &Item<'_, K>, context: &Context) {
+        let _busy = self.metrics.busy();
+        if let Some(informer) = self.guard.behind(item, &self.sources).await {
+            self.metrics.stale.increment(1);
+            tracing::debug!(informer, "put off: the cache does not show yet what was written");
+            self.again(item, AddOptions { rate_limited: true, ..AddOptions::default() });
+            return;
+        }
+        let begun = Instant::now();
+        let outcome = self.call(item, context).await;
+        self.metrics.took(begun.elapsed());
+        self.guard.record(item, context.take_writes(), &self.sources);
+        self.act(item, context, outcome);
+    }
+
+    /// Calls the reconciler, for as long as it may take.
+    async fn call(&self, key: &K, context: &Context) -> Outcome {
+        let call = async { self.reconciler.reconcile(key, context).await.map_err(Into::into) };
+        let call = AssertUnwindSafe(call).catch_unwind();
+        let returned = match self.timeout {
+            None => call.await,
+            Some(limit) => match tokio::time::timeout(limit, call).await {
+                Ok(returned) => returned,
+                Err(_) => return Outcome::TimedOut(limit),
+            },
+        };
+        match returned {
+            Ok(result) => Outcome::Returned(result),
+            Err(panic) => Outcome::Panicked(text_of(&*panic)),
+        }
+    }
+
+    fn act(&self, item: &Item<'_, K>, context: &Context, outcome: Outcome) {
+        let attempt = context.attempt();
+        match outcome {
+            Outcome::Returned(Ok(Action::Done)) => {
+                self.metrics.success.increment(1);
+                self.queue.forget(item);
+                return;
+            }
+            Outcome::Returned(Ok(Action::RequeueAfter(after))) => {
+                self.metrics.requeue_after.increment(1);
+                self.queue.forget(item);
+                self.again(item, AddOptions { after, ..AddOptions::default() });
+                return;
+            }
+            Outcome::Returned(Err(ReconcileError::Terminal(error))) => {
+                self.metrics.terminal.increment(1);
+                self.failed();
+                self.queue.forget(item);
+                tracing::error!(error = %Levels(&*error), attempt, "a reconcile failed for good");
+                return;
+            }
+            Outcome::Returned(Err(ReconcileError::Retry(error))) => {
+                tracing::warn!(error = %Levels(&*error), attempt, "a reconcile failed, and is tried again");
+            }
+            Outcome::Panicked(panic) => {
+                self.metrics.panics.increment(1);
+                tracing::error!(panic, attempt, "a reconcile panicked, and is tried again");
+            }
+            Outcome::TimedOut(limit) => {
+                self.metrics.timeouts.increment(1);
+                tracing::warn!(?limit, attempt, "a reconcile took too long, and is tried again");
+            }
+        }
+        self.failed();
+        self.again(item, AddOptions { rate_limited: true, ..AddOptions::default() });
+    }
+
+    fn failed(&self) {
+        self.metrics.errors.increment(1);
+        self.metrics.error.increment(1);
+    }
+
+    /// Adds the key once more, with the priority it had. After a shutdown that is nothing.
+    fn again(&self, item: &Item<'_, K>, options: AddOptions) {
+        self.queue.add_with(item.key().clone(), AddOptions { priority: item.priority(), ..options });
+    }
+}
+
+/// What a panic said.
+pub(crate) fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|it| (*it).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}

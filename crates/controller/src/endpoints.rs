@@ -1,0 +1,187 @@
+//! The HTTP endpoints that a manager serves for those who run it: health, readiness, metrics.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
+use tokio::task::JoinSet;
+
+use crate::checks::{Asked, Checks, Told};
+
+/// How many connections there may be at once. More wait until one of them ends; probes and scrapes are few.
+const MOST_CONNECTIONS: usize = 100;
+
+/// How long a request may take to arrive, and a connection may be idle.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long nothing is accepted after accepting failed, as it does when there are no file descriptors left.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The text format of Prometheus.
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// One address at which a [`Manager`](crate::Manager) answers over plain HTTP/1.1.
+///
+/// - `/healthz`: whether the process is to be restarted; `/readyz`: whether it is of use. They answer `ok`, or 500 and which check
+///   failed; with `?verbose` they tell of each check, with `?exclude=name` they leave one out. `/healthz/name` asks one check.
+/// - `/metrics`: what the function says, where there is one.
+///
+/// It accepts from the moment it is bound, answers from the moment the manager runs, until all else has ended. At most 100
+/// connections are served at once.
+pub struct Endpoints {
+    listener: TcpListener,
+    health: bool,
+    render: Option<Arc<Render>>,
+}
+
+type Render = dyn Fn() -> String + Send + Sync;
+
+impl Endpoints {
+    /// Health and readiness at this address.
+    ///
+    /// # Errors
+    /// When the address cannot be bound, because it is taken for example.
+    pub async fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
+        Ok(Self { listener: TcpListener::bind(address).await?, health: true, render: None })
+    }
+
+    /// Metrics too, in the text format of Prometheus. The function comes from the exporter of the program's choice, and is called for each
+    /// scrape; it must not block.
+    #[must_use]
+    pub fn metrics(mut self, render: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        self.render = Some(Arc::new(render));
+        self
+    }
+
+    /// No health and readiness at this address, so that metrics can have one of their own.
+    #[must_use]
+    pub fn without_health(mut self) -> Self {
+        self.health = false;
+        self
+    }
+
+    /// The address; with port 0 the system has chosen one.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers until it is dropped.
+    pub(crate) async fn serve(self, healthz: Checks, readyz: Checks) {
+        let checks = self.health.then_some((healthz, readyz));
+        let answers = Arc::new(Answers { checks, render: self.render });
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                accepted = self.listener.accept(), if connections.len() < MOST_CONNECTIONS => match accepted {
+                    Ok((stream, _)) => drop(connections.spawn(connection(stream, Arc::clone(&answers)))),
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept a connection");
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                },
+                Some(_) = connections.join_next() => {}
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Endpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoints")
+            .field("listener", &self.listener)
+            .field("health", &self.health)
+            .field("metrics", &self.render.is_some())
+            .finish()
+    }
+}
+
+async fn connection(stream: TcpStream, answers: Arc<Answers>) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let answers = Arc::clone(&answers);
+        async move {
+            let uri = request.uri();
+            Ok::<_, Infallible>(
+                answers.to(request.method(), uri.path(), uri.query().unwrap_or_default()).await,
+            )
+        }
+    });
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    // Whoever goes away in the middle of a request does not want the answer.
+    let _ = server.serve_connection(TokioIo::new(stream), service).await;
+}
+
+/// What is answered at one address.
+struct Answers {
+    /// Those of `/healthz` and those of `/readyz`.
+    checks: Option<(Checks, Checks)>,
+    render: Option<Arc<Render>>,
+}
+
+impl Answers {
+    async fn to(&self, method: &Method, path: &str, query: &str) -> Response<Full<Bytes>> {
+        if method != Method::GET && method != Method::HEAD {
+            return plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
+        }
+        if let ("/metrics", Some(render)) = (path, &self.render) {
+            let mut response = plain(StatusCode::OK, render());
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(METRICS_TYPE));
+            return response;
+        }
+        match self.health(path, query).await {
+            Some(Told { ok: true, text }) => plain(StatusCode::OK, text),
+            Some(Told { ok: false, text }) => plain(StatusCode::INTERNAL_SERVER_ERROR, text),
+            None => plain(StatusCode::NOT_FOUND, "404 page not found\n"),
+        }
+    }
+
+    async fn health(&self, path: &str, query: &str) -> Option<Told> {
+        let (healthz, readyz) = self.checks.as_ref()?;
+        let path = path.strip_prefix('/')?;
+        let (endpoint, name) = path.split_once('/').unwrap_or((path, ""));
+        let checks = match endpoint {
+            "healthz" => healthz,
+            "readyz" => readyz,
+            _ => return None,
+        };
+        match name {
+            "" => Some(checks.all(endpoint, asked(query)).await),
+            name => checks.one(name).await,
+        }
+    }
+}
+
+fn asked(query: &str) -> Asked {
+    let mut asked = Asked::default();
+    for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+        match &*key {
+            "verbose" => asked.verbose = true,
+            "exclude" => drop(asked.exclude.insert(value.into_owned())),
+            _ => {}
+        }
+    }
+    asked
+}
+
+fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(text.into()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}

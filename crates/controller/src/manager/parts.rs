@@ -1,0 +1,125 @@
+//! What runs in a manager, each part in a task of its own, with its name.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_core::future::BoxFuture;
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::error::ManagerError;
+use crate::action::{BoxError, Levels};
+use crate::controller::text_of;
+
+/// Something that runs until it is told to stop, or ends by itself.
+pub(super) struct Part {
+    pub(super) name: String,
+    run: Run,
+}
+
+type Run = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, Result<(), ManagerError>> + Send>;
+
+/// What has not ended yet, by name: shared, so that it can be told when the patience is over.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Roll(Arc<Mutex<Vec<String>>>);
+
+impl Part {
+    pub(super) fn new<F>(name: String, run: impl FnOnce(CancellationToken) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = Result<(), ManagerError>> + Send + 'static,
+    {
+        Self { name, run: Box::new(move |stop| Box::pin(run(stop))) }
+    }
+
+    /// A task of the program.
+    pub(super) fn task<F, E>(name: String, run: impl FnOnce(CancellationToken) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<BoxError>,
+    {
+        let called = name.clone();
+        Self::new(name, move |stop| {
+            let running = run(stop);
+            async move { running.await.map_err(|error| ManagerError::Task { name: called, source: error.into() }) }
+        })
+    }
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Part").field(&self.name).finish()
+    }
+}
+
+impl Roll {
+    fn names(&self) -> MutexGuard<'_, Vec<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What has not ended yet.
+    pub(super) fn still(&self) -> Vec<String> {
+        self.names().clone()
+    }
+}
+
+/// A name on the roll, until this is dropped.
+struct Listed {
+    name: String,
+    roll: Roll,
+}
+
+impl Listed {
+    fn new(name: String, roll: &Roll) -> Self {
+        roll.names().push(name.clone());
+        Self { name, roll: roll.clone() }
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.roll.names().retain(|it| *it != self.name);
+    }
+}
+
+/// Runs the parts until all have ended. The first that fails stops all others; its error is what comes of it.
+///
+/// Dropping the future cuts all of them off.
+pub(super) async fn run_all(
+    parts: Vec<Part>,
+    stop: CancellationToken,
+    roll: Roll,
+) -> Result<(), ManagerError> {
+    let mut tasks = JoinSet::new();
+    let mut listed: HashMap<Id, Listed> = HashMap::new();
+    for part in parts {
+        let running = (part.run)(stop.clone());
+        listed.insert(tasks.spawn(running).id(), Listed::new(part.name, &roll));
+    }
+    let mut outcome = Ok(());
+    while let Some(ended) = tasks.join_next_with_id().await {
+        let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
+        let name = listed.remove(&id).map(|it| it.name.clone()).unwrap_or_default();
+        let ended = match ended {
+            Ok((_, ended)) => ended,
+            Err(error) => Err(ManagerError::Panicked { name: name.clone(), panic: panic_text(error) }),
+        };
+        match ended {
+            Ok(()) if stop.is_cancelled() => tracing::debug!(name, "ended"),
+            Ok(()) => tracing::info!(name, "ended by itself"),
+            Err(error) => {
+                tracing::error!(name, error = %Levels(&error), "failed, and ends the manager");
+                stop.cancel();
+                outcome = outcome.and(Err(error));
+            }
+        }
+    }
+    outcome
+}
+
+fn panic_text(error: JoinError) -> String {
+    match error.try_into_panic() {
+        Ok(panic) => text_of(&*panic),
+        Err(cancelled) => cancelled.to_string(),
+    }
+}

@@ -1,0 +1,83 @@
+//! The numbers of a controller, under controller-runtime's names, so that its dashboards and alerts fit.
+
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+
+/// The upper bounds, in seconds, that controller-runtime gives `controller_runtime_reconcile_time_seconds`. An exporter that wants
+/// the same has to be told them, since libraries do not pick one.
+pub const RECONCILE_TIME_BUCKETS: [f64; 40] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25,
+    1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0,
+    50.0, 60.0,
+];
+
+/// The numbers of one controller, in the recorder that is installed when it begins to work.
+pub(crate) struct ControllerMetrics {
+    pub(crate) success: Counter,
+    pub(crate) requeue_after: Counter,
+    pub(crate) error: Counter,
+    pub(crate) errors: Counter,
+    pub(crate) terminal: Counter,
+    pub(crate) panics: Counter,
+    pub(crate) timeouts: Counter,
+    /// Reconciles that were put off because the cache did not show what the reconciler had written.
+    pub(crate) stale: Counter,
+    time: Histogram,
+    active: Gauge,
+}
+
+/// A worker that is busy; dropping it says that it no longer is.
+pub(crate) struct Busy<'a>(&'a Gauge);
+
+impl ControllerMetrics {
+    /// All of them, at zero.
+    pub(crate) fn new(controller: &str, workers: usize) -> Self {
+        let name = || controller.to_owned();
+        let total = |result: &'static str| counter!("controller_runtime_reconcile_total", "controller" => name(), "result" => result);
+        let numbers = Self {
+            success: total("success"),
+            requeue_after: total("requeue_after"),
+            error: total("error"),
+            errors: counter!("controller_runtime_reconcile_errors_total", "controller" => name()),
+            terminal: counter!("controller_runtime_terminal_reconcile_errors_total", "controller" => name()),
+            panics: counter!("controller_runtime_reconcile_panics_total", "controller" => name()),
+            timeouts: counter!("controller_runtime_reconcile_timeouts_total", "controller" => name()),
+            stale: counter!("dogwatch_controller_stale_reads_avoided_total", "controller" => name()),
+            time: histogram!("controller_runtime_reconcile_time_seconds", "controller" => name()),
+            active: gauge!("controller_runtime_active_workers", "controller" => name()),
+        };
+        for it in [&numbers.success, &numbers.requeue_after, &numbers.error, &numbers.errors] {
+            it.increment(0);
+        }
+        for it in [&numbers.terminal, &numbers.panics, &numbers.timeouts, &numbers.stale] {
+            it.increment(0);
+        }
+        numbers.active.set(0.0);
+        gauge!("controller_runtime_max_concurrent_reconciles", "controller" => name()).set(workers as f64);
+        numbers
+    }
+
+    /// A worker is busy until this is dropped.
+    pub(crate) fn busy(&self) -> Busy<'_> {
+        self.active.increment(1.0);
+        Busy(&self.active)
+    }
+
+    /// A reconcile has taken so long.
+    pub(crate) fn took(&self, time: Duration) {
+        self.time.record(time);
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
+    }
+}
+
+impl std::fmt::Debug for ControllerMetrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ControllerMetrics").finish_non_exhaustive()
+    }
+}

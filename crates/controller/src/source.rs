@@ -1,0 +1,252 @@
+//! From changes to keys: what a controller watches, and which keys a change concerns.
+//!
+//! ```text
+//! informer ─► handler: predicate ─► mapping ─► priority ─► work queue
+//! ```
+//!
+//! A source knows the informer and the queue; it does not know who takes from the queue.
+
+use std::fmt;
+use std::sync::Arc;
+
+use dogwatch_core::{Gvk, Object, ObjectKey, ResourceType, ResourceVersion, Scope};
+use dogwatch_informer::{
+    Change, EventHandler, HandlerOptions, Health, InformerStopped, Registration, SharedInformer, WaitError,
+};
+use dogwatch_workqueue::{AddOptions, WorkQueue};
+use futures_core::future::BoxFuture;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube_core::Resource;
+
+use crate::predicate::Predicate;
+use crate::reconciler::Key;
+
+/// The priority of keys that nothing happened to: those of the first list, and those of a resync. Everything else has 0, so that
+/// what just changed does not wait behind a large collection. The number is controller-runtime's.
+pub const LOW_PRIORITY: i32 = -100;
+
+/// An informer as a source of a controller, and which of its changes count. `&SharedInformer` is one too, of which all do.
+pub struct Watched<T: Object> {
+    informer: SharedInformer<T>,
+    predicate: Option<Predicate<T>>,
+}
+
+impl<T: Object> Watched<T> {
+    /// All changes of this informer. It is started by the controller, if nobody did before.
+    pub fn new(informer: &SharedInformer<T>) -> Self {
+        Self { informer: informer.clone(), predicate: None }
+    }
+
+    /// Only changes that pass. Called several times, only those that pass all.
+    #[must_use]
+    pub fn when(mut self, predicate: Predicate<T>) -> Self {
+        self.predicate = Some(match self.predicate {
+            Some(before) => before.and(predicate),
+            None => predicate,
+        });
+        self
+    }
+
+    /// The collection.
+    pub(crate) fn resource(&self) -> &ResourceType {
+        self.informer.resource()
+    }
+}
+
+impl<T: Object> From<&SharedInformer<T>> for Watched<T> {
+    fn from(informer: &SharedInformer<T>) -> Self {
+        Self::new(informer)
+    }
+}
+
+/// An object that says who owns it. Every kube-core `Resource` does; a view that holds the references implements it by hand.
+pub trait Owned: Object {
+    /// Its owner references.
+    fn owner_references(&self) -> &[OwnerReference];
+}
+
+impl<T: Resource + Object> Owned for T {
+    fn owner_references(&self) -> &[OwnerReference] {
+        self.meta().owner_references.as_deref().unwrap_or_default()
+    }
+}
+
+/// The key of the object that controls this one, if it is of the given resource. The version of the reference is of no matter, and
+/// owners that are not the controller do not count.
+pub(crate) fn controller_key<T: Owned>(object: &T, owner: &ResourceType) -> Option<ObjectKey> {
+    let reference = object.owner_references().iter().find(|it| it.controller == Some(true))?;
+    let kind = Gvk::from_api_version(&reference.api_version, &reference.kind);
+    if kind.group != owner.gvk.group || kind.kind != owner.gvk.kind {
+        return None;
+    }
+    let namespace = match owner.scope {
+        Scope::Cluster => None,
+        _ => object.header().namespace,
+    };
+    ObjectKey::from_parts(namespace, &reference.name).ok()
+}
+
+/// One source of a controller with keys of type `K`, whatever its payload is.
+pub(crate) trait Source<K>: Send + Sync {
+    /// The name of the informer.
+    fn informer(&self) -> &str;
+    fn kind(&self) -> &Gvk;
+    fn health(&self) -> Health;
+    /// Begins to add keys to the queue. Starts the informer, if nobody did.
+    fn start(&self, handler: &str, queue: &WorkQueue<K>) -> Result<Registration, InformerStopped>;
+    /// Waits until the store shows this version.
+    fn reached<'a>(&'a self, version: &'a ResourceVersion) -> BoxFuture<'a, Result<(), WaitError>>;
+}
+
+/// Tells the keys that an object concerns.
+pub(crate) type Mapping<T, K> = Arc<dyn Fn(&T, &mut dyn FnMut(K)) + Send + Sync>;
+
+/// An informer, and which keys its objects concern.
+pub(crate) struct MappedSource<T: Object, K> {
+    pub(crate) watched: Watched<T>,
+    pub(crate) mapping: Mapping<T, K>,
+    /// Whether the old state of an object may concern other keys than the new one.
+    pub(crate) maps_old: bool,
+}
+
+impl<T: Object, K: Key> Source<K> for MappedSource<T, K> {
+    fn informer(&self) -> &str {
+        self.watched.informer.name()
+    }
+
+    fn kind(&self) -> &Gvk {
+        &self.watched.resource().gvk
+    }
+
+    fn health(&self) -> Health {
+        self.watched.informer.health()
+    }
+
+    fn start(&self, handler: &str, queue: &WorkQueue<K>) -> Result<Registration, InformerStopped> {
+        let feeder = Feeder {
+            predicate: self.watched.predicate.clone(),
+            mapping: Arc::clone(&self.mapping),
+            maps_old: self.maps_old,
+            queue: queue.clone(),
+        };
+        let options = HandlerOptions::default().name(handler);
+        let registration = self.watched.informer.add_handler_with(feeder, options)?;
+        self.watched.informer.start();
+        Ok(registration)
+    }
+
+    fn reached<'a>(&'a self, version: &'a ResourceVersion) -> BoxFuture<'a, Result<(), WaitError>> {
+        Box::pin(self.watched.informer.wait_until(version))
+    }
+}
+
+/// The handler: turns changes into keys.
+struct Feeder<T, K> {
+    predicate: Option<Predicate<T>>,
+    mapping: Mapping<T, K>,
+    maps_old: bool,
+    queue: WorkQueue<K>,
+}
+
+impl<T: Object, K: Key> EventHandler<T> for Feeder<T, K> {
+    fn on_change(&mut self, change: &Change<T>) {
+        if self.predicate.as_ref().is_some_and(|it| !it.test(change)) {
+            return;
+        }
+        let options = AddOptions { priority: priority(change), ..AddOptions::default() };
+        let mut add = |key| self.queue.add_with(key, options);
+        if let (Change::Updated { old, .. }, true) = (change, self.maps_old) {
+            (self.mapping)(old, &mut add);
+        }
+        (self.mapping)(change.object(), &mut add);
+    }
+}
+
+/// Nothing happened to what was there before, and to what is only told again.
+fn priority<T: Object>(change: &Change<T>) -> i32 {
+    match change {
+        Change::Added { initial: true, .. } => LOW_PRIORITY,
+        Change::Updated { old, new } if old.header().version == new.header().version => LOW_PRIORITY,
+        _ => 0,
+    }
+}
+
+impl<T: Object> Clone for Watched<T> {
+    fn clone(&self) -> Self {
+        Self { informer: self.informer.clone(), predicate: self.predicate.clone() }
+    }
+}
+
+impl<T: Object> fmt::Debug for Watched<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watched")
+            .field("informer", &self.informer)
+            .field("filtered", &self.predicate.is_some())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+
+    use super::*;
+
+    fn reference(api_version: &str, kind: &str, name: &str, controller: Option<bool>) -> OwnerReference {
+        OwnerReference {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            uid: "u".to_owned(),
+            controller,
+            ..OwnerReference::default()
+        }
+    }
+
+    fn owner_of(references: Vec<OwnerReference>, owner: &ResourceType) -> Option<String> {
+        let mut pod = Pod::default();
+        pod.metadata.namespace = Some("web".to_owned());
+        pod.metadata.owner_references = Some(references);
+        controller_key(&pod, owner).map(String::from)
+    }
+
+    #[test]
+    fn an_owner_is_found_by_group_and_kind_in_any_version_if_it_is_the_controller() {
+        let sets = ResourceType::namespaced(Gvk::new("apps", "v1", "ReplicaSet"), "replicasets");
+        let set = |api_version, controller| reference(api_version, "ReplicaSet", "a", controller);
+        for (references, expected) in [
+            (vec![set("apps/v1", Some(true))], Some("web/a")),
+            (vec![set("apps/v1beta2", Some(true))], Some("web/a")),
+            (vec![set("extensions/v1", Some(true))], None),
+            (vec![set("v1", Some(true))], None),
+            (vec![set("apps/v1", Some(false))], None),
+            (vec![set("apps/v1", None)], None),
+            (vec![reference("apps/v1", "Deployment", "a", Some(true))], None),
+            (vec![reference("v1", "ConfigMap", "b", None), set("apps/v1", Some(true))], Some("web/a")),
+            (vec![], None),
+        ] {
+            let shown = format!("{references:?}");
+            assert_eq!(owner_of(references, &sets).as_deref(), expected, "{shown}");
+        }
+    }
+
+    #[test]
+    fn an_owner_of_the_cluster_has_no_namespace() {
+        let nodes = ResourceType::cluster(Gvk::new("", "v1", "Node"), "nodes");
+        let owner = owner_of(vec![reference("v1", "Node", "n1", Some(true))], &nodes);
+        assert_eq!(owner.as_deref(), Some("n1"));
+    }
+
+    #[test]
+    fn what_nothing_happened_to_has_a_low_priority() {
+        let map = |version: &str| {
+            let mut map = ConfigMap::default();
+            map.metadata.resource_version = Some(version.to_owned());
+            Arc::new(map)
+        };
+        assert_eq!(priority(&Change::Added { object: map("1"), initial: true }), LOW_PRIORITY);
+        assert_eq!(priority(&Change::Added { object: map("1"), initial: false }), 0);
+        assert_eq!(priority(&Change::Updated { old: map("1"), new: map("1") }), LOW_PRIORITY);
+        assert_eq!(priority(&Change::Updated { old: map("1"), new: map("2") }), 0);
+    }
+}

@@ -1,0 +1,130 @@
+//! The consistency guard: no reconcile from a cache that does not show what was written before.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dogwatch_client::Api;
+use dogwatch_controller::{Action, Context, Controller, ReconcileError};
+use dogwatch_core::{ListParams, ObjectKey, WriteParams};
+use dogwatch_informer::Lister;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+
+use crate::world::{Calls, Running, SECOND, World, name, owned_map};
+
+/// Gives each map one secret, whose name the server chooses, so that a second one is not refused.
+struct OneSecretEach {
+    maps: Lister<ConfigMap>,
+    secrets: Lister<Secret>,
+    api: Api<Secret>,
+    /// Whether the guard is told of what was written.
+    tells: bool,
+    calls: Calls,
+}
+
+impl dogwatch_controller::Reconciler<ObjectKey> for OneSecretEach {
+    type Error = ReconcileError;
+
+    async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, ReconcileError> {
+        self.calls.add(name(key));
+        let owner = self.maps.get(key)?;
+        let is_its =
+            |it: &Arc<Secret>| it.metadata.owner_references.iter().flatten().any(|it| it.name == key.name());
+        if !self.secrets.list(&dogwatch_core::LabelSelector::everything()).iter().any(is_its) {
+            let mut secret = Secret::default();
+            secret.metadata.generate_name = Some("its-".to_owned());
+            secret.metadata.owner_references = owned_map("x", &owner).metadata.owner_references;
+            let written = self.api.create(&WriteParams::default(), &secret).await?;
+            if self.tells {
+                context.wrote(&written);
+            }
+        }
+        Ok(Action::RequeueAfter(SECOND))
+    }
+}
+
+fn start(world: &World, tells: bool) -> (Running, Calls) {
+    let (maps, secrets, calls) = (world.informer(), world.informers.get::<Secret>(), Calls::new());
+    let reconciler = OneSecretEach {
+        maps: maps.lister(),
+        secrets: secrets.lister(),
+        api: Api::default_namespaced(world.client.clone()),
+        tells,
+        calls: calls.clone(),
+    };
+    (Running::new(Controller::for_(&maps).owns(&secrets).build(reconciler)), calls)
+}
+
+async fn secrets(world: &World) -> usize {
+    let api = Api::<Secret>::default_namespaced(world.client.clone());
+    api.list(&ListParams::default()).await.expect("listed").items.len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_not_reconciled_from_a_cache_older_than_what_was_written_under_it() {
+    for (tells, expected) in [(false, 2), (true, 1)] {
+        let world = World::with(&["a"]).await;
+        let (informer, secrets_informer) = (world.informer(), world.informers.get::<Secret>());
+        world.informers.start();
+        informer.synced().await.expect("it syncs");
+        secrets_informer.synced().await.expect("it syncs");
+        // From here on the cache stands still, and reconciles come by time alone.
+        world.server.faults().pause();
+        let (running, _) = start(&world, tells);
+        tokio::time::sleep(SECOND + SECOND / 2).await;
+        assert_eq!(secrets(&world).await, expected, "told: {tells}");
+        world.server.faults().resume();
+        tokio::time::sleep(10 * SECOND).await;
+        assert_eq!(secrets(&world).await, expected, "told: {tells}");
+        running.stop().await.expect("it ends well");
+    }
+}
+
+/// The wait has an end, so that a cache that stands still does not take the workers from the keys that it is good enough for.
+#[tokio::test(start_paused = true)]
+async fn keys_that_wait_for_the_cache_do_not_keep_the_workers() {
+    let world = World::with(&["a"]).await;
+    let (informer, children) = (world.informer(), world.informers.get::<Secret>());
+    world.informers.start();
+    informer.synced().await.expect("it syncs");
+    children.synced().await.expect("it syncs");
+    world.server.faults().rule(dogwatch_apiserver::faults::Rule::on("watch").resource("secrets").pause());
+    let (running, calls) = start(&world, true);
+    tokio::time::sleep(3 * SECOND).await;
+    assert_eq!(calls.take(), ["a"], "it waits");
+    world.create(&crate::world::map("b")).await;
+    tokio::time::sleep(2 * SECOND).await;
+    assert_eq!(calls.take(), ["b"], "another key does not");
+    world.server.faults().clear();
+    tokio::time::sleep(20 * SECOND).await;
+    let calls = calls.take();
+    assert!(calls.iter().any(|it| it == "a") && calls.iter().any(|it| it == "b"), "{calls:?}");
+    assert_eq!(secrets(&world).await, 2);
+    running.stop().await.expect("it ends well");
+}
+
+/// A reconciler that writes the object it is for would see its own old state at the next call.
+#[tokio::test(start_paused = true)]
+async fn a_reconciler_counts_its_own_writes_right() {
+    let world = World::with(&["a"]).await;
+    let (maps, api, calls) = (world.informer(), world.maps.clone(), Arc::new(AtomicUsize::new(0)));
+    world.server.faults().rule(dogwatch_apiserver::faults::Rule::on("watch").lag(SECOND / 3));
+    let (lister, count) = (maps.lister(), calls.clone());
+    let controller = Controller::for_(&maps).build(move |key: ObjectKey, context: Context| {
+        let (lister, api, count) = (lister.clone(), api.clone(), count.clone());
+        async move {
+            let mut map = ConfigMap::clone(&*lister.get(&key)?);
+            let number: usize = crate::world::value(&map).parse().unwrap_or(0);
+            if number == 5 {
+                return Ok(Action::Done);
+            }
+            assert_eq!(number, count.fetch_add(1, Ordering::Relaxed), "each state is seen once");
+            map.data = Some([("value".to_owned(), (number + 1).to_string())].into());
+            context.wrote(&api.replace(key.name(), &WriteParams::default(), &map).await?);
+            Ok::<_, ReconcileError>(Action::RequeueAfter(SECOND / 100))
+        }
+    });
+    let running = Running::new(controller);
+    tokio::time::sleep(20 * SECOND).await;
+    assert_eq!(calls.load(Ordering::Relaxed), 5);
+    running.stop().await.expect("it ends well");
+}

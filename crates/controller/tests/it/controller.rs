@@ -1,0 +1,205 @@
+//! The course of a controller: what it begins with, what it works on, in which order, and on how many keys at once.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use dogwatch_apiserver::faults::Rule;
+use dogwatch_controller::{Action, Context, Controller, LOW_PRIORITY, ReconcileError, Reconciler};
+use dogwatch_core::ObjectKey;
+use dogwatch_informer::Lister;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use tokio::sync::Semaphore;
+
+use crate::world::{Calls, HOUR, Running, SECOND, World, name, settle};
+
+/// Records what it sees in the cache.
+struct Reader {
+    maps: Lister<ConfigMap>,
+    calls: Calls,
+}
+
+impl Reconciler<ObjectKey> for Reader {
+    type Error = ReconcileError;
+
+    async fn reconcile(&self, key: &ObjectKey, _: &Context) -> Result<Action, ReconcileError> {
+        let seen = if self.maps.get(key).is_ok() { "there" } else { "gone" };
+        self.calls.add(format!("{} is {seen}", key.name()));
+        Ok(Action::Done)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_reconciles_what_is_there_and_then_what_changes() {
+    let world = World::with(&["a", "b"]).await;
+    let (maps, calls) = (world.informer(), Calls::new());
+    let reader = Reader { maps: maps.lister(), calls: calls.clone() };
+    let running = Running::new(Controller::for_(&maps).build(reader));
+    settle().await;
+    assert_eq!(calls.take(), ["a is there", "b is there"], "in the order of the list");
+    world.put("b", "1").await;
+    world.delete("a").await;
+    world.create(&crate::world::map("c")).await;
+    settle().await;
+    assert_eq!(calls.take(), ["b is there", "a is gone", "c is there"]);
+    running.stop().await.expect("it ends well");
+    world.put("b", "2").await;
+    settle().await;
+    assert_eq!(calls.take(), [] as [&str; 0], "it hears of nothing after it was stopped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_start_only_when_every_handler_was_told_of_what_is_there() {
+    let world = World::with(&["a"]).await;
+    world.server.faults().rule(Rule::on("watch").or("list").resource("secrets").delay(10 * SECOND));
+    let (maps, secrets, calls) = (world.informer(), world.informers.get::<Secret>(), Calls::new());
+    let told = calls.clone();
+    let controller = Controller::for_(&maps).watches(&secrets, |_| None).build(move |key, _| {
+        told.add(name(&key));
+        async { Ok::<_, ReconcileError>(Action::Done) }
+    });
+    let running = Running::new(controller);
+    tokio::time::sleep(9 * SECOND).await;
+    assert!(maps.is_synced());
+    assert_eq!(calls.take(), [] as [&str; 0]);
+    tokio::time::sleep(2 * SECOND).await;
+    assert_eq!(calls.take(), ["a"]);
+    running.stop().await.expect("it ends well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sync_that_takes_too_long_names_what_did_not_sync_and_why() {
+    let world = World::with(&["a"]).await;
+    world.server.faults().rule(Rule::on("watch").or("list").resource("secrets").refuse(403));
+    let (maps, secrets) = (world.informer(), world.informers.get::<Secret>());
+    let controller = Controller::for_(&maps)
+        .named("certificates")
+        .watches(&secrets, |_| None)
+        .sync_timeout(30 * SECOND)
+        .build(|_, _| async { Ok::<_, ReconcileError>(Action::Done) });
+    let error = Running::new(controller).ended().await.expect_err("secrets are refused").to_string();
+    let expected =
+        "controller certificates did not begin: after 30s, informer secrets is not synced: retrying";
+    assert!(error.starts_with(expected), "{error}");
+    assert!(error.contains("grant the verbs list and watch on secrets"), "{error}");
+    assert!(!error.contains("configmaps"), "what did sync is not named: {error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_before_the_sync_ends_it_at_once() {
+    let world = World::with(&[]).await;
+    world.server.faults().rule(Rule::on("watch").or("list").refuse(403));
+    let controller =
+        Controller::for_(&world.informer()).build(|_, _| async { Ok::<_, ReconcileError>(Action::Done) });
+    let running = Running::new(controller);
+    tokio::time::sleep(SECOND).await;
+    let begun = tokio::time::Instant::now();
+    running.stop().await.expect("it ends well");
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_supersedes_a_requeue() {
+    let world = World::with(&["a"]).await;
+    let (calls, maps) = (Calls::new(), world.informer());
+    let told = calls.clone();
+    let controller = Controller::for_(&maps).build(move |key, _| {
+        told.add(name(&key));
+        let first = told.clone();
+        async move {
+            // Only the first call wants another.
+            let again = first.take_timed().len() == 1;
+            first.add("called");
+            Ok::<_, ReconcileError>(if again { Action::RequeueAfter(HOUR) } else { Action::Done })
+        }
+    });
+    let running = Running::new(controller);
+    settle().await;
+    assert_eq!(calls.take().len(), 1);
+    calls.add("x");
+    world.put("a", "1").await;
+    settle().await;
+    assert_eq!(calls.take(), ["called"], "the change comes at once");
+    calls.add("x");
+    tokio::time::sleep(2 * HOUR).await;
+    assert_eq!(calls.take(), ["x"], "and nothing comes of the time that was set before");
+    running.stop().await.expect("it ends well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_requeue_comes_when_it_is_due_with_the_priority_it_had() {
+    let world = World::with(&["a"]).await;
+    let (calls, maps) = (Calls::new(), world.informer());
+    let told = calls.clone();
+    let controller = Controller::for_(&maps).build(move |_: ObjectKey, context: Context| {
+        told.add(format!("{} {}", context.priority(), context.attempt()));
+        async { Ok::<_, ReconcileError>(Action::RequeueAfter(10 * SECOND)) }
+    });
+    let running = Running::new(controller);
+    tokio::time::sleep(25 * SECOND).await;
+    let calls = calls.take_timed();
+    let low = format!("{LOW_PRIORITY} 0");
+    assert_eq!(calls.iter().map(|it| &it.1).collect::<Vec<_>>(), [&low, &low, &low]);
+    assert_eq!(calls[2].0 - calls[0].0, 20 * SECOND);
+    running.stop().await.expect("it ends well");
+}
+
+/// What just changed does not wait behind the first list of a large collection.
+#[tokio::test(start_paused = true)]
+async fn what_changes_comes_before_what_was_there() {
+    let names: Vec<_> = (0..12).map(|it| format!("m{it:02}")).collect();
+    let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let (calls, maps, gate) = (Calls::new(), world.informer(), Arc::new(Semaphore::new(0)));
+    let (told, open) = (calls.clone(), gate.clone());
+    let controller = Controller::for_(&maps).build(move |key, _| {
+        told.add(name(&key));
+        let open = open.clone();
+        async move {
+            open.acquire().await.unwrap().forget();
+            Ok::<_, ReconcileError>(Action::Done)
+        }
+    });
+    let running = Running::new(controller);
+    settle().await;
+    world.put("m07", "1").await;
+    world.put("m09", "1").await;
+    settle().await;
+    gate.add_permits(100);
+    settle().await;
+    let order = calls.take();
+    assert_eq!(order[..4], ["m00", "m07", "m09", "m01"]);
+    assert_eq!(order.len(), 12, "and nothing twice");
+    running.stop().await.expect("it ends well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_keys_are_worked_on_at_once_as_there_are_workers_and_none_twice() {
+    let names: Vec<_> = (0..20).map(|it| format!("m{it:02}")).collect();
+    let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    for (workers, expected) in [(None, 1), (Some(0), 1), (Some(4), 4)] {
+        let (maps, held, most) =
+            (world.informer(), Arc::new(Mutex::new(HashSet::new())), Arc::new(AtomicUsize::new(0)));
+        let (keys, top) = (held.clone(), most.clone());
+        let mut builder = Controller::for_(&maps);
+        if let Some(workers) = workers {
+            builder = builder.workers(workers);
+        }
+        let running = Running::new(builder.build(move |key: ObjectKey, _| {
+            let (keys, top) = (keys.clone(), top.clone());
+            async move {
+                assert!(keys.lock().unwrap().insert(key.clone()), "{key} is worked on twice at once");
+                top.fetch_max(keys.lock().unwrap().len(), Ordering::Relaxed);
+                tokio::time::sleep(SECOND).await;
+                keys.lock().unwrap().remove(&key);
+                Ok::<_, ReconcileError>(Action::Done)
+            }
+        }));
+        for round in 0..10 {
+            world.put(&names[round % 3], &format!("{expected} {round}")).await;
+            tokio::time::sleep(SECOND / 2).await;
+        }
+        running.stop().await.expect("it ends well");
+        assert_eq!(most.load(Ordering::Relaxed), expected);
+    }
+}

@@ -1,0 +1,168 @@
+//! A manager that leads or stands by: warm caches, one at work at a time, and what a loss does.
+
+use dogwatch_apiserver::faults::Rule;
+use dogwatch_client::Api;
+use dogwatch_controller::leader::LeaderElector;
+use dogwatch_controller::{Action, CancellationToken, Controller, Manager, ManagerError, ReconcileError};
+use dogwatch_core::ObjectKey;
+use dogwatch_informer::InformerFactory;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ConfigMap;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::world::{Calls, Recording, SECOND, World, settle};
+
+/// One of several managers of a world.
+struct Replica {
+    calls: Calls,
+    elector: LeaderElector,
+    stop: CancellationToken,
+    task: JoinHandle<Result<(), ManagerError>>,
+}
+
+impl Replica {
+    fn start(world: &World, name: &str) -> Self {
+        let informers = InformerFactory::new(world.client.clone()).namespace("default");
+        let manager = Manager::over(informers);
+        let (calls, maps) = (Calls::new(), manager.informer::<ConfigMap>());
+        let (always, leading) = (calls.clone(), calls.clone());
+        let elector = LeaderElector::builder(world.client.clone(), "tested").identity(name).build();
+        let elector = elector.expect("valid settings");
+        let watcher = move |key: ObjectKey, _| {
+            always.add(format!("saw {}", key.name()));
+            std::future::ready(Ok::<_, ReconcileError>(Action::Done))
+        };
+        let manager = manager
+            .controller(Controller::for_(&maps).build(Recording(calls.clone())))
+            .controller(Controller::for_(&maps).named("watcher").without_leading().build(watcher))
+            .leader_task("leading", move |stop| async move {
+                leading.add("leads");
+                stop.cancelled().await;
+                leading.add("led");
+                Ok::<_, String>(())
+            })
+            .elect(elector.clone());
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        let task = tokio::spawn(async move { manager.run_until(stopped.cancelled()).await });
+        Self { calls, elector, stop, task }
+    }
+
+    async fn stop(self) -> Result<(), ManagerError> {
+        self.stop.cancel();
+        self.task.await.expect("no panic")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_works_while_the_other_stands_by_with_warm_caches_and_takes_over() {
+    let world = World::with(&["a", "b"]).await;
+    let one = Replica::start(&world, "one");
+    settle().await;
+    let other = Replica::start(&world, "other");
+    tokio::time::sleep(10 * SECOND).await;
+    assert_eq!(one.calls.take_sorted(), ["a", "b", "leads", "saw a", "saw b"]);
+    assert_eq!(other.calls.take_sorted(), ["saw a", "saw b"], "what need not lead works");
+    world.put("b", "1").await;
+    settle().await;
+    assert_eq!(one.calls.take_sorted(), ["b", "saw b"]);
+    assert_eq!(other.calls.take_sorted(), ["saw b"]);
+
+    let asked = |world: &World| {
+        world.server.requests().resource("configmaps").filter(|it| it.verb != "patch").count()
+    };
+    let before = asked(&world);
+    let leading = one.calls.clone();
+    let stopping = Instant::now();
+    one.stop().await.expect("it ends well");
+    assert_eq!(leading.take(), ["led"]);
+    assert_eq!(stopping.elapsed(), std::time::Duration::ZERO);
+    tokio::time::sleep(5 * SECOND).await;
+    assert!(other.elector.is_leader(), "the lease was released, and is taken soon");
+    let taken = other.calls.take_timed();
+    let mut names: Vec<_> = taken.iter().map(|it| it.1.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["a", "b", "leads"], "a new leader looks at everything once");
+    assert!(taken.iter().all(|it| it.0 == taken[0].0), "from the first moment on: {taken:?}");
+    assert_eq!(asked(&world), before, "and asks the server for nothing");
+    other.stop().await.expect("it ends well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_that_cannot_sync_does_not_run_for_leader() {
+    let world = World::with(&["a"]).await;
+    world.server.faults().rule(Rule::on("watch").or("list").resource("configmaps").refuse(403));
+    let broken = Replica::start(&world, "broken");
+    tokio::time::sleep(60 * SECOND).await;
+    assert!(!broken.elector.is_leader());
+    world.server.faults().clear();
+    let leases = Api::<Lease>::default_namespaced(world.client.clone());
+    assert!(leases.get("tested").await.is_err(), "it did not even ask");
+    tokio::time::sleep(55 * SECOND).await;
+    assert!(broken.elector.is_leader(), "once it can, it does");
+    broken.stop().await.expect("it ends well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_of_leadership_cuts_the_work_off_and_ends_the_manager() {
+    let world = World::with(&["a"]).await;
+    let informers = InformerFactory::new(world.client.clone()).namespace("default");
+    let manager = Manager::over(informers);
+    let (calls, maps) = (Calls::new(), manager.informer::<ConfigMap>());
+    let told = calls.clone();
+    let stuck = move |_: ObjectKey, _| {
+        let told = told.clone();
+        async move {
+            loop {
+                told.add("at work");
+                tokio::time::sleep(SECOND).await;
+            }
+            #[allow(unreachable_code, reason = "gives the future its type")]
+            Ok::<Action, ReconcileError>(Action::Done)
+        }
+    };
+    let elector = LeaderElector::builder(world.client.clone(), "tested").build().expect("valid settings");
+    let manager = manager.controller(Controller::for_(&maps).build(stuck)).elect(elector.clone());
+    let running = tokio::spawn(manager.run_until(std::future::pending()));
+    tokio::time::sleep(5 * SECOND).await;
+    assert!(elector.is_leader() && !calls.take().is_empty());
+    world.server.faults().rule(Rule::on("update").or("get").resource("leases").refuse(500));
+    let error = running.await.expect("no panic").expect_err("the lease cannot be renewed");
+    assert_eq!(error.to_string(), "leadership was lost");
+    assert!(!elector.is_leader());
+    settle().await;
+    calls.take();
+    tokio::time::sleep(30 * SECOND).await;
+    assert_eq!(calls.take(), [] as [&str; 0], "nothing goes on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_works_off_its_queue_before_it_gives_the_lease_back() {
+    let world = World::with(&["a", "b", "c"]).await;
+    let informers = InformerFactory::new(world.client.clone()).namespace("default");
+    let manager = Manager::over(informers);
+    let (calls, maps) = (Calls::new(), manager.informer::<ConfigMap>());
+    let elector = LeaderElector::builder(world.client.clone(), "tested").build().expect("valid settings");
+    let (told, leads) = (calls.clone(), elector.clone());
+    let slow = move |key: ObjectKey, _| {
+        let (told, leads) = (told.clone(), leads.clone());
+        async move {
+            tokio::time::sleep(5 * SECOND).await;
+            told.add(format!("{} {}", key.name(), leads.is_leader()));
+            Ok::<_, ReconcileError>(Action::Done)
+        }
+    };
+    let manager = manager.controller(Controller::for_(&maps).build(slow)).elect(elector.clone());
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    let running = tokio::spawn(async move { manager.run_until(stopped.cancelled()).await });
+    tokio::time::sleep(SECOND).await;
+    stop.cancel();
+    running.await.expect("no panic").expect("it ends well");
+    assert_eq!(calls.take(), ["a true", "b true", "c true"]);
+    let leases = Api::<Lease>::default_namespaced(world.client.clone());
+    let lease = leases.get("tested").await.expect("it is there");
+    let holder = lease.spec.and_then(|it| it.holder_identity).unwrap_or_default();
+    assert_eq!(holder, "", "it is released");
+}

@@ -1,0 +1,161 @@
+//! What becomes of a reconcile that fails: tried again, later and later, each key by itself; or given up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use dogwatch_controller::{Action, Context, Controller, ReconcileError, Terminal};
+use dogwatch_core::ObjectKey;
+use dogwatch_workqueue::limiter::FastSlow;
+
+use crate::world::{Calls, Running, SECOND, World, name, settle};
+
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("busy")]
+    Busy,
+    #[error("cannot be")]
+    Never(#[source] Terminal),
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_tried_again_later_and_later_until_it_succeeds() {
+    let world = World::with(&["a"]).await;
+    let (calls, maps, good) = (Calls::new(), world.informer(), Arc::new(AtomicBool::new(false)));
+    let (told, heals) = (calls.clone(), good.clone());
+    let controller = Controller::for_(&maps).build(move |_: ObjectKey, context: Context| {
+        told.add(context.attempt());
+        let good = heals.load(Ordering::Relaxed);
+        async move { if good { Ok(Action::Done) } else { Err(Trouble::Busy) } }
+    });
+    let running = Running::new(controller);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let timed = calls.take_timed();
+    let waits: Vec<_> = timed.windows(2).map(|it| (it[1].0 - it[0].0).as_millis()).collect();
+    assert_eq!(waits, [5, 10, 20, 40]);
+    assert_eq!(timed.iter().map(|it| it.1.as_str()).collect::<Vec<_>>(), ["0", "1", "2", "3", "4"]);
+    good.store(true, Ordering::Relaxed);
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(calls.take(), ["5"]);
+    good.store(false, Ordering::Relaxed);
+    world.put("a", "1").await;
+    tokio::time::sleep(Duration::from_millis(8)).await;
+    assert_eq!(calls.take(), ["0", "1"], "the failures of before are forgotten");
+    running.stop().await.expect("it ends well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminal_error_is_not_tried_again_but_a_change_is() {
+    for direct in [true, false] {
+        let world = World::with(&["a"]).await;
+        let (calls, maps) = (Calls::new(), world.informer());
+        let told = calls.clone();
+        let controller = Controller::for_(&maps).build(move |_: ObjectKey, context: Context| {
+            told.add(context.attempt());
+            async move {
+                if direct {
+                    return Err(ReconcileError::terminal("a bad host"));
+                }
+                Err(Trouble::Never(Terminal::new("a bad host")))?;
+                Ok(Action::Done)
+            }
+        });
+        let running = Running::new(controller);
+        tokio::time::sleep(2000 * SECOND).await;
+        assert_eq!(calls.take(), ["0"]);
+        world.put("a", "1").await;
+        tokio::time::sleep(2000 * SECOND).await;
+        assert_eq!(calls.take(), ["0"], "as if it had never failed");
+        running.stop().await.expect("it ends well");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_a_failure_of_its_key_and_of_nothing_else() {
+    let world = World::with(&["a", "b"]).await;
+    let (calls, maps) = (Calls::new(), world.informer());
+    let told = calls.clone();
+    let controller = Controller::for_(&maps).build(move |key: ObjectKey, context: Context| {
+        told.add(name(&key));
+        assert!(key.name() != "b" || context.attempt() != 1, "even before there is a future");
+        async move {
+            assert!(key.name() != "b" || context.attempt() >= 2, "no good");
+            Ok::<_, ReconcileError>(Action::Done)
+        }
+    });
+    let running = Running::new(controller);
+    tokio::time::sleep(SECOND).await;
+    let timed = calls.take_timed();
+    let names: Vec<_> = timed.iter().map(|it| it.1.as_str()).collect();
+    assert_eq!(names, ["a", "b", "b", "b"]);
+    assert_eq!((timed[3].0 - timed[1].0).as_millis(), 15);
+    world.put("a", "1").await;
+    settle().await;
+    assert_eq!(calls.take(), ["a"]);
+    running.stop().await.expect("it ends well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_that_takes_too_long_is_cut_off_and_tried_again() {
+    let world = World::with(&["a", "b"]).await;
+    let (calls, maps) = (Calls::new(), world.informer());
+    let told = calls.clone();
+    let controller = Controller::for_(&maps).reconcile_timeout(10 * SECOND).build(
+        move |key: ObjectKey, context: Context| {
+            told.add(name(&key));
+            let ended = told.clone();
+            async move {
+                if key.name() == "a" && context.attempt() == 0 {
+                    std::future::pending::<()>().await;
+                }
+                ended.add(format!("{} done", key.name()));
+                Ok::<_, ReconcileError>(Action::Done)
+            }
+        },
+    );
+    let running = Running::new(controller);
+    tokio::time::sleep(11 * SECOND).await;
+    assert_eq!(calls.take(), ["a", "b", "b done", "a", "a done"]);
+    running.stop().await.expect("it ends well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limiter_of_ones_own_is_asked() {
+    let world = World::with(&["a"]).await;
+    let (calls, maps) = (Calls::new(), world.informer());
+    let told = calls.clone();
+    let controller = Controller::for_(&maps).limiter(FastSlow::new(SECOND, 100 * SECOND, 2)).build(
+        move |_: ObjectKey, _| {
+            told.add("called");
+            async { Err::<Action, _>(Trouble::Busy) }
+        },
+    );
+    let running = Running::new(controller);
+    tokio::time::sleep(150 * SECOND).await;
+    assert_eq!(calls.take_millis(), [0, 1000, 2000, 102_000]);
+    running.stop().await.expect("it ends well");
+}
+
+/// A limiter is the user's code too. What it breaks must be told, not swallowed.
+#[tokio::test(start_paused = true)]
+async fn a_limiter_that_panics_ends_the_controller_and_is_named() {
+    struct Broken(AtomicU32);
+    impl dogwatch_workqueue::RateLimiter<ObjectKey> for Broken {
+        fn when(&self, _: &ObjectKey) -> Duration {
+            panic!("the limiter failed")
+        }
+        fn forget(&self, _: &ObjectKey) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        fn requeues(&self, _: &ObjectKey) -> u32 {
+            0
+        }
+    }
+    let world = World::with(&["a"]).await;
+    let controller = Controller::for_(&world.informer())
+        .named("limited")
+        .limiter(Broken(AtomicU32::new(0)))
+        .build(|_, _| async { Err::<Action, _>(Trouble::Busy) });
+    let error = Running::new(controller).ended().await.expect_err("a worker is gone").to_string();
+    assert_eq!(error, "a worker of controller limited panicked outside of a reconcile: the limiter failed");
+}

@@ -1,0 +1,15 @@
+//! Controllers, from outside. One binary, one module per area.
+#![allow(clippy::unwrap_used, reason = "the exemption for tests covers test functions, not what they share")]
+
+mod world;
+mod controller;
+mod failures;
+mod sources;
+mod consistency;
+mod ending;
+mod peers;
+mod numbers;
+mod manager;
+mod election;
+mod endpoints;
+mod storm;

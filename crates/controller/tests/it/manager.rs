@@ -1,0 +1,192 @@
+//! The manager: what runs in it, what ends it, and in which order it ends.
+
+use std::sync::{Arc, Mutex};
+
+use dogwatch_apiserver::faults::Rule;
+use dogwatch_controller::{Action, CancellationToken, Controller, Manager, ManagerError, ReconcileError};
+use dogwatch_core::ObjectKey;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::world::{Calls, HOUR, Recording, SECOND, World, settle};
+
+/// A manager that runs until it is told to stop.
+struct Managed {
+    stop: CancellationToken,
+    task: JoinHandle<Result<(), ManagerError>>,
+}
+
+impl Managed {
+    fn new(manager: Manager) -> Self {
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        let task = tokio::spawn(async move { manager.run_until(stopped.cancelled()).await });
+        Self { stop, task }
+    }
+
+    async fn stop(self) -> Result<(), ManagerError> {
+        self.stop.cancel();
+        self.task.await.expect("no panic")
+    }
+
+    async fn ended(self) -> Result<(), ManagerError> {
+        self.task.await.expect("no panic")
+    }
+}
+
+fn manager(world: &World) -> Manager {
+    Manager::over(world.informers.clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_runs_controllers_and_tasks_until_it_is_stopped() {
+    let world = World::with(&["a"]).await;
+    let manager = manager(&world);
+    let (calls, maps) = (Calls::new(), manager.informer::<ConfigMap>());
+    let told = calls.clone();
+    let other = calls.clone();
+    let managed = Managed::new(
+        manager
+            .controller(Controller::for_(&maps).build(Recording(calls.clone())))
+            .task("brief", move |_| async move {
+                other.add("brief");
+                Ok::<_, String>(())
+            })
+            .leader_task("long", move |stop| async move {
+                told.add("long begun");
+                stop.cancelled().await;
+                told.add("long ended");
+                Ok::<_, String>(())
+            }),
+    );
+    settle().await;
+    assert_eq!(calls.take_sorted(), ["a", "brief", "long begun"]);
+    tokio::time::sleep(HOUR).await;
+    managed.stop().await.expect("it ends well");
+    assert_eq!(calls.take(), ["long ended"]);
+    assert!(maps.is_stopped(), "informers end with the manager");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_fails_ends_the_manager_with_its_name_and_the_others_in_order() {
+    for (panics, expected) in [(false, "task bad failed: broken"), (true, "bad panicked: broken")] {
+        let world = World::with(&[]).await;
+        let calls = Calls::new();
+        let told = calls.clone();
+        let managed = Managed::new(
+            manager(&world)
+                .task("bad", move |_| async move {
+                    tokio::time::sleep(SECOND).await;
+                    assert!(!panics, "broken");
+                    Err::<(), _>("broken")
+                })
+                .task("good", move |stop| async move {
+                    stop.cancelled().await;
+                    tokio::time::sleep(SECOND).await;
+                    told.add("ended in its time");
+                    Ok::<_, String>(())
+                }),
+        );
+        let error = managed.ended().await.expect_err("a part failed");
+        let cause = std::error::Error::source(&error).map(|it| format!(": {it}")).unwrap_or_default();
+        assert_eq!(format!("{error}{cause}"), expected);
+        assert_eq!(calls.take(), ["ended in its time"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_cannot_watch_ends_the_manager_with_its_name() {
+    let world = World::with(&["a"]).await;
+    world.server.faults().rule(Rule::on("list").or("watch").resource("secrets").refuse(403));
+    let manager = manager(&world);
+    let (maps, secrets) = (manager.informer::<ConfigMap>(), manager.informer::<Secret>());
+    let calls = Calls::new();
+    let managed = Managed::new(
+        manager
+            .controller(Controller::for_(&maps).named("good").build(Recording(calls.clone())))
+            .controller(Controller::for_(&secrets).named("bad").build(Recording(Calls::new()))),
+    );
+    let begun = Instant::now();
+    let error = managed.ended().await.expect_err("secrets are refused").to_string();
+    assert!(error.starts_with("controller bad did not begin: after 120s, informer secrets is"), "{error}");
+    assert_eq!(begun.elapsed(), 120 * SECOND);
+    assert_eq!(calls.take(), ["a"], "the other worked meanwhile");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_parts_of_one_name_are_refused_before_anything_begins() {
+    let world = World::with(&["a"]).await;
+    let manager = manager(&world);
+    let (maps, calls) = (manager.informer::<ConfigMap>(), Calls::new());
+    let controller = || Controller::for_(&maps).build(Recording(calls.clone()));
+    let error = manager.controller(controller()).controller(controller()).run_until(std::future::pending());
+    let error = error.await.expect_err("one name");
+    assert_eq!(error.to_string(), "two parts of the manager are called configmap");
+    assert!(!maps.is_started());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_end_within_the_grace_period_is_named_and_cut_off() {
+    let world = World::with(&["a"]).await;
+    let manager = manager(&world).grace(10 * SECOND);
+    let maps = manager.informer::<ConfigMap>();
+    let stuck = |_: ObjectKey, _| std::future::pending::<Result<Action, ReconcileError>>();
+    let dropped = Arc::new(Mutex::new(()));
+    let held = dropped.clone();
+    let managed = Managed::new(
+        manager
+            .controller(Controller::for_(&maps).named("stuck").build(stuck))
+            .task("deaf", move |_| async move {
+                let _held = held;
+                std::future::pending::<Result<(), String>>().await
+            })
+            .task("good", |stop| async move {
+                stop.cancelled().await;
+                Ok::<_, String>(())
+            }),
+    );
+    settle().await;
+    let begun = Instant::now();
+    let error = managed.stop().await.expect_err("two parts are stuck").to_string();
+    assert_eq!(error, "after 10s, controller stuck, deaf had not ended and was cut off");
+    assert_eq!(begun.elapsed(), 10 * SECOND);
+    settle().await;
+    assert_eq!(Arc::strong_count(&dropped), 1, "the task is gone");
+}
+
+/// Probes and scrapes need a real socket, signals a real process; what a signal does can be seen without either.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_signal_ends_the_manager_in_order_and_a_second_one_at_once() {
+    fn signal(name: &str) {
+        let kill = format!("kill -{name} {}", std::process::id());
+        let status = std::process::Command::new("sh").args(["-c", &kill]).status().expect("there is a shell");
+        assert!(status.success());
+    }
+    let world = World::with(&[]).await;
+    for deaf in [false, true] {
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let (ending, is_ending) = tokio::sync::oneshot::channel();
+        let manager = Manager::new(world.client.clone()).task("listener", move |stop| async move {
+            begun.send(()).expect("somebody waits");
+            stop.cancelled().await;
+            ending.send(()).expect("somebody waits");
+            if deaf {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, String>(())
+        });
+        let running = tokio::spawn(manager.run());
+        // Before that, nobody hears the signal, and it would end the tests.
+        has_begun.await.expect("it begins");
+        signal("TERM");
+        is_ending.await.expect("the first signal is heard");
+        if deaf {
+            signal("INT");
+        }
+        let outcome = running.await.expect("no panic").map_err(|it| it.to_string());
+        let interrupted = "a second signal ended the manager at once: listener had not ended".to_owned();
+        assert_eq!(outcome, if deaf { Err(interrupted) } else { Ok(()) });
+    }
+}

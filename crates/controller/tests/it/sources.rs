@@ -1,0 +1,152 @@
+//! From changes to keys: owners, mappings, predicates, keys of another kind.
+
+use dogwatch_controller::{Action, Controller, Predicate, ReconcileError, Watched};
+use dogwatch_core::ObjectKey;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde_json::json;
+
+use crate::world::{Calls, Recording, Running, World, map, owned_map, settle};
+
+fn secret(name: &str, owner: Option<&ConfigMap>) -> Secret {
+    let mut secret = Secret::default();
+    secret.metadata.name = Some(name.to_owned());
+    secret.metadata.owner_references = owner.and_then(|it| owned_map("x", it).metadata.owner_references);
+    secret
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_is_reconciled_when_what_it_owns_changes() {
+    let world = World::with(&["a", "b", "c"]).await;
+    let secrets = dogwatch_client::Api::<Secret>::default_namespaced(world.client.clone());
+    let (a, b) = (world.put("a", "1").await, world.put("b", "1").await);
+    let (calls, maps, children) = (Calls::new(), world.informer(), world.informers.get::<Secret>());
+    let running = Running::new(Controller::for_(&maps).owns(&children).build(Recording(calls.clone())));
+    settle().await;
+    assert_eq!(calls.take().len(), 3);
+
+    let write = dogwatch_core::WriteParams::default();
+    let child = secrets.create(&write, &secret("child", Some(&a))).await.expect("it is created");
+    settle().await;
+    assert_eq!(calls.take(), ["a"]);
+    secrets.create(&write, &secret("other", None)).await.expect("it is created");
+    settle().await;
+    assert_eq!(calls.take(), [] as [&str; 0], "nobody owns it");
+
+    let mut moved = child.clone();
+    moved.metadata.owner_references = secret("child", Some(&b)).metadata.owner_references;
+    let moved = secrets.replace("child", &write, &moved).await.expect("it is replaced");
+    settle().await;
+    assert_eq!(calls.take(), ["a", "b"], "who lost it and who has it now");
+
+    let mut shared = moved.clone();
+    let reference = |owner: &ConfigMap, controller| OwnerReference {
+        controller,
+        ..owned_map("x", owner).metadata.owner_references.unwrap().remove(0)
+    };
+    shared.metadata.owner_references = Some(vec![reference(&a, None), reference(&b, Some(true))]);
+    secrets.replace("child", &write, &shared).await.expect("it is replaced");
+    settle().await;
+    assert_eq!(calls.take(), ["b"], "only the controller counts");
+
+    secrets.delete("child", &dogwatch_core::DeleteParams::default()).await.expect("it is deleted");
+    settle().await;
+    assert_eq!(calls.take(), ["b"]);
+    running.stop().await.expect("it ends well");
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "only a controller made with `for_` has objects that own others")]
+async fn a_controller_without_objects_owns_nothing() {
+    let world = World::with(&[]).await;
+    let _ = Controller::keyed::<ObjectKey>("x").owns(&world.informer());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mapping_is_asked_about_the_old_state_too() {
+    let world = World::with(&["a", "b", "c"]).await;
+    let (calls, maps, children) = (Calls::new(), world.informer(), world.informers.get::<Secret>());
+    let mut used = secret("used", None);
+    used.metadata.labels = Some([("used-by".to_owned(), "a".to_owned())].into());
+    let secrets = dogwatch_client::Api::<Secret>::default_namespaced(world.client.clone());
+    let write = dogwatch_core::WriteParams::default();
+    let used = secrets.create(&write, &used).await.expect("it is created");
+    let by_label = |secret: &Secret| {
+        let users = secret.metadata.labels.clone().unwrap_or_default();
+        users.into_values().map(|it| ObjectKey::namespaced("default", &it)).collect::<Vec<_>>()
+    };
+    let running =
+        Running::new(Controller::for_(&maps).watches(&children, by_label).build(Recording(calls.clone())));
+    settle().await;
+    assert_eq!(calls.take_sorted(), ["a", "b", "c"], "once each, whatever tells of them");
+    let mut moved = used;
+    moved.metadata.labels = Some([("used-by".to_owned(), "c".to_owned())].into());
+    secrets.replace("used", &write, &moved).await.expect("it is replaced");
+    settle().await;
+    assert_eq!(calls.take(), ["a", "c"]);
+    running.stop().await.expect("it ends well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_predicate_holds_back_is_not_reconciled() {
+    let world = World::with(&["a"]).await;
+    let (calls, maps) = (Calls::new(), world.informer());
+    let watched = Watched::new(&maps)
+        .when(Predicate::labels_changed().or(Predicate::annotations_changed()))
+        .when(Predicate::matching(|it: &ConfigMap| it.metadata.name.as_deref() != Some("ignored")));
+    let running = Running::new(Controller::for_(watched).build(Recording(calls.clone())));
+    settle().await;
+    assert_eq!(calls.take(), ["a"]);
+    world.put("a", "1").await;
+    world.create(&map("ignored")).await;
+    settle().await;
+    assert_eq!(calls.take(), [] as [&str; 0]);
+    world.patch("a", json!({ "metadata": { "labels": { "x": "y" } } })).await;
+    settle().await;
+    world.patch("a", json!({ "metadata": { "annotations": { "x": "y" } } })).await;
+    settle().await;
+    world.delete("a").await;
+    settle().await;
+    assert_eq!(calls.take(), ["a", "a", "a"]);
+    running.stop().await.expect("it ends well");
+}
+
+/// Many objects, one key: all that concerns a namespace is one piece of work.
+#[tokio::test(start_paused = true)]
+async fn keys_need_not_be_those_of_objects() {
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    enum Task {
+        Namespace(String),
+        Everything,
+    }
+    let world = World::with(&["a", "b", "c"]).await;
+    let (calls, maps) = (Calls::new(), world.informer());
+    let told = calls.clone();
+    let controller = Controller::keyed("namespaces")
+        .watches(&maps, |it| [Task::Everything, Task::Namespace(it.metadata.namespace.clone().unwrap())])
+        .build(move |key: Task, _| {
+            told.add(format!("{key:?}"));
+            std::future::ready(Ok::<_, ReconcileError>(Action::Done))
+        });
+    assert_eq!(controller.name(), "namespaces");
+    let running = Running::new(controller);
+    settle().await;
+    assert_eq!(calls.take(), ["Everything", "Namespace(\"default\")"]);
+    running.stop().await.expect("it ends well");
+}
+
+/// A mapping is the user's code. One that panics loses the change it was given, and nothing else.
+#[tokio::test(start_paused = true)]
+async fn a_mapping_that_panics_loses_one_change() {
+    let world = World::with(&["a", "bad", "c"]).await;
+    let (calls, maps) = (Calls::new(), world.informer());
+    let own = |it: &ConfigMap| {
+        let name = it.metadata.name.clone().unwrap();
+        assert!(name != "bad", "cannot map");
+        [ObjectKey::namespaced("default", &name)]
+    };
+    let running = Running::new(Controller::keyed("x").watches(&maps, own).build(Recording(calls.clone())));
+    settle().await;
+    assert_eq!(calls.take(), ["a", "c"]);
+    running.stop().await.expect("it ends well");
+}
