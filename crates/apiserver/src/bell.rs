@@ -49,8 +49,12 @@ pub(crate) struct Listener {
 struct Place {
     rings: u64,
     at: usize,
-    waker: Waker,
+    /// Whom the waker there wakes.
+    whom: Identity,
 }
+
+/// What tells a waker from others, as long as it is kept.
+type Identity = (usize, usize);
 
 impl Bell {
     /// Wakes everybody who waits: task by task, and in a task in the order in which they came.
@@ -95,7 +99,7 @@ impl Listener {
         if self.has_rung() {
             return Poll::Ready(());
         }
-        let waits = |it: &Place| it.rings == self.heard && it.waker.will_wake(context.waker());
+        let waits = |it: &Place| it.rings == self.heard && it.whom == identity(context.waker());
         if self.place.as_ref().is_some_and(waits) {
             return Poll::Pending;
         }
@@ -120,9 +124,14 @@ impl Listener {
         let before = std::mem::replace(&mut waiting.places[at], seat);
         drop(waiting);
         drop(before);
-        self.place = Some(Place { rings: self.heard, at, waker: waker.clone() });
+        self.place = Some(Place { rings: self.heard, at, whom: identity(waker) });
         Poll::Pending
     }
+}
+
+/// Wakers with the same identity wake the same task. The place keeps one, so that no other gets it meanwhile.
+fn identity(waker: &Waker) -> Identity {
+    (waker.data().addr(), std::ptr::from_ref(waker.vtable()).addr())
 }
 
 impl Drop for Listener {

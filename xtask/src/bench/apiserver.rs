@@ -35,6 +35,7 @@ struct Figures {
     ready_ms: f64,
     idle_mb: f64,
     creates_per_second: f64,
+    us_per_create: f64,
     list_mb_per_second: f64,
     /// Delivered while writers write as fast as they can.
     events_per_second: f64,
@@ -66,6 +67,7 @@ const LINES: &[Line] = &[
     Line { what: "time to ready, ms", of: |it| it.ready_ms, goal: Goal::Below(20.0) },
     Line { what: "memory when idle, MB", of: |it| it.idle_mb, goal: Goal::Below(20.0) },
     Line { what: "creates per second", of: |it| it.creates_per_second, goal: Goal::Times(10.0) },
+    Line { what: "CPU per create, us", of: |it| it.us_per_create, goal: Goal::None },
     Line { what: "list, MB/s", of: |it| it.list_mb_per_second, goal: Goal::None },
     Line { what: "events per second, at full speed", of: |it| it.events_per_second, goal: Goal::None },
     Line {
@@ -113,7 +115,8 @@ async fn measure(server: Server, earlier: Vec<Duration>) -> Result<Figures> {
     let idle_mb = server.resident_mb()?;
 
     load::prepare(&server.link).await?;
-    let seconds = load::create(&server.link).await?;
+    let (before, seconds) = (server.cpu_seconds()?, load::create(&server.link).await?);
+    let us_per_create = (server.cpu_seconds()? - before) * 1e6 / CREATES as f64;
     let creates_per_second = CREATES as f64 / seconds;
     let (bytes, seconds) = load::list(&server.link).await?;
     let list_mb_per_second = bytes as f64 / 1e6 / seconds;
@@ -128,6 +131,7 @@ async fn measure(server: Server, earlier: Vec<Duration>) -> Result<Figures> {
         ready_ms,
         idle_mb,
         creates_per_second,
+        us_per_create,
         list_mb_per_second,
         events_per_second: events / seconds,
         rushed_us_per_event: rushed * 1e6 / events,

@@ -64,26 +64,38 @@ impl Cluster {
         let mut mutated = Some(object);
         let mut warnings = self.mutate(&asked, &mut mutated).await?;
         let object = mutated.unwrap_or_default();
-        let base = text(&object, "/metadata/generateName").to_owned();
-        let generated = text(&object, "/metadata/name").is_empty() && !base.is_empty();
+        let generates =
+            text(&object, "/metadata/name").is_empty() && !text(&object, "/metadata/generateName").is_empty();
+        let written = if generates {
+            self.make_named(&asked, &object, &versioned).await?
+        } else {
+            self.make_once(&asked, object, &versioned).await?
+        };
+        warnings.extend(written.warnings);
+        Ok(Written { warnings, ..written })
+    }
+
+    /// Makes an object under a name that begins as it wishes, and that nothing else has.
+    async fn make_named(
+        &self,
+        asked: &Asked<'_>,
+        object: &Value,
+        versioned: &str,
+    ) -> Result<Written, Refusal> {
+        let base = text(object, "/metadata/generateName");
+        let kept = base.char_indices().nth(LONGEST_BASE).map_or(base, |(at, _)| &base[..at]);
         for attempt in 1.. {
             let mut new = object.clone();
-            if generated {
-                let kept = base.char_indices().nth(LONGEST_BASE).map_or(base.as_str(), |(at, _)| &base[..at]);
-                let name = format!("{kept}{}", self.source.suffix());
-                metadata_mut(&mut new).insert("name".to_owned(), name.into());
-            }
-            match self.make_once(&asked, new, &versioned).await {
-                Ok(written) => {
-                    warnings.extend(written.warnings);
-                    return Ok(Written { warnings, ..written });
-                }
-                Err(refusal) if !(generated && refusal.0.is_already_exists()) => return Err(refusal),
+            let name = format!("{kept}{}", self.source.suffix());
+            metadata_mut(&mut new).insert("name".to_owned(), name.into());
+            match self.make_once(asked, new, versioned).await {
+                Err(refusal) if !refusal.0.is_already_exists() => return Err(refusal),
                 Err(mut refusal) if attempt == ATTEMPTS => {
                     refusal.0.details.get_or_insert_default().retry_after_seconds = 1;
                     return Err(refusal);
                 }
                 Err(_) => {}
+                written => return written,
             }
         }
         unreachable!("the loop ends at the last attempt")
@@ -144,7 +156,7 @@ impl Cluster {
         }
         self.ready_to_store(kind, &object).await?;
         let draft = kind
-            .draft(object.clone())
+            .draft(&object)
             .ok_or_else(|| Refusal::internal("the object has no name to store it under"))?;
         match self.storage.commit(&kind.collection, &key, Expect::Absent, Some(draft)).await {
             Ok(stored) => {

@@ -253,23 +253,21 @@ pub(super) fn check_type(kind: &Kind, object: &Value) -> Result<(), String> {
 
 /// The kind and version a body says it is of, and why it cannot be; `None` where it is, or does not say.
 fn mistaken_type(object: &Value, api_version: &str, kind: &str) -> Option<(String, String, String)> {
-    let says = |key: &str, or: &str| match object.get(key).and_then(Value::as_str) {
-        Some(text) if !text.is_empty() => text.to_owned(),
-        _ => or.to_owned(),
-    };
+    let says =
+        |key: &str, or| object.get(key).and_then(Value::as_str).filter(|it| !it.is_empty()).unwrap_or(or);
     let (said_version, said_kind) = (says("apiVersion", api_version), says("kind", kind));
-    if (said_version.as_str(), said_kind.as_str()) == (api_version, kind) {
+    if (said_version, said_kind) == (api_version, kind) {
         return None;
     }
-    let (group, version) = said_version.rsplit_once('/').unwrap_or(("", &said_version));
-    let why = if builtin::definition_name(group, version, &said_kind).is_some() {
+    let (group, version) = said_version.rsplit_once('/').unwrap_or(("", said_version));
+    let why = if builtin::definition_name(group, version, said_kind).is_some() {
         let package = (api_version.rsplit_once('/'))
             .map_or("core", |(group, _)| group.split('.').next().unwrap_or(group));
         format!("converting ({version}.{said_kind}) to ({package}.{kind}): unknown conversion")
     } else {
         format!("no kind {said_kind:?} is registered for version {said_version:?} in scheme {SCHEME:?}")
     };
-    Some((said_kind, version.to_owned(), why))
+    Some((said_kind.to_owned(), version.to_owned(), why))
 }
 
 /// Whether a body is of a custom kind. It must say so.

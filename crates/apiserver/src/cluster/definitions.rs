@@ -14,14 +14,19 @@ impl Cluster {
         self.establishing.store(at_once, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// Follows a change of a definition; nothing for other kinds. Boxed, because accepting names is such a change too.
-    pub(super) fn definitions_changed<'a>(&'a self, kind: &'a Kind) -> Pending<'a, ()> {
+    /// Follows a change of a definition; nothing for other kinds.
+    pub(super) async fn definitions_changed(&self, kind: &Kind) {
+        if is_definition(kind) {
+            self.follow_definitions(kind).await;
+        }
+    }
+
+    /// Boxed, because accepting names is a change of a definition too.
+    fn follow_definitions<'a>(&'a self, kind: &'a Kind) -> Pending<'a, ()> {
         Box::pin(async move {
-            if is_definition(kind) {
-                self.refresh_definitions();
-                if self.establishing.load(std::sync::atomic::Ordering::Relaxed) {
-                    self.accept_names(kind).await;
-                }
+            self.refresh_definitions();
+            if self.establishing.load(std::sync::atomic::Ordering::Relaxed) {
+                self.accept_names(kind).await;
             }
         })
     }

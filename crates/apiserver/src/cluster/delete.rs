@@ -208,8 +208,8 @@ impl Cluster {
     /// A draft of a value that is in its stored form.
     fn stored_draft(&self, kind: &Kind, object: Value) -> Option<crate::store::Draft> {
         match kind.converted_by_webhook() {
-            Some(_) => kind.stored_draft(object),
-            None => kind.draft(kind.shown(object)),
+            Some(_) => kind.stored_draft(&object),
+            None => kind.draft(&kind.shown(object)),
         }
     }
 

@@ -11,6 +11,8 @@ use tokio::time::Instant;
 /// The characters of generated names: none that make words or look alike.
 const SUFFIX: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
 /// Where time, uids and generated names come from.
 #[derive(Debug)]
 pub struct Source {
@@ -51,7 +53,8 @@ impl Source {
 
     /// The time as objects hold it: whole seconds.
     pub fn stamp(&self) -> String {
-        self.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+        let now = self.now();
+        Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
     }
 
     /// A new uid, version 4.
@@ -59,8 +62,14 @@ impl Source {
         let mut bytes: [u8; 16] = self.random().random();
         bytes[6] = bytes[6] & 0x0f | 0x40;
         bytes[8] = bytes[8] & 0x3f | 0x80;
-        let hex = |part: &[u8]| part.iter().map(|it| format!("{it:02x}")).collect::<String>();
-        [&bytes[..4], &bytes[4..6], &bytes[6..8], &bytes[8..10], &bytes[10..]].map(hex).join("-")
+        let mut uid = String::with_capacity(36);
+        for (at, byte) in bytes.into_iter().enumerate() {
+            if matches!(at, 4 | 6 | 8 | 10) {
+                uid.push('-');
+            }
+            uid.extend([byte >> 4, byte & 0x0f].map(|it| char::from(HEX[usize::from(it)])));
+        }
+        uid
     }
 
     /// Five characters for the end of a generated name.

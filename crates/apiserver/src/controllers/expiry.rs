@@ -81,7 +81,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_version_of_an_event_has_its_own_hour() {
-        let event = |version| Draft::new(json!({ "metadata": { "name": "a" } }), vec![]).unwrap().at(version);
+        let event =
+            |version| Draft::new(&json!({ "metadata": { "name": "a" } }), vec![]).unwrap().at(version);
         let mut expiring = Expiring::default();
         assert_eq!(expiring.next(), None);
         let start = Instant::now();

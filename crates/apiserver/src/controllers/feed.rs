@@ -195,7 +195,7 @@ mod tests {
     use crate::store::{Draft, Expect};
 
     fn create(store: &Store, collection: &CollectionName, name: &str) -> u64 {
-        let draft = Draft::new(json!({ "metadata": { "name": name } }), vec![]).unwrap();
+        let draft = Draft::new(&json!({ "metadata": { "name": name } }), vec![]).unwrap();
         let key = draft.key().clone();
         store.commit(collection, &key, Expect::Absent, Some(draft)).unwrap().version()
     }

@@ -1,6 +1,7 @@
 //! What happens to one watch: when it may deliver, when it ends, and in which pieces it writes.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -127,16 +128,22 @@ impl WatchLab {
     /// Waits until the watch shall end or send a bookmark; for ever if neither comes. A bookmark is reported once. Dropping
     /// the future loses nothing.
     pub async fn disturbed(&mut self) -> Disturbance {
+        std::future::poll_fn(|context| self.poll_disturbed(context)).await
+    }
+
+    /// As [`Self::disturbed`].
+    pub fn poll_disturbed(&mut self, context: &Context<'_>) -> Poll<Disturbance> {
         loop {
             self.hear();
             if self.is_over() {
-                return Disturbance::Drop;
+                return Poll::Ready(Disturbance::Drop);
             }
             if std::mem::take(&mut self.bookmark) {
                 self.shared.board().tally.bookmarks += 1;
-                return Disturbance::Bookmark;
+                return Poll::Ready(Disturbance::Bookmark);
             }
-            self.next_change().await;
+            ready!(self.bell.poll_rung(context));
+            self.read();
         }
     }
 
@@ -154,6 +161,11 @@ impl WatchLab {
     /// Tells how many events were delivered. Bookmarks and errors are none.
     pub fn told(&mut self, events: usize) {
         self.told += events as u64;
+    }
+
+    /// Whether [`Self::frames`] would group anything otherwise than it is.
+    pub fn reshapes(&self) -> bool {
+        self.weather.split.is_some() || self.weather.coalesced
     }
 
     /// How the pieces of one delivery are grouped into writes, in order and complete: one group without a rule, one piece in

@@ -1,6 +1,7 @@
 //! When the watches of a custom kind end: as soon as its definition is gone or says something else.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use dogwatch_core::ObjectKey;
 
@@ -26,16 +27,16 @@ impl Definition {
         Self { followed: followed.flatten() }
     }
 
-    /// Waits until the definition is gone or says something else; for ever if that does not happen. Dropping the future
-    /// loses nothing.
-    pub(super) async fn changed(&mut self) {
-        let Some((cursor, key)) = &mut self.followed else { return std::future::pending().await };
+    /// Ready when the definition is gone or says something else.
+    pub(super) fn poll_changed(&mut self, context: &Context<'_>) -> Poll<()> {
+        let Some((cursor, key)) = &mut self.followed else { return Poll::Pending };
         // A cursor that was overtaken missed something: that may have been it.
-        while let Ok(change) = cursor.next().await {
+        while let Ok(change) = ready!(cursor.poll_next(context)) {
             if ends(&change, key) {
-                return;
+                break;
             }
         }
+        Poll::Ready(())
     }
 }
 

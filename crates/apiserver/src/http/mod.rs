@@ -20,6 +20,7 @@ mod yaml;
 mod query;
 mod wish;
 mod body;
+mod stepping;
 mod answer;
 mod write_options;
 mod delete_options;

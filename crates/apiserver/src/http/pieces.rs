@@ -8,8 +8,10 @@ use bytes::{Buf, Bytes};
 /// A queue of bytes that is written with as few system calls as the connection can.
 #[derive(Clone, Debug, Default)]
 pub struct Pieces {
-    /// Invariant: none is empty.
-    queue: VecDeque<Bytes>,
+    /// Most answers and events are one piece, which needs no queue. Invariant: empty only when there is nothing at all.
+    front: Bytes,
+    /// Those behind the first. Invariant: none is empty.
+    rest: VecDeque<Bytes>,
     /// Invariant: the sum of all lengths.
     remaining: usize,
 }
@@ -18,9 +20,24 @@ impl Pieces {
     /// Adds a piece to the end.
     pub fn push(&mut self, piece: Bytes) {
         if !piece.is_empty() {
+            let first = self.remaining == 0;
             self.remaining += piece.len();
-            self.queue.push_back(piece);
+            if first {
+                self.front = piece;
+            } else {
+                self.rest.push_back(piece);
+            }
         }
+    }
+
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        self.remaining
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.remaining == 0
     }
 
     /// All bytes in one piece; a copy unless there is only one.
@@ -33,6 +50,17 @@ impl Pieces {
 impl Extend<Bytes> for Pieces {
     fn extend<I: IntoIterator<Item = Bytes>>(&mut self, pieces: I) {
         pieces.into_iter().for_each(|it| self.push(it));
+    }
+}
+
+impl IntoIterator for Pieces {
+    type Item = Bytes;
+    type IntoIter =
+        std::iter::Chain<std::option::IntoIter<Bytes>, std::collections::vec_deque::IntoIter<Bytes>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        let front = (!self.front.is_empty()).then_some(self.front);
+        front.into_iter().chain(self.rest)
     }
 }
 
@@ -56,12 +84,13 @@ impl Buf for Pieces {
     }
 
     fn chunk(&self) -> &[u8] {
-        self.queue.front().map_or(&[], |it| it)
+        &self.front
     }
 
     fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut filled = 0;
-        for (slice, piece) in slices.iter_mut().zip(&self.queue) {
+        let pieces = std::iter::once(&self.front).chain(&self.rest).take_while(|it| !it.is_empty());
+        for (slice, piece) in slices.iter_mut().zip(pieces) {
             *slice = IoSlice::new(piece);
             filled += 1;
         }
@@ -72,23 +101,21 @@ impl Buf for Pieces {
         assert!(count <= self.remaining, "cannot advance past the end");
         self.remaining -= count;
         while count > 0 {
-            let front = self.queue.front_mut().expect("the sum of all lengths says there is more");
-            if count < front.len() {
-                front.advance(count);
+            if count < self.front.len() {
+                self.front.advance(count);
                 return;
             }
-            count -= front.len();
-            self.queue.pop_front();
+            count -= self.front.len();
+            self.front = self.rest.pop_front().unwrap_or_default();
         }
     }
 
     fn copy_to_bytes(&mut self, count: usize) -> Bytes {
-        if self.queue.front().is_some_and(|it| it.len() >= count) {
-            let front = self.queue.front_mut().expect("just seen");
-            let taken = front.split_to(count);
+        if self.front.len() >= count {
+            let taken = self.front.split_to(count);
             self.remaining -= count;
-            if front.is_empty() {
-                self.queue.pop_front();
+            if self.front.is_empty() {
+                self.front = self.rest.pop_front().unwrap_or_default();
             }
             return taken;
         }

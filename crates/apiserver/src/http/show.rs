@@ -34,7 +34,7 @@ pub(super) fn object(shown: &Shown, kind: &Kind, wish: &Wish, now: Timestamp) ->
     if let (AnswerForm::Whole, Shown::Stored(stored)) = (wish.form, shown)
         && kind.shows_stored_bytes()
     {
-        return Ok(Pieces::from_iter(stored.pieces()));
+        return Ok(Pieces::from_iter([stored.bytes()]));
     }
     let value = shown.to_value(kind);
     let shown = match wish.form {
@@ -150,12 +150,11 @@ fn whole_list<'a>(items: impl Iterator<Item = &'a Encoded>, metadata: &ListMetad
                 if comma {
                     pieces.push(Bytes::from_static(b","));
                 }
-                pieces.extend(item.pieces());
+                pieces.push(item.bytes());
             }
             (true, false) => {
-                let [_, head, version, tail] = item.bare_pieces();
                 pieces.push(Bytes::from_static(if comma { b",{" } else { b"{" }));
-                pieces.extend([head, version, tail]);
+                pieces.push(item.bare_bytes());
             }
             (false, _) => {
                 let mut value = kind.show(item);

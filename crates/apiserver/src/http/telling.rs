@@ -7,8 +7,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::answer::status_json;
+use super::pieces::Pieces;
 use super::show;
 use super::wish::Wish;
+use crate::cluster::Source;
 use crate::kinds::shape;
 use crate::print;
 use crate::reading::Frame;
@@ -32,12 +34,12 @@ impl Telling {
     }
 
     /// The pieces of an event. Where the form allows, they are shared with the store and every other watch.
-    pub(super) fn event(&mut self, frame: &Frame, now: Timestamp, out: &mut Vec<Bytes>) {
+    pub(super) fn event(&mut self, frame: &Frame, source: &Source, out: &mut Pieces) {
         if self.wish.form == AnswerForm::Whole && self.kind.shows_stored_bytes() {
-            out.extend(frame.pieces());
+            frame.write(out);
         } else {
             let object = self.kind.show(&frame.object);
-            out.push(self.shaped(frame.kind, object, now));
+            out.push(self.shaped(frame.told.as_str(), object, source.now()));
         }
     }
 

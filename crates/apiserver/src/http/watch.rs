@@ -7,15 +7,17 @@
 //!
 //! One step of the stream is one batch of at most 64 KiB, and so one chunk on the wire. Between two steps a watch is its
 //! place in the log and two points in time: nothing is collected for a client that does not read.
+//!
+//! There are many watches, each is asked several times for every event it tells, and nearly all of them only follow the log.
+//! So that is done in place; what may take a while is a future, made when it comes to it.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
 use dogwatch_core::{Reason, Status};
-use futures_util::stream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 use super::answer::{self, Answer};
@@ -28,6 +30,7 @@ use super::pieces::Pieces;
 use super::query::Query;
 use super::read::too_large;
 use super::service::Service;
+use super::stepping::{Step, Stepping, Stepwise};
 use super::telling::Telling;
 use super::wish::Wish;
 use crate::cluster::Cluster;
@@ -64,6 +67,8 @@ struct Watch {
     deadline: Instant,
     /// Rings at the next bookmark or the end. One for the whole life of the watch: most events come and go without it.
     alarm: Pin<Box<Sleep>>,
+    /// Whom it wakes, since it was last set.
+    alarmed: Option<Waker>,
     stage: Stage,
     /// Everything up to this version was told; changes up to it are not told again.
     told: u64,
@@ -83,16 +88,32 @@ enum Stage {
     Live(Cursor),
     /// It has nothing more to tell.
     Over,
-    /// It ends with a cut.
+    /// It ends with a cut, as soon as what was told has left.
     Broken,
+    /// It ends with a cut.
+    Cut,
 }
 
-/// What ends the wait for something to tell.
-enum Woken {
-    Change(Result<Arc<Change>, Compacted>),
-    Time,
-    Disturbed(Disturbance),
-    Redefined,
+/// What may take a while.
+#[derive(Debug)]
+enum Act {
+    /// To wait for a version of the future, until then.
+    Await(u64, Instant),
+    /// To tell what there is.
+    TellInitial,
+    /// To tell this change, and those behind it.
+    Tell(Arc<Change>),
+    /// To tell how far it has come.
+    Bookmark,
+    /// To let leave what was told.
+    Flush,
+}
+
+/// What is written together.
+#[derive(Default)]
+struct Batch {
+    pieces: Pieces,
+    events: usize,
 }
 
 impl Service {
@@ -123,6 +144,7 @@ impl Service {
             next_bookmark: now,
             deadline: now + timeout,
             alarm: Box::pin(sleep_until(now + timeout)),
+            alarmed: None,
             stage: Stage::Over,
             told: options.version,
             ready: VecDeque::new(),
@@ -130,36 +152,51 @@ impl Service {
         };
         watch.plan_bookmark(now);
         watch.begin(&options, now + self.settings.version_wait);
-        let events = stream::unfold(watch, |mut watch| async { watch.next().await.map(|it| (it, watch)) });
-        Ok(answer::events(AnswerBody::events(events)))
+        Ok(answer::events(AnswerBody::events(Stepping::Resting(watch))))
     }
 }
 
-impl Watch {
-    /// The next write, as soon as there is one; nothing when the watch is over.
-    async fn next(&mut self) -> Option<Result<Pieces, Cut>> {
+impl Stepwise for Watch {
+    type Act = Act;
+
+    fn step(&mut self, context: &mut Context<'_>) -> Step<Act> {
         loop {
             if let Some(write) = self.ready.pop_front() {
-                return Some(Ok(write));
+                return Step::Write(Ok(write));
             }
             match &self.stage {
-                Stage::Over => return None,
-                Stage::Broken => {
-                    // What was told before is on its way by then, and not cut off too.
-                    sleep_until(Instant::now() + FLUSHED).await;
+                Stage::Over => return Step::End,
+                Stage::Broken => return Step::Act(Act::Flush),
+                Stage::Cut => {
                     self.stage = Stage::Over;
-                    return Some(Err(Cut));
+                    return Step::Write(Err(Cut));
                 }
-                Stage::Awaiting(version, until) => {
-                    let (version, until) = (*version, *until);
-                    self.await_version(version, until).await;
-                }
-                Stage::Initial(..) => self.tell_initial().await,
-                Stage::Live(_) => self.tell_changes().await,
+                Stage::Awaiting(version, until) => return Step::Act(Act::Await(*version, *until)),
+                Stage::Initial(..) => return Step::Act(Act::TellInitial),
+                Stage::Live(_) => {}
+            }
+            if let Some(step) = self.follow(context) {
+                return step;
             }
         }
     }
 
+    async fn act(&mut self, act: Act) {
+        match act {
+            Act::Await(version, until) => self.await_version(version, until).await,
+            Act::TellInitial => self.tell_initial().await,
+            Act::Tell(change) => self.tell_from(change).await,
+            Act::Bookmark => self.tell_bookmark().await,
+            Act::Flush => {
+                // What was told before is on its way by then, and not cut off too.
+                sleep_until(Instant::now() + FLUSHED).await;
+                self.stage = Stage::Cut;
+            }
+        }
+    }
+}
+
+impl Watch {
     fn begin(&mut self, options: &WatchOptions, patience: Instant) {
         match options.initial {
             InitialEvents::Send if options.version > self.cluster.store().revision() => {
@@ -208,103 +245,142 @@ impl Watch {
         if !self.may_deliver().await {
             return;
         }
-        let now = self.cluster.source().now();
         let Stage::Initial(state, _) = &mut self.stage else { return };
         let ahead = state.as_slice().len().min(AHEAD);
         if let Err(refusal) = self.cluster.ready_to_show(&self.kind, &state.as_slice()[..ahead]).await {
             return self.fail(&refusal);
         }
-        let mut batch = Vec::new();
-        let (mut length, mut events) = (0, 0);
+        let mut batch = Batch::default();
         let room = self.lab.room().min(AHEAD);
-        while length < BATCH
-            && events < room
+        while batch.pieces.len() < BATCH
+            && batch.events < room
             && let Some(object) = state.next()
         {
-            let before = batch.len();
-            self.telling.event(&Frame::initial(object), now, &mut batch);
-            length += batch[before..].iter().map(Bytes::len).sum::<usize>();
-            events += 1;
+            self.telling.event(&Frame::initial(object), self.cluster.source(), &mut batch.pieces);
+            batch.events += 1;
         }
         if state.len() == 0 {
             if self.bookmarks {
-                batch.push(self.telling.bookmark(self.told, true, now));
+                batch.pieces.push(self.telling.bookmark(self.told, true, self.cluster.source().now()));
             }
             if let Stage::Initial(_, cursor) = std::mem::replace(&mut self.stage, Stage::Over) {
                 self.stage = Stage::Live(cursor);
             }
         }
-        self.deliver(batch, events);
+        self.deliver(batch);
     }
 
-    async fn tell_changes(&mut self) {
-        let Stage::Live(cursor) = &mut self.stage else { return };
-        let time = self.deadline.min(self.next_bookmark);
+    /// A step of a watch that tells what changes; nothing where the stage is to be looked at again.
+    fn follow(&mut self, context: &mut Context<'_>) -> Option<Step<Act>> {
+        let (now, time) = (Instant::now(), self.deadline.min(self.next_bookmark));
+        if now >= self.deadline {
+            self.stage = Stage::Over;
+            return None;
+        }
+        if now >= time {
+            self.plan_bookmark(now);
+            return Some(Step::Act(Act::Bookmark));
+        }
+        let Stage::Live(cursor) = &mut self.stage else { return None };
+        match cursor.poll_next(context) {
+            Poll::Ready(Ok(change)) => return self.tell(change),
+            Poll::Ready(Err(compacted)) => {
+                self.fail(&too_old(self.told, compacted));
+                return None;
+            }
+            Poll::Pending => {}
+        }
+        match self.lab.poll_disturbed(context) {
+            Poll::Ready(Disturbance::Bookmark) => return Some(Step::Act(Act::Bookmark)),
+            Poll::Ready(_) => {
+                self.end();
+                return None;
+            }
+            Poll::Pending => {}
+        }
+        if self.definition.poll_changed(context).is_ready() {
+            self.stage = Stage::Over;
+            return None;
+        }
+        self.wake_at(time, context).then_some(Step::Wait)
+    }
+
+    /// Has the task woken at that time; false if it is that late already. An alarm that is set is left alone.
+    fn wake_at(&mut self, time: Instant, context: &mut Context<'_>) -> bool {
         if self.alarm.deadline() != time {
             self.alarm.as_mut().reset(time);
+            self.alarmed = None;
         }
-        let woken = if Instant::now() >= time {
-            Woken::Time
-        } else {
-            // What has happened already needs no waiting.
-            match cursor.try_next() {
-                Ok(Some(change)) => Woken::Change(Ok(change)),
-                Err(compacted) => Woken::Change(Err(compacted)),
-                Ok(None) => tokio::select! {
-                    biased;
-                    change = cursor.next() => Woken::Change(change),
-                    disturbance = self.lab.disturbed() => Woken::Disturbed(disturbance),
-                    () = self.definition.changed() => Woken::Redefined,
-                    () = self.alarm.as_mut() => Woken::Time,
-                },
-            }
-        };
-        match woken {
-            Woken::Change(Ok(change)) => self.tell_from(change).await,
-            Woken::Change(Err(compacted)) => self.fail(&too_old(self.told, compacted)),
-            Woken::Disturbed(Disturbance::Bookmark) => self.tell_bookmark().await,
-            Woken::Disturbed(_) => self.end(),
-            Woken::Redefined => self.stage = Stage::Over,
-            Woken::Time if Instant::now() >= self.deadline => self.stage = Stage::Over,
-            Woken::Time => {
-                self.plan_bookmark(Instant::now());
-                self.tell_bookmark().await;
-            }
+        if self.alarmed.as_ref().is_some_and(|it| it.will_wake(context.waker())) {
+            return true;
         }
+        let rings = self.alarm.as_mut().poll(context).is_pending();
+        self.alarmed = rings.then(|| context.waker().clone());
+        rings
     }
 
-    /// Tells a change, and those that happened behind it as far as they fit.
-    async fn tell_from(&mut self, first: Arc<Change>) {
-        let mut next = Some(first);
-        let mut batch = Vec::new();
-        let (mut length, mut events) = (0, 0);
-        let clock = self.cluster.source().now();
-        while let Some(change) = next.take() {
-            // A watch from a version of the future is told nothing of what comes before it.
-            if change.version > self.told {
-                self.told = change.version;
-                if let Some(frame) = tell(&change, &self.selection) {
-                    if events == 0 && !self.may_deliver().await {
-                        return;
-                    }
-                    let shown = std::slice::from_ref(&frame.object);
-                    if let Err(refusal) = self.cluster.ready_to_show(&self.kind, shown).await {
-                        return self.fail(&refusal);
-                    }
-                    let before = batch.len();
-                    self.telling.event(&frame, clock, &mut batch);
-                    length += batch[before..].iter().map(Bytes::len).sum::<usize>();
-                    events += 1;
-                }
-            }
-            if length >= BATCH || events >= self.lab.room() {
-                break;
-            }
-            let Stage::Live(cursor) = &mut self.stage else { return };
-            // A cursor that was overtaken says so at the next step.
-            next = cursor.try_next().unwrap_or_default();
+    /// Tells a change, and those that happened behind it as far as they fit: at once, where nothing has to be waited for.
+    fn tell(&mut self, first: Arc<Change>) -> Option<Step<Act>> {
+        if !self.lab.is_open() || self.kind.converted_by_webhook().is_some() {
+            return Some(Step::Act(Act::Tell(first)));
         }
-        self.deliver(batch, events);
+        let (mut next, mut batch) = (Some(first), Batch::default());
+        while let Some(change) = next.take() {
+            if let Some(frame) = self.due(&change) {
+                self.add(&frame, &mut batch);
+            }
+            next = self.behind(&batch);
+        }
+        if self.lab.reshapes() {
+            self.deliver(batch);
+            return None;
+        }
+        self.lab.told(batch.events);
+        (!batch.pieces.is_empty()).then(|| Step::Write(Ok(batch.pieces)))
+    }
+
+    /// The same where the lab or a webhook may have to be waited for.
+    async fn tell_from(&mut self, first: Arc<Change>) {
+        let (mut next, mut batch) = (Some(first), Batch::default());
+        while let Some(change) = next.take() {
+            if let Some(frame) = self.due(&change) {
+                if batch.events == 0 && !self.may_deliver().await {
+                    return;
+                }
+                let shown = std::slice::from_ref(&frame.object);
+                if let Err(refusal) = self.cluster.ready_to_show(&self.kind, shown).await {
+                    return self.fail(&refusal);
+                }
+                self.add(&frame, &mut batch);
+            }
+            next = self.behind(&batch);
+        }
+        self.deliver(batch);
+    }
+
+    /// What is to be told of a change that comes next.
+    fn due(&mut self, change: &Change) -> Option<Frame> {
+        // A watch from a version of the future is told nothing of what comes before it.
+        if change.version <= self.told {
+            return None;
+        }
+        self.told = change.version;
+        tell(change, &self.selection)
+    }
+
+    fn add(&mut self, frame: &Frame, batch: &mut Batch) {
+        self.telling.event(frame, self.cluster.source(), &mut batch.pieces);
+        batch.events += 1;
+    }
+
+    /// The next change, if it has happened already and there is room for it.
+    fn behind(&mut self, batch: &Batch) -> Option<Arc<Change>> {
+        if batch.pieces.len() >= BATCH || batch.events >= self.lab.room() {
+            return None;
+        }
+        let Stage::Live(cursor) = &mut self.stage else { return None };
+        // A cursor that was overtaken says so at the next step.
+        cursor.try_next().unwrap_or_default()
     }
 
     /// Tells how far it has come, if nothing is left to be told before.
@@ -324,7 +400,7 @@ impl Watch {
         if self.bookmarks && revision >= self.told && self.may_deliver().await {
             self.told = revision;
             let bookmark = self.telling.bookmark(revision, false, self.cluster.source().now());
-            self.deliver(vec![bookmark], 0);
+            self.deliver(Batch { pieces: Pieces::from_iter([bookmark]), events: 0 });
         }
     }
 
@@ -346,11 +422,16 @@ impl Watch {
         }
     }
 
-    fn deliver(&mut self, batch: Vec<Bytes>, events: usize) {
-        self.lab.told(events);
-        if !batch.is_empty() {
-            let writes = self.lab.frames(batch).into_iter().map(Pieces::from_iter);
-            self.ready.extend(writes);
+    fn deliver(&mut self, batch: Batch) {
+        self.lab.told(batch.events);
+        if batch.pieces.is_empty() {
+            return;
+        }
+        if self.lab.reshapes() {
+            let writes = self.lab.frames(batch.pieces.into_iter().collect());
+            self.ready.extend(writes.into_iter().map(Pieces::from_iter));
+        } else {
+            self.ready.push_back(batch.pieces);
         }
     }
 

@@ -4,27 +4,40 @@ use serde_json::{Map, Value};
 
 /// The value at a JSON pointer, unless it is null.
 pub(crate) fn at<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
-    value.pointer(pointer).filter(|found| !found.is_null())
+    follow(value, pointer).filter(|found| !found.is_null())
+}
+
+/// The value at a JSON pointer. Those in this crate name plain fields, so that nothing has to be unescaped on the way.
+pub(crate) fn follow<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
+    if pointer.contains('~') {
+        return value.pointer(pointer);
+    }
+    let Some(steps) = pointer.strip_prefix('/') else { return pointer.is_empty().then_some(value) };
+    steps.split('/').try_fold(value, |value, step| match value {
+        Value::Object(fields) => fields.get(step),
+        Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+        _ => None,
+    })
 }
 
 /// The text at a JSON pointer, or nothing.
 pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    follow(value, pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The whole number at a JSON pointer.
 pub(crate) fn number(value: &Value, pointer: &str) -> Option<i64> {
-    value.pointer(pointer).and_then(Value::as_i64)
+    follow(value, pointer).and_then(Value::as_i64)
 }
 
 /// Whether the value at a JSON pointer is `true`.
 pub(crate) fn flag(value: &Value, pointer: &str) -> bool {
-    value.pointer(pointer).and_then(Value::as_bool).unwrap_or(false)
+    follow(value, pointer).and_then(Value::as_bool).unwrap_or(false)
 }
 
 /// The items of the list at a JSON pointer.
 pub(crate) fn items<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
-    value.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+    follow(value, pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 /// The entries of the object at a JSON pointer.
@@ -32,8 +45,7 @@ pub(crate) fn entries<'a>(
     value: &'a Value,
     pointer: &str,
 ) -> impl Iterator<Item = (&'a str, &'a Value)> + use<'a> {
-    value
-        .pointer(pointer)
+    follow(value, pointer)
         .and_then(Value::as_object)
         .into_iter()
         .flatten()
@@ -81,5 +93,36 @@ pub(crate) fn fill(map: &mut Map<String, Value>, key: &str, value: impl Into<Val
 pub(crate) fn fill_zero(map: &mut Map<String, Value>, key: &str, value: i64) {
     if map.get(key).and_then(Value::as_i64).unwrap_or(0) == 0 {
         map.insert(key.to_owned(), value.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pointer_leads_where_the_standard_says() {
+        let value = json!({ "a": { "b": [{ "c": 1 }, 2], "": 3, "x/y": 4 }, "n": null });
+        for pointer in [
+            "",
+            "/",
+            "/a",
+            "/a/b/0/c",
+            "/a/b/1",
+            "/a/b/2",
+            "/a/b/-",
+            "/a/",
+            "/a/x~1y",
+            "/n",
+            "/n/a",
+            "/z",
+            "a",
+            "/a/b/0/c/d",
+        ] {
+            assert_eq!(follow(&value, pointer), value.pointer(pointer), "{pointer}");
+        }
+        assert_eq!((at(&value, "/n"), at(&value, "/a/b/1")), (None, Some(&json!(2))));
     }
 }

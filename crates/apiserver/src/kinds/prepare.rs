@@ -25,6 +25,8 @@ pub struct KindNames<'a> {
     pub kind: &'a str,
     /// The plural.
     pub plural: &'a str,
+    /// What sets it apart.
+    pub traits: KindTraits,
 }
 
 /// Prepares a new object. Its uid must be set, since jobs select by it; `now` is the time of creation.
@@ -34,7 +36,7 @@ pub fn for_create(
     now: &str,
     around: &mut dyn Surroundings,
 ) -> Result<(), Refusal> {
-    let traits = KindTraits::of(names.group, names.plural);
+    let traits = names.traits;
     if let Some(map) = value.as_object_mut() {
         if traits.has_status && (names.group, names.kind) != ("", "Node") {
             map.remove("status");
@@ -100,7 +102,7 @@ pub fn for_update(
     old: &Value,
     around: &mut dyn Surroundings,
 ) -> Result<(), Refusal> {
-    let traits = KindTraits::of(names.group, names.plural);
+    let traits = names.traits;
     if traits.has_status {
         copy(new, old, "status");
     }
@@ -128,7 +130,7 @@ pub fn for_update(
 
 /// Prepares the new state of an object for a write to its `/status`.
 pub fn for_status_update(names: KindNames<'_>, new: &mut Value, old: &Value) {
-    let traits = KindTraits::of(names.group, names.plural);
+    let traits = names.traits;
     let status = new.get("status").cloned();
     let mut meta = new.get("metadata").cloned().unwrap_or_default();
     let keep: &[&str] = match traits.status_metadata {

@@ -58,6 +58,16 @@ pub enum NameRule {
 }
 
 impl NameRule {
+    /// How objects of a built-in kind are called.
+    pub fn of(group: &str, plural: &str) -> Self {
+        match (group, plural) {
+            (RBAC, _) | ("coordination.k8s.io", "leasecandidates") => Self::PathSegment,
+            ("", "namespaces" | "services") => Self::Label,
+            ("networking.k8s.io", "ipaddresses") => Self::Address,
+            _ => Self::Subdomain,
+        }
+    }
+
     /// Why this is no name; none if it is one. With `prefix` the text is only the beginning of a name, so it may end
     /// with a hyphen.
     pub fn problems(self, name: &str, prefix: bool) -> Vec<String> {
@@ -197,7 +207,7 @@ impl KindTraits {
             orphans_by_default: matches!((group, plural), ("", "replicationcontrollers") | ("batch", "jobs")),
             has_status: listed(STATUS),
             status_metadata: status_metadata(group, plural),
-            name: name_rule(group, plural),
+            name: NameRule::of(group, plural),
         }
     }
 
@@ -230,15 +240,6 @@ fn status_metadata(group: &str, plural: &str) -> StatusMetadata {
         | ("admissionregistration.k8s.io", _)
         | ("storagemigration.k8s.io", _) => StatusMetadata::Nothing,
         _ => StatusMetadata::All,
-    }
-}
-
-fn name_rule(group: &str, plural: &str) -> NameRule {
-    match (group, plural) {
-        (RBAC, _) | ("coordination.k8s.io", "leasecandidates") => NameRule::PathSegment,
-        ("", "namespaces" | "services") => NameRule::Label,
-        ("networking.k8s.io", "ipaddresses") => NameRule::Address,
-        _ => NameRule::Subdomain,
     }
 }
 

@@ -135,7 +135,7 @@ fn settle_apply(
 ) -> Result<(Option<Value>, Managed), Obstacle> {
     settle(live, &mut managed, target)?;
     let merged = merge(live, applied, target.schema, target.definitions);
-    let stated = target.reset.filter(&fields_of(applied, target.schema, target.definitions));
+    let stated = target.reset.filter(fields_of(applied, target.schema, target.definitions));
     let now = Owned { fields: stated, api_version: target.api_version.to_owned() };
     let last = managed.sets.insert(manager.clone(), now);
     let new = match last {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::element::{Element, same};
 use super::field_set::FieldSet;
-use super::shape::{Items, Members, Shape, field, items, names};
+use super::shape::{Items, Members, Shape, field, fields, items};
 use crate::schema::{Definitions, Schema};
 
 /// The difference of two objects.
@@ -35,16 +35,16 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn visit(&mut self, old: Option<&Value>, new: Option<&Value>, schema: &Schema) {
-        let was = Shape::of(schema, old, self.definitions);
-        let is = Shape::of(schema, new, self.definitions);
-        let leaf = match (old, new) {
-            (_, None) => self.visit_as(&was, old, new),
-            (Some(_), _) if !was.alike(&is) => {
+        let is = Shape::of(schema, new.or(old), self.definitions);
+        let both = old.is_some() && new.is_some();
+        if both && matches!(schema, Schema::Any | Schema::Scalar(_) | Schema::Named(_)) {
+            // Where anything is allowed, a value may have become something else altogether.
+            let was = Shape::of(schema, old, self.definitions);
+            if !was.alike(&is) {
                 self.visit_as(&was, old, new);
-                self.visit_as(&is, old, new)
             }
-            _ => self.visit_as(&is, old, new),
-        };
+        }
+        let leaf = self.visit_as(&is, old, new);
         if leaf {
             return;
         }
@@ -60,7 +60,7 @@ impl Walk<'_> {
         let empty = match shape {
             Shape::Scalar(_) => true,
             Shape::List(_) => items(old).is_empty() && items(new).is_empty(),
-            Shape::Object { .. } => names(old, new).is_empty(),
+            Shape::Object { .. } => [old, new].into_iter().all(|it| fields(it).next().is_none()),
         };
         // Two empty ones are compared as a whole, so that empty and null stay different.
         if shape.is_atomic() || empty {
@@ -85,7 +85,9 @@ impl Walk<'_> {
     }
 
     fn visit_fields(&mut self, members: &Members, old: Option<&Value>, new: Option<&Value>) {
-        for name in names(old, new) {
+        let before = fields(old).map(|(name, _)| name);
+        let more = fields(new).map(|(name, _)| name).filter(|name| field(old, name).is_none());
+        for name in before.chain(more) {
             let Some(schema) = members.schema(name) else { continue };
             let (was, is) = (field(old, name), field(new, name));
             self.path.push(Element::field(name));

@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use compact_str::CompactString;
 use serde_json::{Map, Number, Value};
 
 /// One step of a field path. Ordered as in `managedFields`: fields, keys, values, indexes.
@@ -13,7 +14,7 @@ use serde_json::{Map, Number, Value};
 #[non_exhaustive]
 pub enum Element {
     /// A field of an object.
-    Field(String),
+    Field(CompactString),
     /// The item of a list with these values in its key fields, which are sorted by name.
     Key(Vec<(String, Datum)>),
     /// The item of a set with this value.
@@ -36,8 +37,8 @@ pub struct BadElement {
 
 impl Element {
     /// A field by its name.
-    pub fn field(name: impl Into<String>) -> Self {
-        Self::Field(name.into())
+    pub fn field(name: impl AsRef<str>) -> Self {
+        Self::Field(name.as_ref().into())
     }
 
     /// The item with these values in its key fields, in any order.
@@ -68,7 +69,7 @@ impl Element {
     /// The form used as a key of `fieldsV1`.
     pub fn to_key(&self) -> String {
         match self {
-            Self::Field(name) => format!("f:{name}"),
+            Self::Field(name) => ["f:", name.as_str()].concat(),
             Self::Value(datum) => format!("v:{}", datum.to_json()),
             Self::Index(index) => format!("i:{index}"),
             Self::Key(fields) => {

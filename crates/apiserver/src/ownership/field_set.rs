@@ -3,7 +3,7 @@
 //! The JSON form is `fieldsV1`: an object for each step, with a `.` where a path ends that others go on from. Knows
 //! nothing of schemas or objects.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
 use std::fmt;
 
 use serde_json::{Map, Value};
@@ -16,11 +16,13 @@ use super::element::{BadElement, Element};
 /// equal sets are equal trees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet {
-    nodes: BTreeMap<Element, Node>,
+    /// Invariant: sorted by element, each once. Sets are small and mostly made in order.
+    nodes: Vec<Node>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Node {
+    element: Element,
     /// Whether the path to this node is in the set, and not only paths below it.
     member: bool,
     below: FieldSet,
@@ -60,26 +62,27 @@ impl FieldSet {
 
     /// Reads `fieldsV1`. Elements of kinds that are not known are passed over.
     pub fn from_json(fields: &Value) -> Result<Self, BadFields> {
-        Ok(Self::read(fields)?.below)
+        Ok(Self::read(fields)?.1)
     }
 
-    fn read(fields: &Value) -> Result<Node, BadFields> {
-        let mut node = Node::default();
+    /// Whether what is read is a member itself, and what is below it.
+    fn read(fields: &Value) -> Result<(bool, Self), BadFields> {
+        let mut all = Self::new();
         let fields = match fields {
             Value::Object(fields) => fields,
-            Value::Null => return Ok(Node { member: true, ..node }),
+            Value::Null => return Ok((true, all)),
             _ => return Err(BadFields::NotAnObject),
         };
+        let mut member = false;
         for (key, value) in fields {
             if key == "." {
-                node.member = true;
+                member = true;
             } else if let Some(element) = Element::parse(key)? {
-                let Node { member, below } = Self::read(value)?;
-                node.below.put(element, member, below);
+                let (member, below) = Self::read(value)?;
+                all.put(element, member, below);
             }
         }
-        node.member |= node.below.is_empty();
-        Ok(node)
+        Ok((member || all.is_empty(), all))
     }
 
     /// The set as `fieldsV1`.
@@ -92,8 +95,8 @@ impl FieldSet {
         if with_self && !self.is_empty() {
             fields.insert(".".to_owned(), Value::Object(Map::new()));
         }
-        for (element, node) in &self.nodes {
-            fields.insert(element.to_key(), node.below.write(node.member));
+        for node in &self.nodes {
+            fields.insert(node.element.to_key(), node.below.write(node.member));
         }
         Value::Object(fields)
     }
@@ -108,9 +111,31 @@ impl FieldSet {
         let Some((last, way)) = path.split_last() else { return };
         let mut set = self;
         for element in way {
-            set = &mut set.nodes.entry(element.clone()).or_default().below;
+            set = &mut set.node_mut(element).below;
         }
-        set.nodes.entry(last.clone()).or_default().member = true;
+        set.node_mut(last).member = true;
+    }
+
+    /// Where the node of an element is, or would be.
+    fn place(&self, element: &Element) -> Result<usize, usize> {
+        match self.nodes.last().map(|last| last.element.cmp(element)) {
+            None | Some(Ordering::Less) => Err(self.nodes.len()),
+            Some(Ordering::Equal) => Ok(self.nodes.len() - 1),
+            Some(Ordering::Greater) => self.nodes.binary_search_by(|node| node.element.cmp(element)),
+        }
+    }
+
+    fn node(&self, element: &Element) -> Option<&Node> {
+        self.place(element).ok().map(|at| &self.nodes[at])
+    }
+
+    /// The node of an element, which is made where there is none; whoever makes it makes it a member, or puts one below it.
+    fn node_mut(&mut self, element: &Element) -> &mut Node {
+        let at = self.place(element).unwrap_or_else(|at| {
+            self.nodes.insert(at, Node { element: element.clone(), member: false, below: Self::new() });
+            at
+        });
+        &mut self.nodes[at]
     }
 
     /// Adds an element and all that is below it; nothing where it would be neither member nor way to one.
@@ -118,9 +143,23 @@ impl FieldSet {
         if !member && below.is_empty() {
             return;
         }
-        let node = self.nodes.entry(element).or_default();
-        node.member |= member;
-        node.below = if node.below.is_empty() { below } else { node.below.union(&below) };
+        match self.place(&element) {
+            Ok(at) => {
+                let node = &mut self.nodes[at];
+                node.member |= member;
+                node.below.absorb(below);
+            }
+            Err(at) => self.nodes.insert(at, Node { element, member, below }),
+        }
+    }
+
+    /// Takes in all paths of the other.
+    fn absorb(&mut self, other: Self) {
+        if self.is_empty() {
+            *self = other;
+        } else {
+            other.nodes.into_iter().for_each(|node| self.put(node.element, node.member, node.below));
+        }
     }
 
     /// Whether the path is in the set.
@@ -128,7 +167,7 @@ impl FieldSet {
         let Some((last, way)) = path.split_last() else { return false };
         let mut set = self;
         for element in way {
-            match set.nodes.get(element) {
+            match set.node(element) {
                 Some(node) => set = &node.below,
                 None => return false,
             }
@@ -138,29 +177,32 @@ impl FieldSet {
 
     /// Whether the path of this one element is in the set.
     pub(super) fn has(&self, element: &Element) -> bool {
-        self.nodes.get(element).is_some_and(|node| node.member)
+        self.node(element).is_some_and(|node| node.member)
     }
 
     /// The paths that go on from this element, where there are any.
     pub(super) fn below(&self, element: &Element) -> Option<&Self> {
-        self.nodes.get(element).map(|node| &node.below).filter(|below| !below.is_empty())
+        self.node(element).map(|node| &node.below).filter(|below| !below.is_empty())
     }
 
     /// The first elements, each with whether it is a member and what is below it.
     pub(super) fn nodes(&self) -> impl Iterator<Item = (&Element, bool, &Self)> {
-        self.nodes.iter().map(|(element, node)| (element, node.member, &node.below))
+        self.nodes.iter().map(|node| (&node.element, node.member, &node.below))
     }
 
     /// The paths in either.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         let mut union = self.clone();
-        for (element, member, below) in other.nodes() {
-            let node = union.nodes.entry(element.clone()).or_default();
-            node.member |= member;
-            node.below = if node.below.is_empty() { below.clone() } else { node.below.union(below) };
-        }
+        union.absorb(other.clone());
         union
+    }
+
+    /// The paths in either, where neither is needed any more.
+    #[must_use]
+    pub(super) fn joined(mut self, other: Self) -> Self {
+        self.absorb(other);
+        self
     }
 
     /// The paths in both.
@@ -168,7 +210,7 @@ impl FieldSet {
     pub fn intersection(&self, other: &Self) -> Self {
         let mut both = Self::new();
         for (element, member, below) in self.nodes() {
-            if let Some(node) = other.nodes.get(element) {
+            if let Some(node) = other.node(element) {
                 both.put(element.clone(), member && node.member, below.intersection(&node.below));
             }
         }
@@ -180,7 +222,7 @@ impl FieldSet {
     pub fn difference(&self, other: &Self) -> Self {
         let mut rest = Self::new();
         for (element, member, below) in self.nodes() {
-            match other.nodes.get(element) {
+            match other.node(element) {
                 Some(node) => {
                     rest.put(element.clone(), member && !node.member, below.difference(&node.below));
                 }
@@ -195,7 +237,7 @@ impl FieldSet {
     pub fn without_trees(&self, other: &Self) -> Self {
         let mut rest = Self::new();
         for (element, member, below) in self.nodes() {
-            match other.nodes.get(element) {
+            match other.node(element) {
                 Some(node) if node.member => {}
                 Some(node) => rest.put(element.clone(), member, below.without_trees(&node.below)),
                 None => rest.put(element.clone(), member, below.clone()),
@@ -209,7 +251,7 @@ impl FieldSet {
     pub fn within_trees(&self, other: &Self) -> Self {
         let mut kept = Self::new();
         for (element, member, below) in self.nodes() {
-            match other.nodes.get(element) {
+            match other.node(element) {
                 Some(node) if node.member => kept.put(element.clone(), member, below.clone()),
                 Some(node) => kept.put(element.clone(), member, below.within_trees(&node.below)),
                 None => {}

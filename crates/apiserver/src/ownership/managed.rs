@@ -70,7 +70,7 @@ impl Managed {
     /// Reads the entries of an object; none where it has none.
     pub(super) fn of(object: &Value) -> Result<Self, Unreadable> {
         let mut managed = Self::default();
-        let entries = match object.pointer("/metadata/managedFields") {
+        let entries = match entries_of(object) {
             None | Some(Value::Null) => return Ok(managed),
             Some(Value::Array(entries)) => entries,
             Some(_) => return Err(Unreadable::Shape),
@@ -121,16 +121,12 @@ impl Managed {
         }
         let mut sorted: Vec<_> = self.sets.iter().collect();
         // The version of the set is compared, not the one of the manager, which is empty for appliers.
-        sorted.sort_by_cached_key(|(manager, owned)| {
-            let version = owned.api_version.clone();
-            (
-                manager.operation,
-                self.seconds(manager),
-                manager.name.clone(),
-                version,
-                manager.subresource.clone(),
-            )
-        });
+        if sorted.len() > 1 {
+            sorted.sort_by_cached_key(|(manager, owned)| {
+                let name = (manager.name.clone(), owned.api_version.clone(), manager.subresource.clone());
+                (manager.operation, self.seconds(manager), name)
+            });
+        }
         let entries = sorted.into_iter().map(|(manager, owned)| self.entry(manager, owned)).collect();
         let metadata = object.entry("metadata").or_insert_with(|| json!({}));
         if let Some(metadata) = metadata.as_object_mut() {
@@ -161,9 +157,12 @@ impl Managed {
 
     /// Moves the oldest updates into one entry for each version until there are not too many entries of updates.
     pub(super) fn cap(&mut self) {
-        let mut updaters: Vec<Manager> =
-            self.sets.keys().filter(|manager| manager.operation == Operation::Update).cloned().collect();
-        let mut count = updaters.len();
+        let updaters = || self.sets.keys().filter(|manager| manager.operation == Operation::Update);
+        let mut count = updaters().count();
+        if count <= MOST_UPDATERS {
+            return;
+        }
+        let mut updaters: Vec<Manager> = updaters().cloned().collect();
         updaters.sort_by_cached_key(|manager| (self.seconds(manager), manager.identifier()));
         let mut first_of_version: BTreeMap<String, Manager> = BTreeMap::new();
         for manager in updaters {
@@ -250,13 +249,18 @@ impl Operation {
 
 /// Whether a client asks to forget all owners: an empty list, or one with nothing but an empty entry.
 pub(super) fn asks_for_reset(object: &Value) -> bool {
-    match object.pointer("/metadata/managedFields").and_then(Value::as_array).map(Vec::as_slice) {
+    match entries_of(object).and_then(Value::as_array).map(Vec::as_slice) {
         Some([]) => true,
         Some([Value::Object(entry)]) => {
             entry.values().all(|value| value.is_null() || value.as_str().is_some_and(str::is_empty))
         }
         _ => false,
     }
+}
+
+/// The entries of an object, as they are written.
+pub(super) fn entries_of(object: &Value) -> Option<&Value> {
+    object.get("metadata")?.get("managedFields")
 }
 
 /// Takes the entries out of an object.
@@ -270,8 +274,9 @@ pub(super) fn strip(object: &mut Value) {
 ///
 /// Call it last, when `new` is as it would be stored.
 pub fn keep_times_if_unchanged(old: &Value, new: &mut Value) {
-    let entries = |object: &Value| object.pointer("/metadata/managedFields").cloned();
-    let (Some(Value::Array(was)), Some(Value::Array(is))) = (entries(old), entries(new)) else { return };
+    let (Some(Value::Array(was)), Some(Value::Array(is))) = (entries_of(old), entries_of(new)) else {
+        return;
+    };
     let timeless = |entries: &[Value]| -> Vec<Value> {
         let mut entries = entries.to_vec();
         for entry in entries.iter_mut().filter_map(Value::as_object_mut) {
@@ -279,11 +284,11 @@ pub fn keep_times_if_unchanged(old: &Value, new: &mut Value) {
         }
         entries
     };
-    if was == is || timeless(&was) != timeless(&is) {
+    if was == is || timeless(was) != timeless(is) {
         return;
     }
     let mut restored = new.clone();
-    restored["metadata"]["managedFields"] = Value::Array(was);
+    restored["metadata"]["managedFields"] = Value::Array(was.clone());
     if restored == *old {
         *new = restored;
     }

@@ -112,9 +112,10 @@ impl Reset {
         Self::AllBut(FieldSet::of_fields(paths))
     }
 
-    fn filter(&self, set: &FieldSet) -> FieldSet {
+    fn filter(&self, set: FieldSet) -> FieldSet {
         match self {
-            Self::Nothing => set.clone(),
+            _ if set.is_empty() => set,
+            Self::Nothing => set,
             Self::Trees(trees) => set.without_trees(trees),
             Self::AllBut(trees) => set.within_trees(trees),
         }

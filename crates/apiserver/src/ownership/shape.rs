@@ -163,6 +163,12 @@ pub(super) fn names<'a>(a: Option<&'a Value>, b: Option<&'a Value>) -> std::coll
     fields.flat_map(|fields| fields.keys().map(String::as_str)).collect()
 }
 
+/// The fields of a value that is an object; none where it is absent or something else.
+pub(super) fn fields(value: Option<&Value>) -> impl Iterator<Item = (&str, &Value)> {
+    let fields = value.and_then(Value::as_object).into_iter().flatten();
+    fields.map(|(name, value)| (name.as_str(), value))
+}
+
 /// A field of a value that is an object; none where it is absent or the value something else.
 pub(super) fn field<'a>(value: Option<&'a Value>, name: &str) -> Option<&'a Value> {
     value?.as_object()?.get(name)

@@ -4,16 +4,16 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use super::check::{Duplicates, Mistakes, check};
 use super::compare::{Comparison, compare};
 use super::extract::settled;
 use super::field_set::FieldSet;
-use super::managed::{Managed, Manager, Operation, Owned, asks_for_reset, strip};
+use super::managed::{Managed, Manager, Operation, Owned, asks_for_reset, entries_of, strip};
 use super::{Target, Writer};
 use crate::schema::Schema;
 
@@ -33,6 +33,8 @@ const OWNED_BY_NOBODY: [&str; 12] = [
     "metadata.resourceVersion",
 ];
 
+static NOBODYS: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of_fields(OWNED_BY_NOBODY));
+
 /// Brings `managedFields` of `new` up to date with a write that turns `live` into it. Without `live` it is a creation.
 ///
 /// Both are objects of the target's version, decoded and defaulted: the fields a built-in kind always shows, such as
@@ -43,7 +45,8 @@ pub fn update(live: Option<&Value>, new: &mut Value, target: &Target<'_>, writer
     let was = live.unwrap_or(target.empty);
     let managed = owners(was, new, !writer.subresource.is_empty());
     strip(new);
-    if managed.sets.is_empty() && was.pointer("/metadata/uid").is_some_and(|uid| uid != "") {
+    let uid = was.get("metadata").and_then(|metadata| metadata.get("uid"));
+    if managed.sets.is_empty() && uid.is_some_and(|uid| uid != "") {
         return;
     }
     if let Ok(mut managed) = track(was, new, managed, target, writer) {
@@ -75,7 +78,7 @@ pub(super) fn track(
     writer: &Writer<'_>,
 ) -> Result<Managed, Mistakes> {
     let mut live = Cow::Borrowed(live);
-    if live.pointer("/metadata/managedFields").is_some() {
+    if entries_of(&live).is_some() {
         strip(live.to_mut());
     }
     for object in [new, &live] {
@@ -84,15 +87,18 @@ pub(super) fn track(
     settle(&live, &mut managed, target)?;
     let changes = Changes::between(&live, new, target, &managed)?;
     changes.take_from_others(&mut managed, None);
-    let Comparison { added, modified, .. } = changes.here();
-    let gained = without_nobodys(&target.reset.filter(&modified.union(added)));
+    // What the endpoint does not write is not among the changes.
+    let gained = without_nobodys(&changes.here.set);
     if gained.is_empty() {
         return Ok(managed);
     }
     let manager = manager_of(writer, Operation::Update, target);
     let api_version = target.api_version.to_owned();
-    let before = managed.sets.get(&manager).map(|owned| owned.fields.clone()).unwrap_or_default();
-    managed.sets.insert(manager.clone(), Owned { fields: before.union(&gained), api_version });
+    let fields = match managed.sets.remove(&manager) {
+        Some(before) => before.fields.joined(gained),
+        None => gained,
+    };
+    managed.sets.insert(manager.clone(), Owned { fields, api_version });
     managed.times.insert(manager, stamp(writer.now));
     Ok(managed)
 }
@@ -101,8 +107,25 @@ pub(super) fn track(
 pub(super) struct Changes {
     /// The version that is written.
     version: String,
-    /// By version; those that are gone are not there.
-    found: BTreeMap<String, Comparison>,
+    /// The difference in it.
+    here: Difference,
+    /// By version, for the others; those that are gone are not there.
+    elsewhere: BTreeMap<String, Difference>,
+}
+
+/// The difference of two objects, as far as an endpoint writes it.
+struct Difference {
+    /// Fields that have another value, or have one at last.
+    set: FieldSet,
+    /// Fields that are no longer there.
+    removed: FieldSet,
+}
+
+impl Difference {
+    fn of(found: Comparison, target: &Target<'_>) -> Self {
+        let Comparison { added, modified, removed } = found;
+        Self { set: target.reset.filter(modified.joined(added)), removed: target.reset.filter(removed) }
+    }
 }
 
 impl Changes {
@@ -113,11 +136,10 @@ impl Changes {
         target: &Target<'_>,
         managed: &Managed,
     ) -> Result<Self, Mistakes> {
-        let here = filtered(&compare(old, new, target.schema, target.definitions), target);
-        let version = target.api_version.to_owned();
-        let mut found = BTreeMap::from([(version.clone(), here)]);
+        let here = Difference::of(compare(old, new, target.schema, target.definitions), target);
+        let mut changes = Self { version: target.api_version.to_owned(), here, elsewhere: BTreeMap::new() };
         for owned in managed.sets.values() {
-            if found.contains_key(&owned.api_version) {
+            if changes.in_version(&owned.api_version).is_some() {
                 continue;
             }
             let failed = |which: &'static str| {
@@ -129,25 +151,22 @@ impl Changes {
             let Some((new, _)) = view(new, &owned.api_version, target).map_err(failed("new"))? else {
                 continue;
             };
-            let there = compare(&old, &new, &schema, target.definitions);
-            found.insert(owned.api_version.clone(), filtered(&there, target));
+            let there = Difference::of(compare(&old, &new, &schema, target.definitions), target);
+            changes.elsewhere.insert(owned.api_version.clone(), there);
         }
-        Ok(Self { version, found })
+        Ok(changes)
     }
 
-    /// The difference in the version that is written.
-    pub(super) fn here(&self) -> &Comparison {
-        self.found.get(&self.version).expect("the version that is written was compared first")
+    fn in_version(&self, version: &str) -> Option<&Difference> {
+        if version == self.version { Some(&self.here) } else { self.elsewhere.get(version) }
     }
 
     /// The fields each manager but `me` owns that were given another value.
     pub(super) fn conflicts(&self, managed: &Managed, me: &Manager) -> BTreeMap<Manager, FieldSet> {
         let mut conflicts = BTreeMap::new();
         for (manager, owned) in managed.sets.iter().filter(|(manager, _)| *manager != me) {
-            let Some(Comparison { added, modified, .. }) = self.found.get(&owned.api_version) else {
-                continue;
-            };
-            let lost = owned.fields.intersection(&modified.union(added));
+            let Some(difference) = self.in_version(&owned.api_version) else { continue };
+            let lost = owned.fields.intersection(&difference.set);
             if !lost.is_empty() {
                 conflicts.insert(manager.clone(), lost);
             }
@@ -159,10 +178,10 @@ impl Changes {
     pub(super) fn take_from_others(&self, managed: &mut Managed, me: Option<&Manager>) {
         managed.sets.retain(|manager, owned| {
             if Some(manager) != me {
-                let Some(Comparison { added, modified, removed }) = self.found.get(&owned.api_version) else {
+                let Some(Difference { set, removed }) = self.in_version(&owned.api_version) else {
                     return false;
                 };
-                owned.fields = owned.fields.difference(&modified.union(added)).difference(removed);
+                owned.fields = owned.fields.difference(set).difference(removed);
             }
             !owned.fields.is_empty()
         });
@@ -182,14 +201,6 @@ pub(super) fn view(
     let Some((object, schema)) = target.versions.convert(object, api_version) else { return Ok(None) };
     check(&object, &schema, target.definitions, Duplicates::Refused)?;
     Ok(Some((object, schema)))
-}
-
-fn filtered(comparison: &Comparison, target: &Target<'_>) -> Comparison {
-    Comparison {
-        added: target.reset.filter(&comparison.added),
-        modified: target.reset.filter(&comparison.modified),
-        removed: target.reset.filter(&comparison.removed),
-    }
 }
 
 /// Reads all sets by the schemas of today; entries of versions that are gone go too.
@@ -215,7 +226,7 @@ pub(super) fn settle(live: &Value, managed: &mut Managed, target: &Target<'_>) -
 
 /// The set without the fields nobody owns.
 pub(super) fn without_nobodys(set: &FieldSet) -> FieldSet {
-    set.difference(&FieldSet::of_fields(OWNED_BY_NOBODY))
+    set.difference(&NOBODYS)
 }
 
 pub(super) fn manager_of(writer: &Writer<'_>, operation: Operation, target: &Target<'_>) -> Manager {
@@ -225,7 +236,7 @@ pub(super) fn manager_of(writer: &Writer<'_>, operation: Operation, target: &Tar
 
 /// The time as entries hold it.
 pub(super) fn stamp(now: Timestamp) -> String {
-    now.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
 }
 
 /// An object of the target's kind in which nothing is said.

@@ -89,7 +89,7 @@ mod tests {
         for (at, name) in names.iter().enumerate() {
             let version = at as u64 + 1;
             let object = json!({ "metadata": { "name": name } });
-            let state = Draft::new(object, vec![]).expect("it has a name").at(version);
+            let state = Draft::new(&object, vec![]).expect("it has a name").at(version);
             history.write(&ObjectKey::cluster(name), version, Some(Arc::new(state)));
         }
         (history, names.len() as u64)

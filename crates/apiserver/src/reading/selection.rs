@@ -55,7 +55,7 @@ mod tests {
     fn all_conditions_must_hold() {
         let object = json!({ "metadata": { "name": "a", "namespace": "b", "labels": { "k": "v" } } });
         let fields = vec![("status.phase".into(), "Running".to_owned())];
-        let object = Draft::new(object, fields).expect("it has a name").at(1);
+        let object = Draft::new(&object, fields).expect("it has a name").at(1);
         let selection = |namespace: &str, name: Option<&str>, labels: &str, fields: &str| Selection {
             namespace: Some(namespace.to_owned()),
             name: name.map(str::to_owned),

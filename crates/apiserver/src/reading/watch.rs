@@ -11,45 +11,38 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::selection::Selection;
-use crate::store::{Change, Encoded};
+use crate::store::{Change, Encoded, Told};
 
 /// One event of a watch, not yet written.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// `ADDED`, `MODIFIED` or `DELETED`.
-    pub kind: &'static str,
+    /// What happened to it.
+    pub told: Told,
     /// The object it shows.
     pub object: Arc<Encoded>,
 }
 
 /// What a watch with this selection tells of a change, if anything.
 pub fn tell(change: &Change, selection: &Selection) -> Option<Frame> {
-    let selected = |object: &Option<Arc<Encoded>>| object.clone().filter(|it| selection.holds(it));
-    match (selected(&change.before), selected(&change.after)) {
-        (None, None) => None,
-        (None, Some(object)) => Some(Frame { kind: "ADDED", object }),
-        (Some(_), Some(object)) => Some(Frame { kind: "MODIFIED", object }),
-        (Some(before), None) => {
-            Some(Frame { kind: "DELETED", object: Arc::new(before.with_version(change.version)) })
-        }
-    }
+    let selected = |object: &Option<Arc<Encoded>>| object.as_ref().is_some_and(|it| selection.holds(it));
+    let (told, object) = match (selected(&change.before), selected(&change.after)) {
+        (false, false) => return None,
+        (false, true) => (Told::Added, change.after.as_ref()),
+        (true, true) => (Told::Modified, change.after.as_ref()),
+        (true, false) => (Told::Deleted, change.last()),
+    };
+    object.map(|object| Frame { told, object: Arc::clone(object) })
 }
 
 impl Frame {
     /// An object that was there when the watch began.
     pub fn initial(object: Arc<Encoded>) -> Self {
-        Self { kind: "ADDED", object }
+        Self { told: Told::Added, object }
     }
 
-    /// The pieces of its JSON, shared with every other watch that tells it.
-    pub fn pieces(&self) -> [Bytes; 5] {
-        let head = match self.kind {
-            "ADDED" => Bytes::from_static(br#"{"type":"ADDED","object":"#),
-            "MODIFIED" => Bytes::from_static(br#"{"type":"MODIFIED","object":"#),
-            _ => Bytes::from_static(br#"{"type":"DELETED","object":"#),
-        };
-        let [start, version, end] = self.object.pieces();
-        [head, start, version, end, Bytes::from_static(b"}\n")]
+    /// Writes its JSON as a line, in pieces that are shared with every other watch that tells it.
+    pub fn write(&self, out: &mut impl Extend<Bytes>) {
+        self.object.write_line(self.told, out);
     }
 }
 
@@ -76,7 +69,7 @@ mod tests {
 
     fn state(name: &str, colour: &str, version: u64) -> Arc<Encoded> {
         let object = json!({ "metadata": { "name": name, "labels": { "colour": colour } } });
-        Arc::new(Draft::new(object, vec![]).expect("it has a name").at(version))
+        Arc::new(Draft::new(&object, vec![]).expect("it has a name").at(version))
     }
 
     fn red() -> Selection {
@@ -96,10 +89,10 @@ mod tests {
             (blue_5.clone(), blue_6, None),
             (blue_5, None, None),
         ] {
-            let told = tell(&Change { version: 6, before, after }, &red());
+            let told = tell(&Change::new(6, before, after), &red());
             let seen = told.map(|it| {
                 assert_eq!(it.object.version(), 6, "every event carries the version of its change");
-                (it.kind, it.object.labels().get("colour").unwrap_or_default().to_owned())
+                (it.told.as_str(), it.object.labels().get("colour").unwrap_or_default().to_owned())
             });
             assert_eq!(seen, expected.map(|(kind, colour)| (kind, colour.to_owned())));
         }
@@ -108,7 +101,9 @@ mod tests {
     #[test]
     fn a_frame_is_one_line_of_json() {
         let frame = Frame::initial(state("a", "red", 7));
-        let line = frame.pieces().concat();
+        let mut line = Vec::new();
+        frame.write(&mut line);
+        let line = line.concat();
         assert_eq!(line.last(), Some(&b'\n'));
         let value: Value = serde_json::from_slice(&line).expect("JSON");
         assert_eq!(
@@ -146,8 +141,8 @@ mod tests {
                 position += 1;
                 let Some(frame) = tell(change, &red()) else { continue };
                 let (key, version) = (frame.object.key().to_string(), frame.object.version());
-                let before = if frame.kind == "DELETED" { folded.remove(&key) } else { folded.insert(key, version) };
-                prop_assert_eq!(before.is_none(), frame.kind == "ADDED", "additions are new, everything else was there");
+                let before = if frame.told == Told::Deleted { folded.remove(&key) } else { folded.insert(key, version) };
+                prop_assert_eq!(before.is_none(), frame.told == Told::Added, "additions are new, everything else was there");
             }
             prop_assert_eq!(folded, listed(end));
         }

@@ -109,6 +109,7 @@ impl Kind {
             version: &self.def.version,
             kind: &self.def.kind,
             plural: &self.def.plural,
+            traits: self.traits,
         }
     }
 
@@ -169,23 +170,28 @@ impl Kind {
     /// An object of this version, ready to be stored.
     ///
     /// Gives `None` when it has no name to store it under.
-    pub fn draft(&self, object: Value) -> Option<Draft> {
-        self.stored_draft(self.to_stored(object))
+    pub fn draft(&self, object: &Value) -> Option<Draft> {
+        let as_it_is = match &self.family {
+            Family::Builtin => true,
+            Family::Custom { kind, .. } => kind.storage().is_none_or(|it| it.name == self.def.version),
+            Family::Event | Family::OldAutoscaler => false,
+        };
+        if as_it_is { self.stored_draft(object) } else { self.stored_draft(&self.to_stored(object.clone())) }
     }
 
     /// An object in its stored form, ready to be stored again.
     ///
     /// Gives `None` when it has no name to store it under.
-    pub(crate) fn stored_draft(&self, object: Value) -> Option<Draft> {
+    pub(crate) fn stored_draft(&self, object: &Value) -> Option<Draft> {
         let fields = match self.custom_version() {
             Some(_) => {
                 let Family::Custom { kind, .. } = &self.family else { return None };
-                let values = kind.versions.iter().flat_map(|it| it.field_values(&object));
+                let values = kind.versions.iter().flat_map(|it| it.field_values(object));
                 values.map(|(name, value)| (Cow::Owned(name.to_owned()), value)).collect()
             }
             None => {
                 let selectable = fields::selectable(&self.def.group, &self.def.kind);
-                selectable.iter().map(|it| (Cow::Borrowed(it.as_str()), it.value(&object))).collect()
+                selectable.iter().map(|it| (Cow::Borrowed(it.as_str()), it.value(object))).collect()
             }
         };
         Draft::new(object, fields)

@@ -6,8 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -20,6 +18,7 @@ use super::gathered::Gathered;
 use super::handler::Handler;
 use super::inner::Inner;
 use super::limits::{GRACE, Limits};
+use super::streams::{Stream, Streams};
 use super::turn::Turn;
 use crate::auth::PeerIdentity;
 
@@ -45,7 +44,7 @@ pub(super) async fn serve<H: Handler>(
             }
         })
     };
-    let begun = Streams::default();
+    let begun = Begun::default();
     let builder = limits.builder(begun.clone());
     let line = Gathered::new(io);
     let mut connection = pin!(builder.serve_connection(line.clone(), service));
@@ -69,25 +68,21 @@ pub(super) async fn serve<H: Handler>(
     }
 }
 
-/// A stream of an HTTP/2 connection: a request until the last byte of its answer.
-type Stream = Pin<Box<dyn Future<Output = ()> + Send>>;
-
 /// Takes the streams that HTTP/2 begins, to be run beside their connection.
 #[derive(Clone, Default)]
-struct Streams(Arc<Mutex<Vec<Stream>>>);
+struct Begun(Arc<Mutex<Vec<Stream>>>);
 
 /// The streams of a connection. They run in its own task, and always before it writes: what many watches are told at one
 /// moment leaves in one piece, and everything ends with the connection.
 struct Running<IO> {
-    begun: Streams,
-    streams: FuturesUnordered<Stream>,
+    begun: Begun,
+    streams: Streams,
     line: Gathered<IO>,
-    /// When streams may wake the task, and when the connection may.
-    of_streams: Turn,
-    of_connection: Turn,
+    /// When the connection may wake the task.
+    turn: Turn,
 }
 
-impl<F> Executor<F> for Streams
+impl<F> Executor<F> for Begun
 where
     F: Future<Output: Send> + Send + 'static,
 {
@@ -95,20 +90,19 @@ where
         let stream = Box::pin(async move {
             stream.await;
         });
-        self.begun().push(stream);
+        self.streams().push(stream);
     }
 }
 
-impl Streams {
-    fn begun(&self) -> MutexGuard<'_, Vec<Stream>> {
+impl Begun {
+    fn streams(&self) -> MutexGuard<'_, Vec<Stream>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<IO: Read + Write + Unpin> Running<IO> {
-    fn new(begun: Streams, line: Gathered<IO>) -> Self {
-        let (of_streams, of_connection) = (Turn::default(), Turn::default());
-        Self { begun, streams: FuturesUnordered::new(), line, of_streams, of_connection }
+    fn new(begun: Begun, line: Gathered<IO>) -> Self {
+        Self { begun, streams: Streams::default(), line, turn: Turn::default() }
     }
 
     /// Runs a connection and its streams until the connection ends.
@@ -116,11 +110,12 @@ impl<IO: Read + Write + Unpin> Running<IO> {
         std::future::poll_fn(|context| {
             loop {
                 // The connection comes behind the streams: they need not wake it.
-                self.of_connection.hold(context);
-                self.run_streams(context);
-                self.of_connection.pass();
-                let polled = connection.as_mut().poll(&mut self.of_connection.context());
-                if polled.is_pending() && !self.begun.begun().is_empty() {
+                self.turn.hold(context);
+                self.begun.streams().drain(..).for_each(|it| self.streams.add(it));
+                self.streams.run(context);
+                self.turn.pass();
+                let polled = connection.as_mut().poll(&mut self.turn.context());
+                if polled.is_pending() && !self.begun.streams().is_empty() {
                     continue;
                 }
                 // A connection that has ended is not asked again: what it wrote last has this chance to leave.
@@ -131,22 +126,6 @@ impl<IO: Read + Write + Unpin> Running<IO> {
         })
         .await
     }
-
-    /// Runs the streams that have something to do.
-    fn run_streams(&mut self, context: &Context<'_>) {
-        let begun = std::mem::take(&mut *self.begun.begun());
-        self.streams.extend(begun);
-        // A stream that sends wakes itself, and after two of these the set stops to let others run: so many rounds are needed
-        // to have all of them send before the connection writes. Whoever still wakes itself then has had its share.
-        for _ in 0..=self.streams.len() {
-            self.of_streams.hold(context);
-            while let Poll::Ready(Some(())) = self.streams.poll_next_unpin(&mut self.of_streams.context()) {}
-            if !self.of_streams.pass() {
-                return;
-            }
-        }
-        context.waker().wake_by_ref();
-    }
 }
 
 /// How many requests of a connection are under way.
@@ -155,7 +134,7 @@ struct Requests(Arc<watch::Sender<usize>>);
 
 /// A request under way, to the last byte of its answer.
 #[derive(Debug)]
-struct Begun(Requests);
+struct UnderWay(Requests);
 
 impl Default for Requests {
     fn default() -> Self {
@@ -164,9 +143,9 @@ impl Default for Requests {
 }
 
 impl Requests {
-    fn begin(&self) -> Begun {
+    fn begin(&self) -> UnderWay {
         self.0.send_modify(|count| *count += 1);
-        Begun(self.clone())
+        UnderWay(self.clone())
     }
 
     /// Resolves when there was no request for so long.
@@ -182,7 +161,7 @@ impl Requests {
     }
 }
 
-impl Drop for Begun {
+impl Drop for UnderWay {
     fn drop(&mut self) {
         self.0.0.send_modify(|count| *count -= 1);
     }
@@ -193,7 +172,7 @@ pin_project! {
     struct Counted<B> {
         #[pin]
         body: B,
-        begun: Begun,
+        begun: UnderWay,
     }
 }
 

@@ -22,6 +22,7 @@ mod tls;
 mod inner;
 mod gathered;
 mod turn;
+mod streams;
 mod connection;
 mod listener;
 mod in_process;

@@ -1,8 +1,7 @@
 //! Holds back the wakes of a part of a task while the task runs anyway.
 //!
 //! The task of a connection runs its streams, and then the connection. A stream that has something to send wakes the
-//! connection, and streams wake one another: passed on, each of these wakes would make the task run once more, to find
-//! nothing.
+//! connection: passed on, each of these wakes would make the task run once more, to find nothing.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn an_object_is_decoded_once_for_each_version() {
-        let at = |version| Draft::new(json!({ "metadata": { "name": "a" } }), vec![]).unwrap().at(version);
+        let at = |version| Draft::new(&json!({ "metadata": { "name": "a" } }), vec![]).unwrap().at(version);
         let mut view = View::default();
         let first = view.value(&at(1));
         assert!(Arc::ptr_eq(&first, &view.value(&at(1))));

@@ -1,44 +1,94 @@
 //! One version of one object, encoded once and never changed.
 //!
-//! A list or a watch writes these bytes as they are. The version stands at a known place in them, so that the last state of
-//! a deleted object can carry the version of its deletion without being encoded again.
+//! A list or a watch writes these bytes as they are: an object is held as the line of a watch that tells of it, of which the
+//! object itself is a slice. The version stands at a known place in them, so that the last state of a deleted object can
+//! carry the version of its deletion without being encoded again.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use dogwatch_core::{Labels, ObjectKey};
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::{Map, Value};
 
-/// Stands for the version until it is known. No JSON text holds it by accident: a control character is always escaped.
-const PLACEHOLDER: &str = "\u{1}version\u{1}";
-/// How serde_json writes it.
-const PLACEHOLDER_JSON: &str = "\"\\u0001version\\u0001\"";
+/// The field that is left out of what is encoded, and put in when the version is known.
+const VERSION: &str = "resourceVersion";
+
+/// What stands behind the object in the line of a watch.
+const LINE_END: &[u8] = b"}\n";
 
 /// A field by which an object can be selected: its name and its value.
 pub type SelectableField = (Cow<'static, str>, String);
 
+/// What an event tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Told {
+    /// It came into being, or into sight.
+    Added,
+    /// It is not what it was.
+    Modified,
+    /// It is gone, or out of sight.
+    Deleted,
+}
+
 /// An object that is encoded but for its version.
 #[derive(Clone, Debug)]
 pub struct Draft {
+    about: About,
+    /// The object without its version, the quotes around that included.
+    text: Vec<u8>,
+    /// How many bytes of `text` say kind and version of the API: what items of a typed list leave out.
+    preamble: usize,
+    /// Where in `text` the digits of the version belong.
+    version_at: usize,
+}
+
+/// What is known of an object without decoding it.
+#[derive(Clone, Debug)]
+struct About {
     key: ObjectKey,
     uid: String,
     labels: BTreeMap<String, String>,
     /// The fields besides name and namespace by which it can be selected.
     fields: Vec<SelectableField>,
-    /// How many bytes of `head` say kind and version: what items of a typed list leave out.
-    preamble: usize,
-    /// What comes before the digits of the version, the opening quote included.
-    head: Bytes,
-    /// What comes behind them, the closing quote included.
-    tail: Bytes,
 }
 
-/// One version of one object. Invariant: `head`, the digits of `version` and `tail` are one JSON object.
+/// One version of one object.
 #[derive(Clone, Debug)]
 pub struct Encoded {
     version: u64,
-    draft: Draft,
+    about: Arc<About>,
+    /// What `line` tells.
+    told: Told,
+    /// The line of a watch. Invariant: the head of what is told, one JSON object, [`LINE_END`].
+    line: Bytes,
+    /// How many bytes of the object say kind and version of the API.
+    preamble: usize,
+    /// Where in the object the digits of the version are.
+    version_at: usize,
+}
+
+impl Told {
+    /// As events have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+
+    /// What stands before the object in the line of a watch.
+    fn head(self) -> &'static [u8] {
+        match self {
+            Self::Added => br#"{"type":"ADDED","object":"#,
+            Self::Modified => br#"{"type":"MODIFIED","object":"#,
+            Self::Deleted => br#"{"type":"DELETED","object":"#,
+        }
+    }
 }
 
 impl Draft {
@@ -46,51 +96,73 @@ impl Draft {
     /// objects of its kind can be selected.
     ///
     /// Gives `None` when it has no name to store it under, or no metadata at all.
-    pub fn new(mut object: Value, fields: Vec<SelectableField>) -> Option<Self> {
-        let metadata = object.get_mut("metadata")?.as_object_mut()?;
-        metadata.insert("resourceVersion".to_owned(), PLACEHOLDER.into());
+    pub fn new(object: &Value, fields: Vec<SelectableField>) -> Option<Self> {
+        let object = object.as_object()?;
+        let metadata = object.get("metadata")?.as_object()?;
         let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
         let key = ObjectKey::from_parts(Some(text("namespace")), text("name")).ok()?;
-        let uid = text("uid").to_owned();
         let labels = metadata.get("labels").and_then(Value::as_object).into_iter().flatten();
         let labels =
             labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect();
+        let about = About { key, uid: text("uid").to_owned(), labels, fields };
+
+        let mut out = Vec::with_capacity(2048);
+        out.push(b'{');
         // Kind and version come first, so that a list can leave them out.
-        let mut encoded = String::with_capacity(1024);
-        encoded.push('{');
         for name in ["kind", "apiVersion"] {
-            if let Some(value) = object.as_object_mut()?.remove(name) {
-                encoded.push_str(&format!("\"{name}\":{value},"));
+            if let Some(value) = object.get(name) {
+                write_entry(&mut out, name, value);
             }
         }
-        let preamble = encoded.len();
-        encoded.push_str(serde_json::to_string(&object).ok()?.get(1..)?);
-        let at = encoded.find(PLACEHOLDER_JSON)?;
-        let tail = Bytes::from(encoded.split_off(at + PLACEHOLDER_JSON.len() - 1));
-        encoded.truncate(at + 1);
-        Some(Self { key, uid, labels, fields, preamble, head: Bytes::from(encoded), tail })
+        let preamble = out.len();
+        let mut version_at = 0;
+        for (name, value) in object {
+            match name.as_str() {
+                "kind" | "apiVersion" => {}
+                "metadata" => {
+                    out.extend_from_slice(b"\"metadata\":");
+                    version_at = write_metadata(&mut out, metadata);
+                    out.push(b',');
+                }
+                _ => write_entry(&mut out, name, value),
+            }
+        }
+        // Behind the last entry there is a comma; there is one, for the metadata are there.
+        out.pop();
+        out.push(b'}');
+        Some(Self { about, text: out, preamble, version_at })
     }
 
     /// The key it is stored under.
     pub fn key(&self) -> &ObjectKey {
-        &self.key
+        &self.about.key
     }
 
     /// Whether a stored object says the same, its version aside.
     pub fn says_what(&self, stored: &Encoded) -> bool {
-        self.head == stored.draft.head && self.tail == stored.draft.tail
+        let (head, tail) = self.text.split_at(self.version_at);
+        let (stored_head, stored_tail) = stored.around_version();
+        head == stored_head && tail == stored_tail
     }
 
-    /// The object at a version.
+    /// The object at a version, at which it came into being.
     pub fn at(self, version: u64) -> Encoded {
-        Encoded { version, draft: self }
+        self.told(Told::Added, version)
+    }
+
+    /// The object at a version, at which this is told of it.
+    pub fn told(self, told: Told, version: u64) -> Encoded {
+        let (head, tail) = self.text.split_at(self.version_at);
+        let line = line(told, head, version, tail);
+        let (preamble, version_at) = (self.preamble, self.version_at);
+        Encoded { version, about: Arc::new(self.about), told, line, preamble, version_at }
     }
 }
 
 impl Encoded {
     /// The key it is stored under.
     pub fn key(&self) -> &ObjectKey {
-        &self.draft.key
+        &self.about.key
     }
 
     /// Its version.
@@ -100,12 +172,12 @@ impl Encoded {
 
     /// Tells it from an earlier object of the same name.
     pub fn uid(&self) -> &str {
-        &self.draft.uid
+        &self.about.uid
     }
 
     /// Its labels.
     pub fn labels(&self) -> Labels<'_> {
-        Labels::from(&self.draft.labels)
+        Labels::from(&self.about.labels)
     }
 
     /// The value of a field by which it can be selected.
@@ -113,38 +185,106 @@ impl Encoded {
         match field {
             "metadata.name" => Some(self.key().name()),
             "metadata.namespace" => self.key().namespace(),
-            other => self.draft.fields.iter().find(|(it, _)| *it == other).map(|(_, value)| value.as_str()),
+            other => self.about.fields.iter().find(|(it, _)| *it == other).map(|(_, value)| value.as_str()),
         }
     }
 
     /// The same content with another version: what a deletion shows.
     #[must_use]
     pub fn with_version(&self, version: u64) -> Self {
-        Self { version, draft: self.draft.clone() }
+        let (head, tail) = self.around_version();
+        let line = line(Told::Deleted, head, version, tail);
+        Self { version, told: Told::Deleted, line, about: Arc::clone(&self.about), ..*self }
     }
 
-    /// The three pieces of its JSON, ready to be written one behind the other.
-    pub fn pieces(&self) -> [Bytes; 3] {
-        [self.draft.head.clone(), Bytes::from(self.version.to_string()), self.draft.tail.clone()]
+    /// Its JSON.
+    pub fn json(&self) -> &[u8] {
+        &self.line[self.told.head().len()..self.line.len() - LINE_END.len()]
     }
 
-    /// The pieces of its JSON without kind and version, as items of a typed list have it.
-    pub fn bare_pieces(&self) -> [Bytes; 4] {
-        let [head, version, tail] = self.pieces();
-        [Bytes::from_static(b"{"), head.slice(self.draft.preamble..), version, tail]
+    /// Its JSON, to be kept or sent without being copied.
+    pub fn bytes(&self) -> Bytes {
+        self.line.slice(self.told.head().len()..self.line.len() - LINE_END.len())
     }
 
-    /// Its JSON in one piece.
-    pub fn to_json(&self) -> Vec<u8> {
-        let mut json = Vec::with_capacity(self.draft.head.len() + self.draft.tail.len() + 20);
-        self.pieces().iter().for_each(|it| json.extend_from_slice(it));
-        json
+    /// Its JSON from behind kind and version on, as items of a typed list have it behind their bracket.
+    pub fn bare_bytes(&self) -> Bytes {
+        self.bytes().slice(self.preamble..)
+    }
+
+    /// The line of a watch that tells this of it, in the pieces in which it is at hand: one for what happened to it when it
+    /// was stored.
+    pub fn write_line(&self, told: Told, out: &mut impl Extend<Bytes>) {
+        if told == self.told {
+            out.extend([self.line.clone()]);
+        } else {
+            let head = Bytes::from_static(told.head());
+            out.extend([head, self.bytes(), Bytes::from_static(LINE_END)]);
+        }
     }
 
     /// The object as a value, to be changed.
     pub fn to_value(&self) -> Value {
-        serde_json::from_slice(&self.to_json()).expect("it was encoded from a value")
+        serde_json::from_slice(self.json()).expect("it was encoded from a value")
     }
+
+    /// What stands before the digits of the version, and behind them.
+    fn around_version(&self) -> (&[u8], &[u8]) {
+        let (head, rest) = self.json().split_at(self.version_at);
+        (head, &rest[digits(self.version)..])
+    }
+}
+
+/// How long a number is when it is written.
+fn digits(number: u64) -> usize {
+    number.checked_ilog10().unwrap_or(0) as usize + 1
+}
+
+fn line(told: Told, before: &[u8], version: u64, behind: &[u8]) -> Bytes {
+    let mut line = Vec::with_capacity(
+        told.head().len() + before.len() + digits(version) + behind.len() + LINE_END.len(),
+    );
+    line.extend_from_slice(told.head());
+    line.extend_from_slice(before);
+    line.extend_from_slice(version.to_string().as_bytes());
+    line.extend_from_slice(behind);
+    line.extend_from_slice(LINE_END);
+    Bytes::from(line)
+}
+
+/// Writes the metadata with an empty version, wherever its place is; gives the place of its digits.
+fn write_metadata(out: &mut Vec<u8>, metadata: &Map<String, Value>) -> usize {
+    let mut version_at = None;
+    let mut write_version = |out: &mut Vec<u8>| {
+        write_entry(out, VERSION, "");
+        version_at = Some(out.len() - "\",".len());
+    };
+    out.push(b'{');
+    let mut written = false;
+    for (name, value) in metadata {
+        if !written && name.as_str() >= VERSION {
+            write_version(out);
+            written = true;
+        }
+        if name != VERSION {
+            write_entry(out, name, value);
+        }
+    }
+    if !written {
+        write_version(out);
+    }
+    out.pop();
+    out.push(b'}');
+    version_at.expect("the version was written")
+}
+
+/// Writes an entry of an object, and a comma behind it.
+fn write_entry(out: &mut Vec<u8>, name: &str, value: &(impl Serialize + ?Sized)) {
+    const TEXT: &str = "JSON values can be written to memory";
+    serde_json::to_writer(&mut *out, name).expect(TEXT);
+    out.push(b':');
+    serde_json::to_writer(&mut *out, value).expect(TEXT);
+    out.push(b',');
 }
 
 #[cfg(test)]
@@ -157,7 +297,7 @@ mod tests {
     fn the_version_is_spliced_in_wherever_the_keys_fall() {
         let object = json!({ "zebra": "\"resourceVersion\":\"5\"", "metadata": { "name": "a", "namespace": "b", "uid": "u",
             "resourceVersion": "7", "labels": { "k": "v" }, "annotations": { "x": "\\u0001version\\u0001" } } });
-        let encoded = Draft::new(object.clone(), vec![("spec.nodeName".into(), "n".to_owned())])
+        let encoded = Draft::new(&object, vec![("spec.nodeName".into(), "n".to_owned())])
             .expect("it has a name")
             .at(42);
         let mut expected = object;
@@ -176,7 +316,7 @@ mod tests {
         for object in
             [json!({}), json!({ "metadata": {} }), json!({ "metadata": { "name": "a/b" } }), json!(5)]
         {
-            assert!(Draft::new(object, vec![]).is_none());
+            assert!(Draft::new(&object, vec![]).is_none());
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use dogwatch_core::ObjectKey;
 
@@ -13,6 +13,7 @@ use super::encoded::Encoded;
 
 /// A change to one object.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Change {
     /// The version of the change.
     pub version: u64,
@@ -20,6 +21,21 @@ pub struct Change {
     pub before: Option<Arc<Encoded>>,
     /// The object after it; `None` when it is gone.
     pub after: Option<Arc<Encoded>>,
+    /// What was before, with the version of the change: made once for all who are told so.
+    last: OnceLock<Arc<Encoded>>,
+}
+
+impl Change {
+    /// A change from one state to another.
+    pub fn new(version: u64, before: Option<Arc<Encoded>>, after: Option<Arc<Encoded>>) -> Self {
+        Self { version, before, after, last: OnceLock::new() }
+    }
+
+    /// The object before the change, with the version of it: what is shown to those who do not see it any more.
+    pub fn last(&self) -> Option<&Arc<Encoded>> {
+        let before = self.before.as_ref()?;
+        Some(self.last.get_or_init(|| Arc::new(before.with_version(self.version))))
+    }
 }
 
 /// What an object was from a version on; `None` from its deletion on.
@@ -87,7 +103,7 @@ impl History {
         let before = states.last().and_then(|(_, state)| state.clone());
         debug_assert!(states.last().is_none_or(|(at, _)| *at < version), "versions only grow");
         states.push((version, after.clone()));
-        let change = Arc::new(Change { version, before, after });
+        let change = Arc::new(Change::new(version, before, after));
         self.changes.push_back(Arc::clone(&change));
         change
     }
@@ -179,7 +195,7 @@ mod tests {
 
     fn state(name: &str, version: u64) -> Arc<Encoded> {
         let object = json!({ "metadata": { "name": name } });
-        Arc::new(Draft::new(object, vec![]).expect("it has a name").at(version))
+        Arc::new(Draft::new(&object, vec![]).expect("it has a name").at(version))
     }
 
     fn versions(history: &History, version: u64) -> BTreeMap<String, u64> {

@@ -15,10 +15,11 @@ mod storage;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::task::{Context, Poll, ready};
 
 use dogwatch_core::ObjectKey;
 
-pub use encoded::{Draft, Encoded, SelectableField};
+pub use encoded::{Draft, Encoded, SelectableField, Told};
 pub use history::{Change, Compacted, History};
 pub use storage::{Pending, Storage};
 
@@ -78,6 +79,8 @@ pub struct Cursor {
     collection: Arc<Collection>,
     bell: Listener,
     position: u64,
+    /// Whether everything up to the last ring that was heard has been given.
+    caught_up: bool,
 }
 
 impl Default for Store {
@@ -127,22 +130,22 @@ impl Store {
             return Err(Lost { current });
         }
         let version = *revision + 1;
-        let after = draft.map(|it| Arc::new(it.at(version)));
-        let stored = match (&after, &current) {
-            (Some(after), _) => Arc::clone(after),
-            (None, Some(current)) => Arc::new(current.with_version(version)),
+        let told = if current.is_some() { Told::Modified } else { Told::Added };
+        let after = draft.map(|it| Arc::new(it.told(told, version)));
+        if after.is_none() && current.is_none() {
             // Deleting what is absent changes nothing.
-            (None, None) => return Err(Lost { current: None }),
-        };
+            return Err(Lost { current: None });
+        }
         let log = Arc::make_mut(&mut history);
-        log.write(key, version, after);
+        let change = log.write(key, version, after);
         log.shorten(LONGEST_LOG);
         *revision = version;
         drop(history);
         drop(revision);
         collection.bell.ring();
         self.shared.bell.ring();
-        Ok(stored)
+        let stored = change.after.as_ref().or_else(|| change.last());
+        Ok(Arc::clone(stored.expect("it was there before or is now")))
     }
 
     /// The object as it is now.
@@ -170,7 +173,7 @@ impl Store {
         let collection = self.shared.collection(collection);
         let bell = collection.bell.listen();
         let position = collection.history().position_after(version)?;
-        Ok(Cursor { collection, bell, position })
+        Ok(Cursor { collection, bell, position, caught_up: false })
     }
 
     /// Lets a collection begin now: nothing before can be asked for. Nothing happens to one that is there already.
@@ -222,13 +225,23 @@ impl Cursor {
     /// # Errors
     /// When the log was trimmed past the cursor.
     pub async fn next(&mut self) -> Result<Arc<Change>, Compacted> {
+        std::future::poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// As [`Self::next`]. Costs next to nothing when it is asked again and nothing has happened.
+    ///
+    /// # Errors
+    /// When the log was trimmed past the cursor.
+    pub fn poll_next(&mut self, context: &Context<'_>) -> Poll<Result<Arc<Change>, Compacted>> {
         loop {
-            // Before the log is looked at, so that no change falls between.
-            self.bell.has_rung();
-            if let Some(change) = self.try_next()? {
-                return Ok(change);
+            if self.caught_up {
+                // What is heard is heard before the log is looked at, so that no change falls between.
+                ready!(self.bell.poll_rung(context));
+                self.caught_up = false;
             }
-            self.bell.rung().await;
+            if let Some(change) = self.try_next().transpose() {
+                return Poll::Ready(change);
+            }
         }
     }
 
@@ -239,6 +252,7 @@ impl Cursor {
     pub fn try_next(&mut self) -> Result<Option<Arc<Change>>, Compacted> {
         let change = self.collection.history().change(self.position)?.cloned();
         self.position += u64::from(change.is_some());
+        self.caught_up = change.is_none();
         Ok(change)
     }
 }
@@ -290,7 +304,7 @@ mod tests {
 
     fn draft(name: &str) -> (ObjectKey, Draft) {
         let draft =
-            Draft::new(json!({ "metadata": { "name": name, "uid": "u" } }), vec![]).expect("it has a name");
+            Draft::new(&json!({ "metadata": { "name": name, "uid": "u" } }), vec![]).expect("it has a name");
         (draft.key().clone(), draft)
     }
 

@@ -2,6 +2,7 @@
 //!
 //! The recordings are under `tests/data`; `record.py` there makes them.
 
+use dogwatch_apiserver::kinds::traits::KindTraits;
 use dogwatch_apiserver::kinds::{defaults, prepare, validate};
 use dogwatch_apiserver::{Refusal, print};
 use jiff::Timestamp;
@@ -71,7 +72,8 @@ fn names(row: &Value) -> prepare::KindNames<'_> {
     let api = row["apiVersion"].as_str().expect("a version");
     let (group, version) = api.split_once('/').unwrap_or(("", api));
     let kind = row["kind"].as_str().expect("a kind");
-    prepare::KindNames { group, version, kind, plural: plural(kind) }
+    let plural = plural(kind);
+    prepare::KindNames { group, version, kind, plural, traits: KindTraits::of(group, plural) }
 }
 
 fn plural(kind: &str) -> &'static str {

@@ -48,7 +48,7 @@ struct Metadata {
 
 impl Head {
     pub(super) fn read(stored: &Encoded) -> Self {
-        Self::from_json(&stored.to_json())
+        Self::from_json(stored.json())
     }
 
     /// What cannot be read has no owners: nothing is deleted because of it.

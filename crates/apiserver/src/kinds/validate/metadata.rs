@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::check::{Problems, forbidden, immutable, invalid, required, wrong_text};
 use crate::kinds::look::{at, entries, flag, items, text};
 use crate::kinds::names;
-use crate::kinds::traits::{KindTraits, NameRule};
+use crate::kinds::traits::NameRule;
 use crate::{Problem, ProblemKind};
 
 /// How much all annotations may hold together.
@@ -16,7 +16,7 @@ const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeleti
 
 /// What is wrong with the metadata of a new object of a built-in kind.
 pub fn create(group: &str, plural: &str, namespaced: bool, object: &Value) -> Vec<Problem> {
-    let mut out = common(KindTraits::of(group, plural).name, namespaced, object);
+    let mut out = common(NameRule::of(group, plural), namespaced, object);
     if wants_standard_finalizers(group, plural) {
         standard_finalizers(&mut out, object);
     }

@@ -1,0 +1,225 @@
+//! The streams of one connection: futures that run in its task, each only when it was woken.
+//!
+//! A change wakes all watches of a connection, one behind the other, and each that sends wakes itself again. The task is woken
+//! by the first of them and not by the others, and it rests only when none is left.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Wake, Waker};
+
+/// How often streams that wake one another or themselves are run before the connection has its turn. One that sends wakes
+/// itself once, to see whether there is room for more.
+const ROUNDS: usize = 4;
+
+/// A stream of an HTTP/2 connection: a request until the last byte of its answer.
+pub(super) type Stream = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Streams that run in one task.
+pub(super) struct Streams {
+    /// `None` where one has ended.
+    places: Vec<Option<Running>>,
+    /// Invariant: exactly the places that are `None`.
+    free: Vec<usize>,
+    /// Room for those that are run now.
+    round: Vec<usize>,
+    woken: Arc<Woken>,
+}
+
+struct Running {
+    stream: Stream,
+    call: Arc<Call>,
+    waker: Waker,
+}
+
+/// Who is to be run.
+#[derive(Default)]
+struct Woken(Mutex<Queue>);
+
+#[derive(Default)]
+struct Queue {
+    /// The places of those that were woken, in that order.
+    places: Vec<usize>,
+    /// The task, while it rests: whoever comes first wakes it.
+    task: Option<Waker>,
+}
+
+/// Wakes one stream. It may outlive it, and then wakes whoever took its place, who will find nothing.
+struct Call {
+    place: usize,
+    /// Whether it is in the queue.
+    queued: AtomicBool,
+    woken: Arc<Woken>,
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self { places: Vec::new(), free: Vec::new(), round: Vec::new(), woken: Arc::default() }
+    }
+}
+
+impl Streams {
+    /// Adds a stream, to be run when its turn comes.
+    pub(super) fn add(&mut self, stream: Stream) {
+        let place = self.free.pop().unwrap_or(self.places.len());
+        let call = Arc::new(Call { place, queued: AtomicBool::new(true), woken: Arc::clone(&self.woken) });
+        let running = Running { stream, waker: Waker::from(Arc::clone(&call)), call };
+        if place == self.places.len() {
+            self.places.push(Some(running));
+        } else {
+            self.places[place] = Some(running);
+        }
+        self.woken.queue().places.push(place);
+    }
+
+    /// Runs those that were woken, and those that they wake; for a while, if there is no end to it. The task of this context
+    /// is woken when there is more to run.
+    pub(super) fn run(&mut self, context: &Context<'_>) {
+        for _ in 0..ROUNDS {
+            let mut queue = self.woken.queue();
+            if queue.places.is_empty() {
+                match &mut queue.task {
+                    Some(task) => task.clone_from(context.waker()),
+                    none => *none = Some(context.waker().clone()),
+                }
+                return;
+            }
+            queue.task = None;
+            std::mem::swap(&mut queue.places, &mut self.round);
+            drop(queue);
+            let mut round = std::mem::take(&mut self.round);
+            round.drain(..).for_each(|place| self.run_one(place));
+            self.round = round;
+        }
+        context.waker().wake_by_ref();
+    }
+
+    fn run_one(&mut self, place: usize) {
+        let Some(running) = &mut self.places[place] else { return };
+        // Before it runs, so that a wake from then on counts.
+        running.call.queued.store(false, Ordering::Release);
+        if running.stream.as_mut().poll(&mut Context::from_waker(&running.waker)).is_ready() {
+            self.places[place] = None;
+            self.free.push(place);
+        }
+    }
+}
+
+impl Woken {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake for Call {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.queued.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut queue = self.woken.queue();
+        queue.places.push(self.place);
+        let task = queue.task.take();
+        drop(queue);
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Poll;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Counted(AtomicUsize);
+
+    impl Wake for Counted {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Who ran, in order, and the wakers of all.
+    type Seen = Arc<Mutex<(Vec<usize>, Vec<Option<Waker>>)>>;
+
+    /// A stream that writes down that it ran, and ends when it has run so often; one that is eager wakes itself.
+    fn stream(name: usize, runs: usize, eager: bool, seen: &Seen) -> Stream {
+        let (seen, mut left) = (Arc::clone(seen), runs);
+        Box::pin(std::future::poll_fn(move |context| {
+            let mut seen = seen.lock().unwrap();
+            seen.0.push(name);
+            let wakers = seen.1.len().max(name + 1);
+            seen.1.resize(wakers, None);
+            seen.1[name] = Some(context.waker().clone());
+            drop(seen);
+            if eager {
+                context.waker().wake_by_ref();
+            }
+            left -= 1;
+            if left == 0 { Poll::Ready(()) } else { Poll::Pending }
+        }))
+    }
+
+    fn ran(seen: &Seen) -> Vec<usize> {
+        std::mem::take(&mut seen.lock().unwrap().0)
+    }
+
+    fn wake(seen: &Seen, name: usize) {
+        let waker = seen.lock().unwrap().1[name].clone();
+        waker.expect("it ran").wake();
+    }
+
+    #[test]
+    fn each_runs_when_it_is_woken_and_the_task_is_woken_once_for_all() {
+        let counted = Arc::new(Counted::default());
+        let task = Waker::from(Arc::clone(&counted));
+        let context = Context::from_waker(&task);
+        let (mut streams, seen) = (Streams::default(), Seen::default());
+        (0..3).for_each(|name| streams.add(stream(name, 9, false, &seen)));
+        streams.run(&context);
+        assert_eq!(ran(&seen), [0, 1, 2]);
+        [2, 0, 2].into_iter().for_each(|name| wake(&seen, name));
+        assert_eq!(counted.0.load(Ordering::Relaxed), 1);
+        streams.run(&context);
+        assert_eq!(ran(&seen), [2, 0], "in the order in which they were woken, each once");
+        streams.run(&context);
+        assert_eq!((ran(&seen), counted.0.load(Ordering::Relaxed)), (vec![], 1));
+    }
+
+    #[test]
+    fn one_that_wakes_itself_for_ever_lets_the_connection_have_its_turn() {
+        let counted = Arc::new(Counted::default());
+        let task = Waker::from(Arc::clone(&counted));
+        let (mut streams, seen) = (Streams::default(), Seen::default());
+        streams.add(stream(0, usize::MAX, true, &seen));
+        streams.add(stream(1, usize::MAX, false, &seen));
+        streams.run(&Context::from_waker(&task));
+        assert_eq!(
+            (ran(&seen).len(), counted.0.load(Ordering::Relaxed)),
+            (ROUNDS + 1, 1),
+            "it will come back"
+        );
+    }
+
+    #[test]
+    fn the_place_of_one_that_has_ended_is_taken_by_the_next() {
+        let context = Context::from_waker(Waker::noop());
+        let (mut streams, seen) = (Streams::default(), Seen::default());
+        streams.add(stream(0, 1, false, &seen));
+        streams.add(stream(1, 9, false, &seen));
+        streams.run(&context);
+        streams.add(stream(2, 9, false, &seen));
+        streams.run(&context);
+        assert_eq!((ran(&seen), streams.places.len()), (vec![0, 1, 2], 2));
+        wake(&seen, 0);
+        streams.run(&context);
+        assert_eq!(ran(&seen), [2], "who finds nothing");
+    }
+}
