@@ -1,0 +1,13 @@
+//! Whole calls: real tonic servers on the loopback, a set of endpoints in the test's hand, and tonic's own client above the channel.
+
+mod echo;
+mod pods;
+mod calling;
+mod failing;
+mod rolling;
+mod idling;
+mod emptiness;
+mod loading;
+mod judging;
+mod tls;
+mod churning;
