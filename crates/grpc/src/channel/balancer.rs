@@ -226,8 +226,7 @@ impl Balancer {
             error = error.or(standing.error);
             let open = standing.state == State::Ready && (fit || panics);
             let ready = standing.link.filter(|_| open).map(|link| {
-                let (backend, meter) = (Arc::clone(&member.backend), member.meter.clone());
-                (Arc::new(Slot { link, backend, meter }), Arc::clone(&member.backend.load))
+                (Arc::new(Slot { link, meter: member.meter.clone() }), Arc::clone(&member.backend.load))
             });
             choices.push(policy::Member {
                 key: member.endpoint.id.as_str(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::meter::Meter;
-use crate::connection::{Backend, Link};
+use crate::connection::Link;
 use crate::endpoints::Unavailable;
 use crate::policy::Group;
 
@@ -14,7 +14,6 @@ use crate::policy::Group;
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) link: Arc<Link>,
-    pub(crate) backend: Arc<Backend>,
     pub(crate) meter: Meter,
 }
 

@@ -46,10 +46,11 @@ pub(crate) enum Phase {
         failures: u32,
         until: Instant,
     },
-    /// Connected, with no new calls; `wish` says how it ends.
+    /// No new calls, and the old ones are finished, on this connection or one before it; `wish` says how it ends.
     Draining {
         wish: Wish,
         until: Option<Instant>,
+        connected: bool,
     },
     Closed,
 }
@@ -123,17 +124,24 @@ fn asked(phase: Phase, wish: Wish, now: Instant, timing: &Timing) -> (Phase, Act
         (Phase::Closed, _) => (Phase::Closed, Action::Nothing),
         (Phase::Idle, Wish::Serve) => (Phase::Connecting { failures: 0 }, Action::Dial),
         // What drains was connected all along; when it became ready does not matter for a reconnect.
-        (Phase::Draining { .. }, Wish::Serve) => (Phase::Ready { since: now, failures: 0 }, Action::Nothing),
+        (Phase::Draining { connected: true, .. }, Wish::Serve) => {
+            (Phase::Ready { since: now, failures: 0 }, Action::Nothing)
+        }
+        (Phase::Draining { connected: false, .. }, Wish::Serve) => {
+            (Phase::Connecting { failures: 0 }, Action::Dial)
+        }
         (_, Wish::Serve) => (phase, Action::Nothing),
-        (Phase::Draining { wish: Wish::Leave { .. }, until: Some(until) }, Wish::Leave { hurry: true }) => {
-            (Phase::Draining { wish, until: Some(until) }, Action::Nothing)
+        // The deadline counts from the first time.
+        (Phase::Draining { until: Some(_), .. }, Wish::Leave { hurry: true }) => (phase, Action::Nothing),
+        (Phase::Ready { .. }, _) => (Phase::Draining { wish, until, connected: true }, Action::Nothing),
+        (Phase::Draining { connected: false, .. }, Wish::Rest | Wish::Finish) => {
+            (Phase::Idle, Action::Nothing)
         }
-        (Phase::Ready { .. } | Phase::Draining { .. }, _) => {
-            (Phase::Draining { wish, until }, Action::Nothing)
+        (Phase::Draining { connected, .. }, _) => {
+            (Phase::Draining { wish, until, connected }, Action::Nothing)
         }
-        (Phase::Idle | Phase::Connecting { .. } | Phase::Backoff { .. }, Wish::Leave { .. }) => {
-            (Phase::Closed, Action::Close)
-        }
+        // There may be calls on a connection that the peer has said goodbye on.
+        (_, Wish::Leave { .. }) => (Phase::Draining { wish, until, connected: false }, Action::Close),
         (Phase::Idle, _) => (Phase::Idle, Action::Nothing),
         (Phase::Connecting { .. } | Phase::Backoff { .. }, _) => (Phase::Idle, Action::Close),
     }
@@ -147,7 +155,9 @@ fn lost(phase: Phase, now: Instant, timing: &Timing, luck: f64) -> (Phase, Actio
             (Phase::Connecting { failures: 0 }, Action::Dial)
         }
         Phase::Ready { failures, .. } => (wait(failures + 1, now, timing, luck), Action::Nothing),
-        Phase::Draining { wish: Wish::Leave { .. }, .. } => (Phase::Closed, Action::Close),
+        Phase::Draining { wish: wish @ Wish::Leave { .. }, until, .. } => {
+            (Phase::Draining { wish, until, connected: false }, Action::Nothing)
+        }
         Phase::Draining { .. } => (Phase::Idle, Action::Nothing),
         _ => (phase, Action::Nothing),
     }
@@ -185,20 +195,24 @@ mod tests {
         let fresh = Phase::Ready { since: now, failures: 0 };
         let backoff = |failures, wait| Phase::Backoff { failures, until: now + at(wait) };
         let due = Phase::Backoff { failures: 3, until: now };
-        let draining = |wish, wait: Option<f64>| Phase::Draining { wish, until: wait.map(|it| now + at(it)) };
+        let drains = |wish, wait: Option<f64>, connected| {
+            let until = wait.map(|it| now + at(it));
+            Phase::Draining { wish, until, connected }
+        };
+        let draining = |wish, wait| drains(wish, wait, true);
         let table = [
             // An idle endpoint connects when it is wanted, and has nothing to finish.
             (Phase::Idle, Input::Wish(Wish::Serve), connecting(0), Dial),
             (Phase::Idle, Input::Wish(Wish::Rest), Phase::Idle, Nothing),
             (Phase::Idle, Input::Wish(Wish::Finish), Phase::Idle, Nothing),
-            (Phase::Idle, Input::Wish(HURRY), Phase::Closed, Close),
+            (Phase::Idle, Input::Wish(HURRY), drains(HURRY, Some(30.0), false), Close),
             // An attempt succeeds, fails, or is given up.
             (connecting(2), Input::Connected, Phase::Ready { since: now, failures: 2 }, Nothing),
             (connecting(0), Input::Failed, backoff(1, 1.0), Nothing),
             (connecting(1), Input::Failed, backoff(2, 1.6), Nothing),
             (connecting(1), Input::Wish(Wish::Serve), connecting(1), Nothing),
             (connecting(1), Input::Wish(Wish::Rest), Phase::Idle, Close),
-            (connecting(1), Input::Wish(CALM), Phase::Closed, Close),
+            (connecting(1), Input::Wish(CALM), drains(CALM, None, false), Close),
             // A connection that lived is made anew at once, a young one after a wait that grows.
             (ready, Input::Lost, connecting(0), Dial),
             (young(0), Input::Lost, backoff(1, 1.0), Nothing),
@@ -213,7 +227,7 @@ mod tests {
             (due, Input::Tick, connecting(3), Dial),
             (due, Input::Wish(Wish::Serve), due, Nothing),
             (due, Input::Wish(Wish::Rest), Phase::Idle, Close),
-            (due, Input::Wish(HURRY), Phase::Closed, Close),
+            (due, Input::Wish(HURRY), drains(HURRY, Some(30.0), false), Close),
             // Who rests may come back; who finishes closes when quiet; who leaves is gone then, or at the deadline.
             (draining(Wish::Rest, None), Input::Wish(Wish::Serve), fresh, Nothing),
             (draining(HURRY, Some(1.0)), Input::Wish(Wish::Serve), fresh, Nothing),
@@ -226,7 +240,12 @@ mod tests {
             (draining(Wish::Finish, None), Input::Wish(HURRY), draining(HURRY, Some(30.0)), Nothing),
             (draining(HURRY, Some(1.0)), Input::Wish(CALM), draining(CALM, None), Nothing),
             (draining(Wish::Rest, None), Input::Lost, Phase::Idle, Nothing),
-            (draining(CALM, None), Input::Lost, Phase::Closed, Close),
+            // Calls on a connection before this one go on without it.
+            (draining(CALM, None), Input::Lost, drains(CALM, None, false), Nothing),
+            (drains(CALM, None, false), Input::Quiet, Phase::Closed, Close),
+            (drains(HURRY, Some(0.0), false), Input::Tick, Phase::Closed, Close),
+            (drains(HURRY, Some(1.0), false), Input::Wish(Wish::Serve), connecting(0), Dial),
+            (drains(HURRY, Some(1.0), false), Input::Wish(Wish::Rest), Phase::Idle, Nothing),
             // The end is the end.
             (Phase::Closed, Input::Wish(Wish::Serve), Phase::Closed, Nothing),
             (Phase::Closed, Input::Tick, Phase::Closed, Nothing),

@@ -37,6 +37,8 @@ async fn a_set_that_changes_around_a_pod_leaves_its_connection_alone() {
     let client = EchoClient::new(&channel);
     channel.connected(3).await;
     service.set(endpoints(&pods[1..]));
+    let newest = pods[3].address;
+    until(&channel, |it| it.endpoints().iter().any(|it| it.peer == Some(newest))).await;
     until(&channel, |it| it.endpoints().len() == 3 && it.ready_endpoints() == 3).await;
     for _ in 0..30 {
         client.one("hello").await.unwrap();
@@ -122,7 +124,7 @@ async fn pick_first_uses_one_pod_until_it_is_gone() {
     let used = pods.iter().position(|it| it.seen.calls() == 10).expect("one pod has all calls");
     let connected = pods.iter().filter(|it| it.seen.connections.load(Ordering::SeqCst) > 0).count();
     assert_eq!(connected, 1);
-    pods[used].kill();
+    pods[used].kill().await;
     for _ in 0..10 {
         client.one("hello").await.unwrap();
     }

@@ -66,7 +66,7 @@ async fn a_pod_that_dies_in_silence_costs_no_call() {
     for _ in 0..50 {
         client.one("hello").await.unwrap();
     }
-    pods[2].kill();
+    pods[2].kill().await;
     for _ in 0..200 {
         client.one("hello").await.unwrap();
     }
@@ -98,7 +98,7 @@ async fn a_pod_killed_under_load_costs_no_call_that_may_be_repeated() {
         }
     };
     reach(500).await;
-    pods[0].kill();
+    pods[0].kill().await;
     reach(1_000).await;
     stop.store(true, Ordering::SeqCst);
     for worker in workers {
@@ -119,7 +119,7 @@ async fn a_failure_names_the_endpoint() {
     while pods[0].seen.calls() == 0 {
         tokio::task::yield_now().await;
     }
-    pods[0].kill();
+    pods[0].kill().await;
     let status = waiting.await.unwrap().unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
     let address = pods[0].address.to_string();

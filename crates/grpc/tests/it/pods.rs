@@ -71,17 +71,20 @@ impl Pod {
         drop(self.stop.take());
     }
 
-    /// As on SIGKILL: every socket is closed at once.
-    pub(crate) fn kill(&mut self) {
+    /// As on SIGKILL: every socket is closed. When this returns, nothing of the pod is left.
+    pub(crate) async fn kill(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
+            let end = move || runtime.shutdown_timeout(Duration::from_secs(60));
+            tokio::task::spawn_blocking(end).await.unwrap();
         }
     }
 }
 
 impl Drop for Pod {
     fn drop(&mut self) {
-        self.kill();
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 
