@@ -19,10 +19,25 @@ mod gauges;
 mod source;
 #[cfg(feature = "tonic")]
 mod feed;
+mod chance;
+mod load;
+mod connection;
+mod policy;
+mod channel;
 
+#[doc(hidden)]
+pub use channel::measure;
+pub use channel::{
+    ChannelBuilder, Code, ConfigError, EndpointStatus, Interrupted, KubeChannel, ResponseBody, Retry,
+};
+pub use connection::{Backoff, State};
 pub use endpoints::{Endpoint, EndpointId, EndpointSet, Unavailable};
 #[cfg(feature = "tonic")]
 pub use feed::Feed;
+pub use policy::ZoneAware;
+pub use policy::{
+    FailurePercentage, LeastRequest, Outlier, PeakEwma, Policy, RingHash, SlowStart, SuccessRate,
+};
 pub use source::{EndpointWatch, Resolver, ResolverOptions};
 pub use subset::subset;
 pub use target::{Port, Schemes, Target, TargetError, TargetProblem};

@@ -8,6 +8,7 @@ mod workqueue;
 mod apiserver_load;
 mod apiserver;
 mod informer;
+mod grpc;
 
 use anyhow::bail;
 
@@ -49,6 +50,11 @@ const ALL: &[Bench] = &[
         name: "informer",
         about: "the store of an informer: updates beside readers, and what a read costs",
         run: informer::run,
+    },
+    Bench {
+        name: "grpc",
+        about: "choosing an endpoint, and calls through a KubeChannel beside tonic's own channels",
+        run: grpc::run,
     },
 ];
 

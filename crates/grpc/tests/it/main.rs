@@ -1,7 +1,18 @@
-//! Targets, endpoints and channels, against an API server in the same process.
+//! Targets and endpoints against an API server in the same process; whole calls to real tonic servers on the loopback.
 
 mod town;
 mod resolve;
 mod resolve_faults;
 mod resolve_churn;
 mod feed;
+mod echo;
+mod pods;
+mod calling;
+mod failing;
+mod rolling;
+mod idling;
+mod emptiness;
+mod loading;
+mod judging;
+mod tls;
+mod churning;

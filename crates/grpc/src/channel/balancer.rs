@@ -1,0 +1,313 @@
+//! The task of a channel: follows the set of endpoints, tells each endpoint's task what is wanted, and publishes what calls pick from.
+//!
+//! It runs whether or not anybody calls, so that changes are applied and connections are made while a channel is idle. It ends when
+//! the last handle of the channel is dropped; the endpoints' tasks then finish the calls that are there, and end too.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tracing::{debug, info};
+use xxhash_rust::xxh64::xxh64;
+
+use super::core::{Core, Shown};
+use super::meter::Meter;
+use super::snapshot::{Slot, Snapshot, Unready, Why};
+use crate::chance;
+use crate::connection::{Backend, State, Wish, run};
+use crate::endpoints::{Endpoint, EndpointId, EndpointSet, Unavailable};
+use crate::policy::{self, Group, Host, Policy, subset, wanted};
+
+/// What an endpoint's latency is taken to be before one was measured; Linkerd's choice.
+const SEED: Duration = Duration::from_millis(1);
+
+/// Follows `sets` until `stop` is dropped. When the source of the sets ends, the last one stays.
+pub(crate) async fn balance(
+    core: Arc<Core>,
+    mut sets: watch::Receiver<Arc<EndpointSet>>,
+    mut stop: oneshot::Receiver<Infallible>,
+) {
+    let mut balancer = Balancer::new(core);
+    let changed = Arc::clone(&balancer.changed);
+    let outlier = balancer.core.settings.outlier.clone();
+    let mut sweeps = interval(outlier.as_ref().map_or(Duration::MAX / 4, |it| it.interval));
+    sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut follows = true;
+    let set = Arc::clone(&sets.borrow_and_update());
+    balancer.apply(&set);
+    loop {
+        balancer.steer();
+        let ramping = balancer.publish();
+        let core = Arc::clone(&balancer.core);
+        tokio::select! {
+            biased;
+            _ = &mut stop => break,
+            source = sets.changed(), if follows => match source {
+                Ok(()) => {
+                    let set = Arc::clone(&sets.borrow_and_update());
+                    balancer.apply(&set);
+                }
+                Err(_) => follows = false,
+            },
+            () = changed.notified() => {}
+            () = core.demand.notified(), if balancer.asleep => balancer.asleep = false,
+            _ = sweeps.tick(), if outlier.is_some() => balancer.sweep(),
+            () = sleep(ramping.unwrap_or_default()), if ramping.is_some() => {}
+        }
+    }
+    balancer.tasks.detach_all();
+}
+
+struct Balancer {
+    core: Arc<Core>,
+    set: Arc<EndpointSet>,
+    members: BTreeMap<EndpointId, Member>,
+    /// Removed from the set, with calls to finish.
+    leaving: Vec<Member>,
+    tasks: JoinSet<()>,
+    /// Notified by every endpoint's task.
+    changed: Arc<Notify>,
+    /// A lazy channel that nobody has called yet.
+    asleep: bool,
+    /// Makes this channel's subset and order its own.
+    seed: u64,
+    /// Whom pick_first uses.
+    used: Option<EndpointId>,
+}
+
+struct Member {
+    endpoint: Arc<Endpoint>,
+    backend: Arc<Backend>,
+    wish: watch::Sender<Wish>,
+    meter: Meter,
+    host: Host,
+    /// It belongs to our subset, and pick_first wants it.
+    chosen: bool,
+}
+
+impl Member {
+    fn ask(&self, wish: Wish) {
+        self.wish.send_if_modified(|it| std::mem::replace(it, wish) != wish);
+    }
+}
+
+impl Balancer {
+    fn new(core: Arc<Core>) -> Self {
+        let asleep = core.settings.lazy;
+        Self {
+            core,
+            set: Arc::default(),
+            members: BTreeMap::new(),
+            leaving: Vec::new(),
+            tasks: JoinSet::new(),
+            changed: Arc::new(Notify::new()),
+            asleep,
+            seed: chance::bits(),
+            used: None,
+        }
+    }
+
+    /// Makes the members those of the set. Who left keeps its calls; who is back before they ended keeps its connection.
+    fn apply(&mut self, set: &Arc<EndpointSet>) {
+        let mut before = std::mem::take(&mut self.members);
+        for endpoint in &set.endpoints {
+            let known = before.remove(&endpoint.id).or_else(|| self.returning(&endpoint.id));
+            let member = match known {
+                Some(mut member) if member.backend.moves_to(&endpoint.addresses) => {
+                    member.endpoint = Arc::clone(endpoint);
+                    member
+                }
+                known => {
+                    self.leaving.extend(known);
+                    self.join(endpoint)
+                }
+            };
+            self.members.insert(endpoint.id.clone(), member);
+        }
+        self.leaving.extend(before.into_values());
+        for member in &self.leaving {
+            member.ask(Wish::Leave { hurry: true });
+        }
+        debug!(generation = set.generation, endpoints = set.endpoints.len(), "endpoints changed");
+        self.set = Arc::clone(set);
+    }
+
+    fn returning(&mut self, id: &EndpointId) -> Option<Member> {
+        let index = self.leaving.iter().position(|it| it.backend.id == *id)?;
+        Some(self.leaving.swap_remove(index))
+    }
+
+    fn join(&mut self, endpoint: &Arc<Endpoint>) -> Member {
+        let core = &self.core;
+        let backend =
+            Arc::new(Backend::new(endpoint.id.clone(), &endpoint.addresses, SEED, core.memory.now()));
+        let (wish, wishes) = watch::channel(Wish::Rest);
+        let name = endpoint.addresses.first().map(ToString::to_string).unwrap_or_default();
+        let (dialler, timing) = (Arc::clone(&core.settings.dialler), Arc::clone(&core.settings.timing));
+        self.tasks.spawn(run(Arc::clone(&backend), wishes, dialler, timing, Arc::clone(&self.changed)));
+        let meter = core.meter.endpoint(&name);
+        Member { endpoint: Arc::clone(endpoint), backend, wish, meter, host: Host::default(), chosen: true }
+    }
+
+    /// Tells every endpoint's task what is wanted of it.
+    fn steer(&mut self) {
+        while self.tasks.try_join_next().is_some() {}
+        self.leaving.retain(|it| it.backend.state() != State::Closed);
+        // One that closed for good while it was leaving, and was wanted back at that moment.
+        let closed = |it: &&Member| it.backend.state() == State::Closed;
+        let gone: Vec<_> = self.members.values().filter(closed).map(|it| Arc::clone(&it.endpoint)).collect();
+        for endpoint in gone {
+            let member = self.join(&endpoint);
+            self.members.insert(endpoint.id.clone(), member);
+        }
+        self.choose();
+        for member in self.members.values() {
+            let Endpoint { usable, terminating, .. } = *member.endpoint;
+            member.ask(match (usable, terminating) {
+                (true, _) if self.asleep => Wish::Rest,
+                (true, _) if member.chosen => Wish::Serve,
+                (true, _) | (false, true) => Wish::Finish,
+                (false, false) => Wish::Rest,
+            });
+        }
+    }
+
+    /// Decides who of those that may be called belongs to this channel at all.
+    fn choose(&mut self) {
+        let settings = &self.core.settings;
+        let mut usable: Vec<_> = self.members.values_mut().filter(|it| it.endpoint.usable).collect();
+        if let Some(size) = settings.subset {
+            let chosen = subset(usable.iter().map(|it| it.endpoint.id.as_str()), size, self.seed);
+            for (member, chosen) in usable.iter_mut().zip(chosen) {
+                member.chosen = chosen;
+            }
+            usable.retain(|it| it.chosen);
+        }
+        if settings.policy != Policy::PickFirst {
+            return;
+        }
+        usable.sort_by_cached_key(|it| xxh64(it.endpoint.id.as_str().as_bytes(), self.seed));
+        let states: Vec<_> = usable.iter().map(|it| it.backend.state()).collect();
+        let used = usable.iter().position(|it| Some(&it.endpoint.id) == self.used.as_ref());
+        let wanted = wanted(&states, used);
+        for (member, wanted) in usable.iter_mut().zip(wanted) {
+            member.chosen = wanted;
+        }
+        let ready = usable.iter().find(|it| it.chosen && it.backend.state() == State::Ready);
+        self.used = ready.map(|it| it.endpoint.id.clone());
+    }
+
+    /// Makes another snapshot. Says how soon shares have to be looked at again, if somebody is new.
+    fn publish(&self) -> Option<Duration> {
+        let settings = &self.core.settings;
+        let now = Instant::now();
+        let members: Vec<_> = self.members.values().filter(|it| it.endpoint.usable && it.chosen).collect();
+        let standings: Vec<_> = members.iter().map(|it| it.backend.standing()).collect();
+        let fit: Vec<_> =
+            members.iter().zip(&standings).map(|(it, at)| at.healthy && it.host.ejected.is_none()).collect();
+        let connected = standings.iter().filter(|it| it.link.is_some()).count();
+        let fit_count = standings.iter().zip(&fit).filter(|(at, fit)| at.link.is_some() && **fit).count();
+        let panics = panics(fit_count, connected, settings.panic_threshold);
+        let mut error = None;
+        let (mut ramping, mut choices) = (None, Vec::with_capacity(members.len()));
+        for ((member, standing), fit) in members.iter().zip(standings).zip(fit) {
+            let age = standing.ready_since.map(|it| now - it);
+            let admission = match (&settings.slow_start, age) {
+                (Some(ramp), Some(age)) => ramp.admission(age),
+                _ => u32::MAX,
+            };
+            if admission != u32::MAX {
+                ramping = settings.slow_start.as_ref().map(|it| it.pace());
+            }
+            error = error.or(standing.error);
+            let open = standing.state == State::Ready && (fit || panics);
+            let ready = standing.link.filter(|_| open).map(|link| {
+                (Arc::new(Slot { link, meter: member.meter.clone() }), Arc::clone(&member.backend.load))
+            });
+            choices.push(policy::Member {
+                key: member.endpoint.id.as_str(),
+                weight: member.endpoint.weight,
+                zone: member.endpoint.zone.as_deref(),
+                ready,
+                admission,
+            });
+        }
+        let group =
+            Group::new(choices, &settings.policy, settings.zone.as_ref(), Arc::clone(&self.core.memory));
+        let unready = group.is_empty().then(|| self.unready(members.len(), error));
+        self.show(Snapshot { group, unready });
+        ramping
+    }
+
+    fn unready(&self, usable: usize, error: Option<Arc<str>>) -> Unready {
+        let why = match &self.set.unavailable {
+            _ if usable > 0 => Why::Unconnected { endpoints: usable, error },
+            Some(why) => Why::Nothing(why.clone()),
+            None if self.set.generation == 0 && self.set.endpoints.is_empty() => Why::Unresolved,
+            None if self.set.endpoints.is_empty() => Why::Nothing(Unavailable::NoEndpoints),
+            None => Why::Nothing(Unavailable::NothingReady(self.set.endpoints.len())),
+        };
+        let before = self.core.snapshot.load();
+        let since = match &before.unready {
+            _ if self.asleep => None,
+            Some(before) if before.why.is_like(&why) && before.since.is_some() => before.since,
+            _ => Some(Instant::now()),
+        };
+        Unready { since, why }
+    }
+
+    fn show(&self, snapshot: Snapshot) {
+        let core = &self.core;
+        core.meter.ready.set(snapshot.group.len() as f64);
+        core.meter.endpoints.set(self.members.len() as f64);
+        core.snapshot.store(Arc::new(snapshot));
+        let shown = |it: &Member| Shown {
+            endpoint: Arc::clone(&it.endpoint),
+            backend: Arc::clone(&it.backend),
+            ejected: it.host.ejected.is_some(),
+        };
+        let members = self.members.values().chain(&self.leaving).map(shown).collect();
+        core.members.store(Arc::new(members));
+        core.revision.send_modify(|it| *it += 1);
+    }
+
+    /// Looks for endpoints that fail more than the others.
+    fn sweep(&mut self) {
+        let Some(outlier) = &self.core.settings.outlier else {
+            return;
+        };
+        let usable = self.members.values_mut().filter(|it| it.endpoint.usable && it.chosen);
+        let mut hosts: Vec<_> = usable.map(|it| (&mut it.host, it.backend.load.take_tally())).collect();
+        let count = |hosts: &[(&mut Host, _)]| hosts.iter().filter(|it| it.0.ejected.is_some()).count();
+        let before = count(&hosts);
+        policy::sweep(&mut hosts, outlier, Instant::now(), || chance::below(100) as u32);
+        let after = count(&hosts);
+        if after > before {
+            self.core.meter.ejections.increment((after - before) as u64);
+            info!(ejected = after, "endpoints that fail are left out for a while");
+        }
+    }
+}
+
+/// Whether so few are fit for calls that leaving out the rest would do more harm.
+fn panics(fit: usize, connected: usize, threshold: f64) -> bool {
+    connected > 0 && (fit as f64) < threshold * connected as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn when_too_few_are_fit_all_are_used() {
+        let table = [(10, 10, false), (5, 10, false), (4, 10, true), (0, 1, true), (0, 0, false)];
+        for (fit, connected, expected) in table {
+            assert_eq!(panics(fit, connected, 0.5), expected, "{fit} of {connected}");
+        }
+        assert!(!panics(0, 10, 0.0), "a threshold of 0 switches it off");
+    }
+}

@@ -1,0 +1,204 @@
+//! The body of an answer: it holds the call's place until the stream has ended or is dropped.
+
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use h2::{Reason, RecvStream};
+use http_body::{Body, Frame};
+use tokio::task::AbortHandle;
+use tokio::time::Sleep;
+
+use super::snapshot::Slot;
+use super::status::Code;
+use crate::load::InFlight;
+
+/// The stream of an answer.
+///
+/// Its call counts as in flight until the end was read or the body is dropped; dropping it early cancels the call.
+#[derive(Default)]
+pub struct ResponseBody {
+    stream: Option<Stream>,
+}
+
+impl fmt::Debug for ResponseBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseBody").field("ended", &self.stream.is_none()).finish()
+    }
+}
+
+/// A call that an endpoint has, until it ended.
+#[derive(Debug)]
+pub(crate) struct Call {
+    in_flight: InFlight,
+    slot: Arc<Slot>,
+    /// How it ended, if it did.
+    code: Option<Code>,
+}
+
+impl Call {
+    pub(crate) fn new(slot: Arc<Slot>, in_flight: InFlight) -> Self {
+        slot.meter.begin();
+        Self { in_flight, slot, code: None }
+    }
+
+    pub(crate) fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
+    pub(crate) fn in_flight(&self) -> &InFlight {
+        &self.in_flight
+    }
+
+    /// Notes how it ended.
+    pub(crate) fn ended(&mut self, code: Code) {
+        if self.code.is_none() {
+            self.in_flight.load().record(!code.blames_server());
+            self.code = Some(code);
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.slot.meter.end(self.code);
+    }
+}
+
+/// What is left of a call while its answer comes in.
+pub(crate) struct Stream {
+    pub(crate) receive: RecvStream,
+    pub(crate) call: Call,
+    pub(crate) deadline: Option<Pin<Box<Sleep>>>,
+    /// Whoever still sends the request's body.
+    pub(crate) sending: Option<AbortHandle>,
+    pub(crate) data_ended: bool,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Some(sending) = &self.sending {
+            sending.abort();
+        }
+    }
+}
+
+impl ResponseBody {
+    pub(crate) fn new(stream: Stream) -> Self {
+        Self { stream: Some(stream) }
+    }
+}
+
+/// An answer that broke off: which endpoint it came from, and why.
+///
+/// With the feature `tonic`, its source is a `tonic::Status`, which tonic's clients find there.
+#[derive(Debug, thiserror::Error)]
+#[error("the answer of {endpoint} broke off")]
+pub struct Interrupted {
+    endpoint: SocketAddr,
+    code: Code,
+    #[source]
+    source: Cause,
+}
+
+#[cfg(feature = "tonic")]
+type Cause = tonic::Status;
+#[cfg(not(feature = "tonic"))]
+type Cause = std::io::Error;
+
+impl Interrupted {
+    fn new(endpoint: SocketAddr, code: Code, why: impl fmt::Display) -> Self {
+        Self { endpoint, code, source: cause(endpoint, code, &why) }
+    }
+
+    /// The endpoint that answered.
+    pub fn endpoint(&self) -> SocketAddr {
+        self.endpoint
+    }
+
+    /// What it means to the call.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+}
+
+#[cfg(feature = "tonic")]
+fn cause(endpoint: SocketAddr, code: Code, why: &dyn fmt::Display) -> Cause {
+    let message = format!("the answer of {endpoint} broke off: {why}");
+    let mut status = tonic::Status::new(tonic::Code::from_i32(code as i32), message);
+    if let Ok(value) = endpoint.to_string().parse() {
+        status.metadata_mut().insert(super::status::ENDPOINT, value);
+    }
+    status
+}
+
+#[cfg(not(feature = "tonic"))]
+fn cause(_: SocketAddr, _: Code, why: &dyn fmt::Display) -> Cause {
+    std::io::Error::other(why.to_string())
+}
+
+impl Stream {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Interrupted>>> {
+        if let Some(Poll::Ready(())) = self.deadline.as_mut().map(|it| it.as_mut().poll(cx)) {
+            return Poll::Ready(Some(Err(
+                self.interrupted(Code::DeadlineExceeded, "the deadline has passed")
+            )));
+        }
+        if !self.data_ended {
+            match ready!(self.receive.poll_data(cx)) {
+                Some(Ok(data)) => {
+                    // It only fails for streams that are no more, which is told below.
+                    let _ = self.receive.flow_control().release_capacity(data.len());
+                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                }
+                // A server may stop a request that it need not read to its end.
+                Some(Err(error)) if error.reason() == Some(Reason::NO_ERROR) => return Poll::Ready(None),
+                Some(Err(error)) => {
+                    return Poll::Ready(Some(Err(self.interrupted(Code::of_error(&error), &error))));
+                }
+                None => self.data_ended = true,
+            }
+        }
+        match ready!(self.receive.poll_trailers(cx)) {
+            Ok(Some(trailers)) => {
+                self.call.ended(Code::of(&trailers).unwrap_or(Code::Unknown));
+                Poll::Ready(Some(Ok(Frame::trailers(trailers))))
+            }
+            Ok(None) => Poll::Ready(None),
+            Err(error) if error.reason() == Some(Reason::NO_ERROR) => Poll::Ready(None),
+            Err(error) => Poll::Ready(Some(Err(self.interrupted(Code::of_error(&error), &error)))),
+        }
+    }
+
+    fn interrupted(&mut self, code: Code, why: impl fmt::Display) -> Interrupted {
+        self.call.ended(code);
+        Interrupted::new(self.call.slot().link.peer(), code, why)
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = Interrupted;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Interrupted>>> {
+        let Some(stream) = &mut self.stream else {
+            return Poll::Ready(None);
+        };
+        let frame = ready!(stream.poll(cx));
+        if !matches!(&frame, Some(Ok(frame)) if frame.is_data()) {
+            self.stream = None;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.stream.is_none()
+    }
+}

@@ -1,0 +1,124 @@
+//! What a channel is made of: its settings, and what its calls and its balancer share.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use http::uri::{Authority, Scheme};
+use tokio::sync::{Notify, watch};
+
+use super::meter::ChannelMeter;
+use super::retry::{Budget, Retry};
+use super::snapshot::{Snapshot, Unready, Why};
+use crate::connection::{Backend, Dialler, State, Timing};
+use crate::endpoints::Endpoint;
+use crate::policy::{Group, Memory, Outlier, Policy, SlowStart, ZoneAware};
+
+/// What a user chose.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) policy: Policy,
+    pub(crate) zone: Option<ZoneAware>,
+    pub(crate) outlier: Option<Outlier>,
+    pub(crate) slow_start: Option<SlowStart>,
+    pub(crate) retry: Option<Retry>,
+    pub(crate) subset: Option<usize>,
+    /// Below this share of connected endpoints that are neither ejected nor unhealthy, all are used.
+    pub(crate) panic_threshold: f64,
+    pub(crate) lazy: bool,
+    pub(crate) ready_timeout: Duration,
+    pub(crate) replay_limit: usize,
+    pub(crate) scheme: Scheme,
+    /// `:authority` of every call; the endpoint's address if there is none.
+    pub(crate) authority: Option<Authority>,
+    pub(crate) timing: Arc<Timing>,
+    pub(crate) dialler: Arc<Dialler>,
+}
+
+/// What calls and the balancer share.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) settings: Settings,
+    pub(crate) snapshot: ArcSwap<Snapshot>,
+    /// Goes up with every snapshot; calls that find nobody ready wait for it.
+    pub(crate) revision: watch::Sender<u64>,
+    /// Everybody in the set, for those who want to look.
+    pub(crate) members: ArcSwap<Vec<Shown>>,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) budget: Option<Budget>,
+    /// Somebody wants to call; only a lazy channel listens.
+    pub(crate) demand: Notify,
+    pub(crate) meter: ChannelMeter,
+}
+
+impl Core {
+    pub(crate) fn new(settings: Settings, name: &str) -> Self {
+        let memory = Arc::new(Memory::new());
+        let group = Group::new(Vec::new(), &settings.policy, None, Arc::clone(&memory));
+        let unready = Some(Unready { since: None, why: Why::Unresolved });
+        Self {
+            snapshot: ArcSwap::from_pointee(Snapshot { group, unready }),
+            revision: watch::Sender::new(0),
+            members: ArcSwap::from_pointee(Vec::new()),
+            memory,
+            budget: settings.retry.as_ref().map(Budget::new),
+            demand: Notify::new(),
+            meter: ChannelMeter::new(name),
+            settings,
+        }
+    }
+}
+
+/// An endpoint of the set, as the balancer knows it.
+#[derive(Debug, Clone)]
+pub(crate) struct Shown {
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) backend: Arc<Backend>,
+    pub(crate) ejected: bool,
+}
+
+/// An endpoint of a channel at one moment, for debugging.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct EndpointStatus {
+    /// What the set says of it.
+    pub endpoint: Arc<Endpoint>,
+    /// How its connection stands.
+    pub state: State,
+    /// The address it is connected to, while it is open for calls.
+    pub peer: Option<SocketAddr>,
+    /// False when it was asked for its health and is not well.
+    pub healthy: bool,
+    /// Left out for a while because its calls failed.
+    pub ejected: bool,
+    /// Calls that have not ended.
+    pub in_flight: u32,
+    /// Calls ever sent to it.
+    pub calls: u64,
+    /// Calls that it failed.
+    pub failures: u64,
+    /// The moving average of its latency; only measured for [`Policy::PeakEwma`].
+    pub latency: Duration,
+    /// Why it is not connected, or why it was not the last time.
+    pub error: Option<Arc<str>>,
+}
+
+impl EndpointStatus {
+    pub(crate) fn of(shown: &Shown) -> Self {
+        let standing = shown.backend.standing();
+        let load = &shown.backend.load;
+        Self {
+            endpoint: Arc::clone(&shown.endpoint),
+            state: standing.state,
+            peer: standing.link.map(|it| it.peer()),
+            healthy: standing.healthy,
+            ejected: shown.ejected,
+            in_flight: load.in_flight(),
+            calls: load.calls(),
+            failures: load.failures(),
+            latency: Duration::from_nanos(load.latency().average as u64),
+            error: standing.error,
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! A door for `cargo xtask bench grpc`: picks as calls make them, among endpoints that are not there. Not part of the interface.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+use crate::chance;
+use crate::load::Load;
+use crate::policy::{Group, Member, Memory, Policy};
+
+/// A snapshot of endpoints to pick from.
+#[derive(Debug)]
+pub struct Picks {
+    snapshot: ArcSwap<Group<usize>>,
+}
+
+impl Picks {
+    /// So many endpoints, all ready, in a group that picks by this policy.
+    pub fn new(policy: impl Into<Policy>, endpoints: usize) -> Self {
+        let keys: Vec<_> = (0..endpoints).map(|it| format!("10.0.{}.{}:8080", it / 256, it % 256)).collect();
+        let member = |(index, key)| Member {
+            key,
+            weight: 1 + index as u32 % 4,
+            zone: None,
+            ready: Some((index, Arc::new(Load::new(Duration::from_millis(1), 0)))),
+            admission: u32::MAX,
+        };
+        let members = keys.iter().map(String::as_str).enumerate().map(member).collect();
+        let group = Group::new(members, &policy.into(), None, Arc::new(Memory::new()));
+        Self { snapshot: ArcSwap::from_pointee(group) }
+    }
+
+    /// Loads the snapshot and picks; the number of the endpoint.
+    pub fn choose(&self) -> usize {
+        self.snapshot.load().choice(chance::bits).unwrap_or_default()
+    }
+
+    /// As [`choose`](Self::choose), and the call is counted in and out.
+    pub fn pick(&self) -> usize {
+        self.snapshot.load().pick(chance::bits).map_or(0, |it| *it.0)
+    }
+}

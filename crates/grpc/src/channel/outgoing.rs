@@ -1,0 +1,186 @@
+//! The body of a request on its way out, which can begin again as long as what was sent is kept.
+//!
+//! What a caller has at hand, as the whole of a unary request is, goes out at once, in the caller's own task. What was sent is kept by
+//! reference up to a limit until the answer begins.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use h2::SendStream;
+use http::HeaderMap;
+use http_body::Body;
+use smallvec::SmallVec;
+
+/// An error of whatever makes the body.
+pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// How many frames are gathered before the first is sent; more would only wait.
+const AT_ONCE: usize = 4;
+
+#[derive(Debug)]
+pub(crate) struct Outgoing<B> {
+    body: B,
+    /// From the beginning, while it may be needed again, or not yet sent.
+    kept: SmallVec<[Bytes; 1]>,
+    trailers: Option<HeaderMap>,
+    /// How many of `kept` were sent in this attempt.
+    sent: usize,
+    /// Bytes taken from the body so far.
+    size: usize,
+    limit: usize,
+    /// The body has nothing more.
+    ended: bool,
+}
+
+impl<B> Outgoing<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BodyError>,
+{
+    pub(crate) fn new(body: B, limit: usize) -> Self {
+        let ended = body.is_end_stream();
+        Self { body, kept: SmallVec::new(), trailers: None, sent: 0, size: 0, limit, ended }
+    }
+
+    /// Takes what the body has at hand.
+    pub(crate) fn gather(&mut self, cx: &mut Context<'_>) -> Result<(), BodyError> {
+        while !self.ended && self.kept.len() < AT_ONCE && self.size <= self.limit {
+            match Pin::new(&mut self.body).poll_frame(cx) {
+                Poll::Pending => break,
+                Poll::Ready(frame) => {
+                    if let Some(data) = self.take(frame)? {
+                        self.kept.push(data);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// There is nothing to send but the head.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ended && self.kept.is_empty() && self.trailers.is_none()
+    }
+
+    /// Goes back to the beginning. False when something of it is no longer there.
+    pub(crate) fn rewind(&mut self) -> bool {
+        let kept = self.size <= self.limit;
+        if kept {
+            self.sent = 0;
+        }
+        kept
+    }
+
+    /// Sends all there is, as the peer takes it. Ready when the end was sent, or when the peer wants no more.
+    pub(crate) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut SendStream<Bytes>,
+    ) -> Poll<Result<(), BodyError>> {
+        loop {
+            while let Some(data) = self.kept.get(self.sent) {
+                self.sent += 1;
+                let last = self.ended && self.sent == self.kept.len() && self.trailers.is_none();
+                if stream.send_data(data.clone(), last).is_err() || last {
+                    return Poll::Ready(Ok(()));
+                }
+            }
+            if self.ended {
+                // If the stream is no more, the answer tells why.
+                let _ = match self.trailers.clone() {
+                    Some(trailers) => stream.send_trailers(trailers),
+                    None => stream.send_data(Bytes::new(), true),
+                };
+                return Poll::Ready(Ok(()));
+            }
+            if !ready!(poll_room(cx, stream)) {
+                return Poll::Ready(Ok(()));
+            }
+            let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+            if let Some(data) = self.take(frame)? {
+                if self.size > self.limit {
+                    // Too much to begin again: what was sent need not be kept.
+                    self.kept.clear();
+                    self.sent = 0;
+                }
+                self.kept.push(data);
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        frame: Option<Result<http_body::Frame<Bytes>, B::Error>>,
+    ) -> Result<Option<Bytes>, BodyError> {
+        let Some(frame) = frame else {
+            self.ended = true;
+            return Ok(None);
+        };
+        match frame.map_err(Into::into)?.into_data() {
+            Ok(data) => {
+                self.size = self.size.saturating_add(data.len());
+                self.ended = self.body.is_end_stream();
+                Ok(Some(data))
+            }
+            Err(frame) => {
+                self.trailers = frame.into_trailers().ok();
+                self.ended = true;
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Waits until the peer takes at least a byte; false when it takes no more. The library splits what is larger than the room.
+fn poll_room(cx: &mut Context<'_>, stream: &mut SendStream<Bytes>) -> Poll<bool> {
+    stream.reserve_capacity(1);
+    while stream.capacity() == 0 {
+        match ready!(stream.poll_capacity(cx)) {
+            Some(Ok(_)) => {}
+            Some(Err(_)) | None => return Poll::Ready(false),
+        }
+    }
+    Poll::Ready(!matches!(stream.poll_reset(cx), Poll::Ready(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::task::noop_waker_ref;
+    use http_body_util::{Full, StreamBody};
+
+    use super::*;
+
+    fn gathered<B>(body: B, limit: usize) -> Outgoing<B>
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: Into<BodyError>,
+    {
+        let mut outgoing = Outgoing::new(body, limit);
+        outgoing.gather(&mut Context::from_waker(noop_waker_ref())).unwrap();
+        outgoing
+    }
+
+    #[test]
+    fn a_whole_body_is_at_hand_and_can_begin_again() {
+        let mut outgoing = gathered(Full::new(Bytes::from_static(b"hello")), 100);
+        assert!(outgoing.ended && !outgoing.is_empty() && outgoing.rewind());
+        assert_eq!(outgoing.kept.as_slice(), [Bytes::from_static(b"hello")]);
+        assert!(gathered(Full::new(Bytes::new()), 100).is_empty());
+    }
+
+    #[test]
+    fn a_body_beyond_the_limit_cannot_begin_again() {
+        let mut outgoing = gathered(Full::new(Bytes::from_static(b"hello")), 4);
+        assert!(!outgoing.rewind());
+    }
+
+    #[test]
+    fn a_body_without_end_is_not_gathered_for_ever() {
+        let endless = futures_util::stream::repeat_with(|| {
+            Ok::<_, std::io::Error>(http_body::Frame::data(Bytes::from_static(b"x")))
+        });
+        let outgoing = gathered(StreamBody::new(endless), 100);
+        assert_eq!((outgoing.kept.len(), outgoing.ended), (AT_ONCE, false));
+    }
+}

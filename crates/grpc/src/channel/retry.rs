@@ -1,0 +1,117 @@
+//! When a call that a server failed may be tried again: by code, a few times, and only while most calls succeed.
+//!
+//! The rules are those of gRPC's A6. A call that no server has seen is another matter: that one is always sent elsewhere, see
+//! `exchange.rs`.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use super::status::Code;
+
+/// Retries of calls that failed with certain codes. Only for methods that may be carried out twice.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Retry {
+    /// How often a call is sent at most, the first time included: from 2 to 5.
+    pub attempts: u32,
+    /// The longest wait before the first retry; the actual one is anything up to it.
+    pub initial_backoff: Duration,
+    /// The longest wait before any retry.
+    pub longest_backoff: Duration,
+    /// How many times longer the longest wait becomes with each retry.
+    pub factor: f64,
+    /// Codes that are worth another try.
+    pub codes: Vec<Code>,
+    /// How many failures in a row use up half of the budget, without which nothing is retried.
+    pub budget: u32,
+    /// Which part of a failure one success makes good.
+    pub refill: f64,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            attempts: 3,
+            initial_backoff: Duration::from_millis(50),
+            longest_backoff: Duration::from_secs(1),
+            factor: 2.0,
+            codes: vec![Code::Unavailable],
+            budget: 100,
+            refill: 0.1,
+        }
+    }
+}
+
+impl Retry {
+    /// How long to wait before the retry of that number, from 1; `luck` is from 0 to 1.
+    pub(crate) fn wait(&self, retry: u32, luck: f64) -> Duration {
+        let exponent = i32::try_from(retry.saturating_sub(1)).unwrap_or(i32::MAX);
+        let longest = self.initial_backoff.as_secs_f64() * self.factor.powi(exponent);
+        Duration::from_secs_f64(longest.min(self.longest_backoff.as_secs_f64()) * luck)
+    }
+}
+
+/// Tokens of all calls of a channel: a failure takes one, a success brings a part of one.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    /// Thousandths.
+    tokens: AtomicI32,
+    full: i32,
+    refill: i32,
+}
+
+impl Budget {
+    pub(crate) fn new(retry: &Retry) -> Self {
+        let full = i32::try_from(retry.budget.clamp(1, 1_000_000) * 2_000).unwrap_or(i32::MAX);
+        let refill = (retry.refill.clamp(0.0, 1_000.0) * 1_000.0) as i32;
+        Self { tokens: AtomicI32::new(full), full, refill }
+    }
+
+    /// Notes a failure, and says whether there may be a retry.
+    pub(crate) fn failed(&self) -> bool {
+        self.change(-1_000) > self.full / 2
+    }
+
+    /// Notes a success.
+    pub(crate) fn succeeded(&self) {
+        if self.tokens.load(Ordering::Relaxed) < self.full {
+            self.change(self.refill);
+        }
+    }
+
+    fn change(&self, by: i32) -> i32 {
+        let next = |it: i32| it.saturating_add(by).clamp(0, self.full);
+        let before = self.tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |it| Some(next(it)));
+        before.map_or(0, next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_and_are_capped() {
+        let retry = Retry::default();
+        let milliseconds = |number, luck| retry.wait(number, luck).as_millis();
+        assert_eq!((milliseconds(1, 1.0), milliseconds(2, 1.0), milliseconds(3, 0.5)), (50, 100, 100));
+        assert_eq!((milliseconds(50, 1.0), milliseconds(1, 0.0)), (1_000, 0));
+    }
+
+    #[test]
+    fn when_too_much_fails_nothing_is_retried_until_enough_succeeds() {
+        let budget = Budget::new(&Retry { budget: 5, refill: 0.5, ..Retry::default() });
+        let allowed: Vec<_> = (0..7).map(|_| budget.failed()).collect();
+        assert_eq!(allowed, [true, true, true, true, false, false, false]);
+        for _ in 0..100 {
+            budget.failed();
+        }
+        for _ in 0..11 {
+            budget.succeeded();
+        }
+        assert!(!budget.failed(), "eleven halves less one are half of ten at most");
+        for _ in 0..100 {
+            budget.succeeded();
+        }
+        assert!(budget.failed(), "and it never holds more than ten");
+    }
+}

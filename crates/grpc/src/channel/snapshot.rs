@@ -1,0 +1,67 @@
+//! What calls see of a channel: who may be picked, or why nobody can be. Replaced as a whole, read without a lock.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::meter::Meter;
+use crate::connection::Link;
+use crate::endpoints::Unavailable;
+use crate::policy::Group;
+
+/// An endpoint that is ready, with all that a call needs of it.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) link: Arc<Link>,
+    pub(crate) meter: Meter,
+}
+
+/// A channel at one moment.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) group: Group<Arc<Slot>>,
+    /// Set if and only if the group is empty.
+    pub(crate) unready: Option<Unready>,
+}
+
+/// Nobody can be called.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Unready {
+    /// Since when, for this kind of reason; `None` while nobody has asked for a connection.
+    pub(crate) since: Option<Instant>,
+    pub(crate) why: Why,
+}
+
+/// Why nobody can be called.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Why {
+    /// The endpoints are not known yet.
+    Unresolved,
+    /// There is nothing to call.
+    Nothing(Unavailable),
+    /// Nobody is connected; how many there are, and what the last attempt said.
+    Unconnected { endpoints: usize, error: Option<Arc<str>> },
+}
+
+impl Why {
+    /// Whether waiting longer for the one has anything to do with having waited for the other.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unresolved => f.write_str("its endpoints are not known yet"),
+            Self::Nothing(why) => why.fmt(f),
+            Self::Unconnected { endpoints, error: None } => {
+                write!(f, "none of its {endpoints} endpoints is connected yet")
+            }
+            Self::Unconnected { endpoints, error: Some(error) } => {
+                write!(f, "none of its {endpoints} endpoints is connected: {error}")
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! gRPC's statuses on the wire: reading them from answers, and making the answer that a call gets when no server gave one.
+//!
+//! Failures of ours are answers too: headers with a status, as a server would send them. Whatever stands above the channel, tonic or
+//! not, reads them the same way, and the metadata says which endpoint was tried last.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
+/// The endpoint that was tried last, in the metadata of a failure of ours.
+pub(crate) const ENDPOINT: &str = "dogwatch-endpoint";
+const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+/// What gRPC percent-encodes in a message: everything but printable ASCII, and the percent sign itself.
+const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
+
+/// The codes of gRPC, by their numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the names are gRPC's own")]
+pub enum Code {
+    Ok = 0,
+    Cancelled = 1,
+    Unknown = 2,
+    InvalidArgument = 3,
+    DeadlineExceeded = 4,
+    NotFound = 5,
+    AlreadyExists = 6,
+    PermissionDenied = 7,
+    ResourceExhausted = 8,
+    FailedPrecondition = 9,
+    Aborted = 10,
+    OutOfRange = 11,
+    Unimplemented = 12,
+    Internal = 13,
+    Unavailable = 14,
+    DataLoss = 15,
+    Unauthenticated = 16,
+}
+
+const ALL: [Code; 17] = [
+    Code::Ok,
+    Code::Cancelled,
+    Code::Unknown,
+    Code::InvalidArgument,
+    Code::DeadlineExceeded,
+    Code::NotFound,
+    Code::AlreadyExists,
+    Code::PermissionDenied,
+    Code::ResourceExhausted,
+    Code::FailedPrecondition,
+    Code::Aborted,
+    Code::OutOfRange,
+    Code::Unimplemented,
+    Code::Internal,
+    Code::Unavailable,
+    Code::DataLoss,
+    Code::Unauthenticated,
+];
+
+impl Code {
+    /// The code in headers or trailers, if there is one. An unreadable one is `Unknown`.
+    pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
+        let number = headers.get(STATUS)?.to_str().ok().and_then(|it| it.parse::<usize>().ok());
+        Some(number.and_then(|it| ALL.get(it).copied()).unwrap_or(Self::Unknown))
+    }
+
+    /// What an HTTP/2 error means, by the table of gRPC's protocol document.
+    pub(crate) fn of_error(error: &h2::Error) -> Self {
+        use h2::Reason;
+        match error.reason() {
+            _ if error.is_io() || error.is_go_away() => Self::Unavailable,
+            Some(Reason::REFUSED_STREAM) => Self::Unavailable,
+            Some(Reason::CANCEL) => Self::Cancelled,
+            Some(Reason::ENHANCE_YOUR_CALM) => Self::ResourceExhausted,
+            Some(Reason::INADEQUATE_SECURITY) => Self::PermissionDenied,
+            _ => Self::Internal,
+        }
+    }
+
+    /// Whether it says that the server is in trouble rather than the request: what Envoy reads as a 5xx.
+    pub(crate) fn blames_server(self) -> bool {
+        use Code::{DataLoss, DeadlineExceeded, Internal, Unavailable, Unimplemented, Unknown};
+        matches!(self, Unknown | DeadlineExceeded | Unimplemented | Internal | Unavailable | DataLoss)
+    }
+}
+
+/// Why a call failed without a server's answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) code: Code,
+    pub(crate) message: String,
+    pub(crate) endpoint: Option<SocketAddr>,
+}
+
+impl Failure {
+    pub(crate) fn new(code: Code, message: impl Into<String>, endpoint: Option<SocketAddr>) -> Self {
+        Self { code, message: message.into(), endpoint }
+    }
+
+    /// The failure as headers of an answer that has nothing else.
+    pub(crate) fn into_response<B: Default>(self) -> Response<B> {
+        let mut response = Response::new(B::default());
+        let headers = response.headers_mut();
+        headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        headers.insert(STATUS, HeaderValue::from(self.code as u16));
+        let message = utf8_percent_encode(&self.message, ENCODED).to_string();
+        if let Ok(message) = HeaderValue::try_from(message) {
+            headers.insert(MESSAGE, message);
+        }
+        if let Some(endpoint) = self.endpoint.and_then(|it| HeaderValue::try_from(it.to_string()).ok()) {
+            headers.insert(ENDPOINT, endpoint);
+        }
+        response
+    }
+}
+
+/// How long the caller gives the call: up to eight digits and a unit. What cannot be read is no limit.
+pub(crate) fn timeout_of(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(TIMEOUT)?.to_str().ok()?;
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|it| it.is_ascii_digit()) {
+        return None;
+    }
+    let count: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(count * 3_600),
+        "M" => Duration::from_secs(count * 60),
+        "S" => Duration::from_secs(count),
+        "m" => Duration::from_millis(count),
+        "u" => Duration::from_micros(count),
+        "n" => Duration::from_nanos(count),
+        _ => return None,
+    })
+}
+
+/// What the server says about retries: `None` nothing, `Some(None)` do not, `Some(Some(wait))` after so long.
+pub(crate) fn pushback_of(headers: &HeaderMap) -> Option<Option<Duration>> {
+    let value = headers.get(PUSHBACK)?;
+    Some(value.to_str().ok().and_then(|it| it.parse().ok()).map(Duration::from_millis))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: HeaderName, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(name, HeaderValue::from_str(value).unwrap())])
+    }
+
+    #[test]
+    fn timeouts_are_read_by_their_unit() {
+        let table = [
+            ("1H", Some(3_600_000)),
+            ("2M", Some(120_000)),
+            ("3S", Some(3_000)),
+            ("4m", Some(4)),
+            ("5000u", Some(5)),
+            ("6000000n", Some(6)),
+            ("99999999S", Some(99_999_999_000)),
+            ("", None),
+            ("S", None),
+            ("-1S", None),
+            ("+1S", None),
+            ("1", None),
+            ("1x", None),
+            ("123456789S", None),
+        ];
+        for (text, milliseconds) in table {
+            let read = timeout_of(&headers(TIMEOUT, text));
+            assert_eq!(read, milliseconds.map(Duration::from_millis), "{text:?}");
+        }
+        assert_eq!(timeout_of(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn codes_are_read_by_their_number() {
+        assert_eq!(Code::of(&headers(STATUS, "0")), Some(Code::Ok));
+        assert_eq!(Code::of(&headers(STATUS, "14")), Some(Code::Unavailable));
+        assert_eq!(Code::of(&headers(STATUS, "99")), Some(Code::Unknown));
+        assert_eq!(Code::of(&headers(STATUS, "x")), Some(Code::Unknown));
+        assert_eq!(Code::of(&HeaderMap::new()), None);
+        assert!(ALL.iter().enumerate().all(|(index, it)| *it as usize == index));
+    }
+
+    #[test]
+    fn a_failure_is_an_answer_that_names_the_endpoint() {
+        let endpoint = "10.0.0.1:80".parse().unwrap();
+        let failure = Failure::new(Code::Unavailable, "100 % gone\nübel", Some(endpoint));
+        let response: Response<()> = failure.into_response();
+        assert_eq!(response.headers()[STATUS], "14");
+        assert_eq!(response.headers()[MESSAGE], "100 %25 gone%0A%C3%BCbel");
+        assert_eq!(response.headers()[ENDPOINT], "10.0.0.1:80");
+    }
+
+    #[test]
+    fn pushback_may_forbid_delay_or_say_nothing() {
+        assert_eq!(pushback_of(&headers(PUSHBACK, "7")), Some(Some(Duration::from_millis(7))));
+        assert_eq!(pushback_of(&headers(PUSHBACK, "-1")), Some(None));
+        assert_eq!(pushback_of(&HeaderMap::new()), None);
+    }
+}

@@ -1,0 +1,60 @@
+//! How long to wait before connecting again: gRPC's connection back-off, as a function of the failures so far.
+
+use std::time::Duration;
+
+/// The schedule: 1 s, then 1.6 times as long each time, up to 120 s, each up to a fifth shorter or longer by chance.
+///
+/// The numbers are those of gRPC's document on connection back-off.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Backoff {
+    /// The wait after the first failure.
+    pub initial: Duration,
+    /// How many times longer each next one is.
+    pub factor: f64,
+    /// The longest wait, before chance.
+    pub longest: Duration,
+    /// The share by which chance may shorten or lengthen a wait, from 0 to 1.
+    pub jitter: f64,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        let (initial, longest) = (Duration::from_secs(1), Duration::from_secs(120));
+        Self { initial, factor: 1.6, longest, jitter: 0.2 }
+    }
+}
+
+impl Backoff {
+    /// The wait after so many failures in a row; `luck` is from 0 to 1.
+    pub(crate) fn wait(&self, failures: u32, luck: f64) -> Duration {
+        let exponent = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
+        let grown = self.initial.as_secs_f64() * self.factor.powi(exponent);
+        let capped = grown.min(self.longest.as_secs_f64());
+        Duration::from_secs_f64(capped * (1.0 + self.jitter * (2.0 * luck - 1.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn waits_grow_by_the_factor_up_to_the_longest() {
+        let backoff = Backoff::default();
+        let seconds = |failures| backoff.wait(failures, 0.5).as_secs_f64();
+        let close = |a: f64, b: f64| (a - b).abs() < 1e-6;
+        assert!(close(seconds(1), 1.0) && close(seconds(2), 1.6) && close(seconds(3), 2.56));
+        assert!(close(seconds(12), 120.0) && close(seconds(u32::MAX), 120.0));
+    }
+
+    proptest! {
+        #[test]
+        fn chance_moves_a_wait_by_a_fifth_at_most(failures in 1u32..1_000, luck in 0.0f64..1.0) {
+            let backoff = Backoff::default();
+            let (wait, middle) = (backoff.wait(failures, luck), backoff.wait(failures, 0.5));
+            prop_assert!(wait >= middle.mul_f64(0.799) && wait <= middle.mul_f64(1.201));
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! One HTTP/2 connection, from the dial to its end.
+//!
+//! Calls go straight to `h2`: a call queues its frames on the connection under that library's own short lock and is woken by the
+//! connection's task alone. Going through hyper's client would add a channel, a spawned task and two wake-ups to each call.
+//! A connection counts as made when the peer has answered a first PING: a listener that never accepts also "connects".
+
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::SendRequest;
+use h2::{Ping, PingPong, Reason};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio_rustls::TlsConnector;
+
+use super::counted::{Counted, Writes};
+use super::dial::dial;
+use super::error::ConnectionError;
+
+/// Flow-control windows, as hyper and tonic choose them: 5 MB for the connection, 2 MB for a stream.
+const CONNECTION_WINDOW: u32 = 5 << 20;
+const STREAM_WINDOW: u32 = 2 << 20;
+/// A peer that complains about pings gets fewer, but never fewer than this (gRPC's longest keep-alive, A8).
+const RAREST_PING: Duration = Duration::from_secs(2 * 60 * 60);
+
+/// TLS by the service's name, whatever address is dialled.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    pub(crate) config: Arc<ClientConfig>,
+    pub(crate) name: ServerName<'static>,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// How connections are made and kept; shared by all endpoints of a channel.
+#[derive(Debug)]
+pub(crate) struct Dialler {
+    pub(crate) tls: Option<Tls>,
+    /// From the dial to the answer to the first PING.
+    pub(crate) connect_timeout: Duration,
+    /// How often to PING, and how long to wait for an answer; `None` is never.
+    pub(crate) keep_alive: Option<(Duration, Duration)>,
+    /// How many connections are made at a time.
+    pub(crate) permits: Semaphore,
+    /// The service to ask grpc.health.v1 about, if any.
+    pub(crate) health: Option<String>,
+    /// `:authority` of the health watch.
+    pub(crate) authority: Option<String>,
+}
+
+/// The calls' side of a connection.
+pub(crate) struct Link {
+    sender: SendRequest<Bytes>,
+    writes: Writes,
+    peer: SocketAddr,
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    /// A handle to open one stream with.
+    pub(crate) fn sender(&self) -> SendRequest<Bytes> {
+        self.sender.clone()
+    }
+
+    /// A reading of the bytes that left; the same reading later means that none did.
+    pub(crate) fn writes(&self) -> u64 {
+        self.writes.count()
+    }
+
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+}
+
+/// A new connection: the calls' side, the task's side, and how long the first PING took.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) link: Arc<Link>,
+    pub(crate) session: Session,
+    pub(crate) round_trip: Duration,
+}
+
+/// The task's side of a connection: it must be polled for anything to move. Dropping it closes the connection and fails its calls.
+pub(crate) struct Session {
+    connection: Pin<Box<dyn Future<Output = Result<(), h2::Error>> + Send>>,
+    /// Tells when the peer takes no more streams.
+    sender: SendRequest<Bytes>,
+    pings: PingPong,
+    keep_alive: Option<(Duration, Duration)>,
+    timer: Pin<Box<Sleep>>,
+    awaiting_pong: bool,
+    peer: SocketAddr,
+    /// No more streams; only those that are there are carried on.
+    retired: bool,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("peer", &self.peer)
+            .field("retired", &self.retired)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What became of a connection.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// It is closed, with every call on it.
+    Gone(ConnectionError),
+    /// The peer takes no more calls; those that are there go on as long as the session is polled.
+    Retired(ConnectionError),
+    /// As `Gone`, because the peer found that we ping too often.
+    Annoyed(ConnectionError),
+}
+
+impl Dialler {
+    /// Connects to one of the addresses, and waits for the first sign of life.
+    ///
+    /// # Errors
+    /// When no address answers, the handshakes fail, or all of it takes too long. Waiting for a permit does not count.
+    pub(crate) async fn open(
+        &self,
+        addresses: &[SocketAddr],
+        keep_alive: Option<(Duration, Duration)>,
+    ) -> Result<Opened, ConnectionError> {
+        // The semaphore is never closed; without a permit we would only be less polite.
+        let _permit = self.permits.acquire().await.ok();
+        let opening = async {
+            let (socket, address) = dial(addresses).await?;
+            let socket = Counted::new(socket);
+            let writes = socket.writes();
+            let Some(tls) = &self.tls else {
+                return handshake(socket, address, writes, keep_alive).await;
+            };
+            let failed = |source| ConnectionError::Tls { address, source };
+            let connector = TlsConnector::from(Arc::clone(&tls.config));
+            let stream = connector.connect(tls.name.clone(), socket).await.map_err(failed)?;
+            if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+                return Err(ConnectionError::NotHttp2 { address });
+            }
+            handshake(stream, address, writes, keep_alive).await
+        };
+        let late = |_| ConnectionError::TooLate(self.connect_timeout);
+        timeout(self.connect_timeout, opening).await.map_err(late)?
+    }
+}
+
+async fn handshake<T>(
+    io: T,
+    peer: SocketAddr,
+    writes: Writes,
+    keep_alive: Option<(Duration, Duration)>,
+) -> Result<Opened, ConnectionError>
+where
+    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let failed = |source| ConnectionError::Http2 { address: peer, source };
+    let (sender, mut connection) = h2::client::Builder::new()
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_window_size(STREAM_WINDOW)
+        .enable_push(false)
+        .handshake::<T, Bytes>(io)
+        .await
+        .map_err(failed)?;
+    let mut pings = connection.ping_pong().ok_or(ConnectionError::Closed { address: peer })?;
+    let asked = Instant::now();
+    tokio::select! {
+        biased;
+        end = &mut connection => {
+            end.map_err(failed)?;
+            return Err(ConnectionError::Closed { address: peer });
+        }
+        pong = pings.ping(Ping::opaque()) => pong.map_err(failed)?,
+    };
+    let round_trip = asked.elapsed();
+    let timer = Box::pin(sleep(keep_alive.map_or(RAREST_PING, |it| it.0)));
+    let link = Arc::new(Link { sender: sender.clone(), writes, peer });
+    let connection = Box::pin(connection);
+    let session =
+        Session { connection, sender, pings, keep_alive, timer, awaiting_pong: false, peer, retired: false };
+    Ok(Opened { link, session, round_trip })
+}
+
+impl Session {
+    /// Moves the connection on. Ready when it is gone, and once when it is retired; after that it may be polled on.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
+        let address = self.peer;
+        if let Poll::Ready(end) = self.connection.as_mut().poll(cx) {
+            return Poll::Ready(match end {
+                Ok(()) => Ended::Gone(ConnectionError::Closed { address }),
+                Err(source) if source.reason() == Some(Reason::ENHANCE_YOUR_CALM) => {
+                    Ended::Annoyed(ConnectionError::Http2 { address, source })
+                }
+                Err(source) => Ended::Gone(ConnectionError::Http2 { address, source }),
+            });
+        }
+        if let Poll::Ready(silent) = self.poll_keep_alive(cx) {
+            return Poll::Ready(Ended::Gone(silent));
+        }
+        if !self.retired && matches!(self.sender.poll_ready(cx), Poll::Ready(Err(_))) {
+            self.retired = true;
+            return Poll::Ready(Ended::Retired(ConnectionError::GoingAway { address }));
+        }
+        Poll::Pending
+    }
+
+    fn poll_keep_alive(&mut self, cx: &mut Context<'_>) -> Poll<ConnectionError> {
+        let Some((interval, timeout)) = self.keep_alive else {
+            return Poll::Pending;
+        };
+        if self.awaiting_pong && matches!(self.pings.poll_pong(cx), Poll::Ready(Ok(_))) {
+            self.awaiting_pong = false;
+            self.timer.as_mut().reset(Instant::now() + interval);
+        }
+        loop {
+            ready!(self.timer.as_mut().poll(cx));
+            if self.awaiting_pong {
+                return Poll::Ready(ConnectionError::Silent { address: self.peer, timeout });
+            }
+            self.awaiting_pong = self.pings.send_ping(Ping::opaque()).is_ok();
+            self.timer.as_mut().reset(Instant::now() + timeout);
+            // Asks to be woken by the answer.
+            let _ = self.pings.poll_pong(cx);
+        }
+    }
+}
+
+/// How often to ping a peer that complained: half as often as before.
+pub(crate) fn calmer((interval, timeout): (Duration, Duration)) -> (Duration, Duration) {
+    ((interval * 2).min(RAREST_PING), timeout)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    fn dialler() -> Dialler {
+        Dialler {
+            tls: None,
+            connect_timeout: Duration::from_secs(20),
+            keep_alive: None,
+            permits: Semaphore::new(1),
+            health: None,
+            authority: None,
+        }
+    }
+
+    /// A peer on the other end of a pipe that answers until it is told to stop reading.
+    async fn served(io: tokio::io::DuplexStream, mut stop: tokio::sync::oneshot::Receiver<()>) {
+        let mut connection = h2::server::handshake(io).await.unwrap();
+        let serving = poll_fn(|cx| connection.poll_closed(cx).map(|_| ()));
+        tokio::select! {
+            () = serving => {}
+            _ = &mut stop => std::future::pending().await,
+        }
+    }
+
+    /// A pod that is gone answers nothing, not even with a reset: only a ping tells.
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_falls_silent_is_given_up_after_an_unanswered_ping() {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let server = tokio::spawn(served(theirs, stopped));
+        let address = "127.0.0.1:1".parse().unwrap();
+        let keep_alive = Some((Duration::from_secs(30), Duration::from_secs(10)));
+        let mut opened = handshake(ours, address, Writes::default(), keep_alive).await.unwrap();
+        let begin = Instant::now();
+        let calm = poll_fn(|cx| opened.session.poll(cx));
+        assert!(timeout(Duration::from_secs(95), calm).await.is_err(), "answered pings keep it alive");
+        stop.send(()).unwrap();
+        let end = poll_fn(|cx| opened.session.poll(cx)).await;
+        assert!(matches!(end, Ended::Gone(ConnectionError::Silent { .. })), "{end:?}");
+        assert!(begin.elapsed() <= Duration::from_secs(95 + 30 + 10 + 1), "{:?}", begin.elapsed());
+        server.abort();
+    }
+
+    /// The kernel accepts on behalf of a process that hangs; nothing but an answer shows that somebody is there.
+    #[tokio::test]
+    async fn a_listener_that_never_answers_is_no_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let hasty = Dialler { connect_timeout: Duration::from_millis(50), ..dialler() };
+        let error = hasty.open(&[listener.local_addr().unwrap()], None).await.unwrap_err();
+        assert!(matches!(error, ConnectionError::TooLate(_)), "{error:?}");
+    }
+
+    #[test]
+    fn a_peer_that_complains_is_pinged_half_as_often() {
+        let second = Duration::from_secs(1);
+        assert_eq!(calmer((30 * second, 10 * second)), (60 * second, 10 * second));
+        assert_eq!(calmer((RAREST_PING, second)), (RAREST_PING, second));
+    }
+}

@@ -1,0 +1,252 @@
+//! What we know of one endpoint's load and luck: numbers that every call touches, and that outlive every snapshot.
+//!
+//! Calls write them, policies read them, and the sweep for outliers empties the tally. Everything is atomic and nothing waits. It
+//! knows neither connections nor policies.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+/// The numbers of one endpoint, on a cache line of their own.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Load {
+    /// Calls from the pick to the end of the response stream, or its drop.
+    in_flight: AtomicU32,
+    /// Calls since the last sweep, by how they ended.
+    succeeded: AtomicU32,
+    failed: AtomicU32,
+    /// Somebody waits for `in_flight` to reach 0.
+    awaited: AtomicBool,
+    /// A [`Latency`], packed.
+    latency: AtomicU64,
+    /// Calls ever started.
+    calls: AtomicU64,
+    /// Calls that ever failed.
+    failures: AtomicU64,
+    quiet: Notify,
+}
+
+/// How calls ended since the last sweep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Tally {
+    pub(crate) succeeded: u32,
+    pub(crate) failed: u32,
+}
+
+/// A moving average of latency, and when it was last touched.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Latency {
+    /// Nanoseconds.
+    pub(crate) average: f32,
+    /// Milliseconds since the channel began; wraps after seven weeks, where one sample is misjudged.
+    pub(crate) at: u32,
+}
+
+impl Latency {
+    fn unpack(bits: u64) -> Self {
+        Self { average: f32::from_bits((bits >> 32) as u32), at: bits as u32 }
+    }
+
+    fn pack(self) -> u64 {
+        (u64::from(self.average.to_bits()) << 32) | u64::from(self.at)
+    }
+
+    /// The average as it stands at `now`: it fades while nobody measures, so that who was slow once is tried again.
+    pub(crate) fn faded(self, now: u32, decay: Duration) -> f32 {
+        let elapsed = now.wrapping_sub(self.at) as f32;
+        self.average * (-elapsed / decay.as_millis().max(1) as f32).exp()
+    }
+
+    /// The average after another sample: a slow answer counts at once and in full, quick ones only bit by bit.
+    pub(crate) fn after(self, sample: Duration, now: u32, decay: Duration) -> Self {
+        let sample = sample.as_nanos() as f32;
+        let kept = self.faded(now, decay);
+        let weight = kept / self.average.max(f32::MIN_POSITIVE);
+        let average = if sample > kept { sample } else { kept + sample * (1.0 - weight) };
+        Self { average, at: now }
+    }
+}
+
+impl Load {
+    /// The numbers of a new endpoint, whose latency is taken to be `seed` until one was measured.
+    pub(crate) fn new(seed: Duration, now: u32) -> Self {
+        Self {
+            in_flight: AtomicU32::new(0),
+            succeeded: AtomicU32::new(0),
+            failed: AtomicU32::new(0),
+            awaited: AtomicBool::new(false),
+            latency: AtomicU64::new(Latency { average: seed.as_nanos() as f32, at: now }.pack()),
+            calls: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            quiet: Notify::new(),
+        }
+    }
+
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn latency(&self) -> Latency {
+        Latency::unpack(self.latency.load(Ordering::Relaxed))
+    }
+
+    /// Counts a call in until the guard is dropped.
+    pub(crate) fn begin(self: &Arc<Self>) -> InFlight {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.in_flight.fetch_add(1, Ordering::SeqCst);
+        InFlight(Arc::clone(self))
+    }
+
+    /// Records how a call ended.
+    pub(crate) fn record(&self, succeeded: bool) {
+        if succeeded {
+            self.succeeded.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+            self.failures.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the tally since the last time, and begins another.
+    pub(crate) fn take_tally(&self) -> Tally {
+        Tally {
+            succeeded: self.succeeded.swap(0, Ordering::Relaxed),
+            failed: self.failed.swap(0, Ordering::Relaxed),
+        }
+    }
+
+    /// Adds a measured latency.
+    pub(crate) fn observe(&self, sample: Duration, now: u32, decay: Duration) {
+        let next = |bits| Some(Latency::unpack(bits).after(sample, now, decay).pack());
+        // The closure never declines, so that this never fails.
+        let _ = self.latency.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+    }
+
+    /// Waits until no call is in flight; at once if none is. One waiter at a time.
+    pub(crate) async fn quiet(&self) {
+        // Sequential consistency on both sides: either we see the last call gone, or it sees us waiting.
+        self.awaited.store(true, Ordering::SeqCst);
+        while self.in_flight.load(Ordering::SeqCst) > 0 {
+            self.quiet.notified().await;
+        }
+        self.awaited.store(false, Ordering::SeqCst);
+    }
+}
+
+/// A call in flight; dropping it ends the call.
+#[derive(Debug)]
+pub(crate) struct InFlight(Arc<Load>);
+
+impl InFlight {
+    pub(crate) fn load(&self) -> &Load {
+        &self.0
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if self.0.in_flight.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.awaited.load(Ordering::SeqCst) {
+            self.0.quiet.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const DECAY: Duration = Duration::from_secs(10);
+
+    fn load() -> Arc<Load> {
+        Arc::new(Load::new(Duration::from_millis(1), 0))
+    }
+
+    #[test]
+    fn a_guard_counts_until_it_is_dropped() {
+        let load = load();
+        let (one, two) = (load.begin(), load.begin());
+        assert_eq!((load.in_flight(), load.calls()), (2, 2));
+        drop(one);
+        assert_eq!(load.in_flight(), 1);
+        drop(two);
+        assert_eq!((load.in_flight(), load.calls()), (0, 2));
+    }
+
+    #[tokio::test]
+    async fn quiet_comes_with_the_end_of_the_last_call() {
+        let load = load();
+        load.quiet().await;
+        let (one, two) = (load.begin(), load.begin());
+        let waiting = tokio::spawn({
+            let load = Arc::clone(&load);
+            async move { load.quiet().await }
+        });
+        tokio::task::yield_now().await;
+        drop(one);
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        drop(two);
+        waiting.await.unwrap();
+    }
+
+    #[test]
+    fn a_tally_is_taken_once_and_failures_add_up() {
+        let load = load();
+        for succeeded in [true, false, true] {
+            load.record(succeeded);
+        }
+        assert_eq!(load.take_tally(), Tally { succeeded: 2, failed: 1 });
+        assert_eq!(load.take_tally(), Tally::default());
+        assert_eq!(load.failures(), 1);
+    }
+
+    #[test]
+    fn a_slow_answer_counts_at_once_and_quick_ones_bit_by_bit() {
+        let load = load();
+        load.observe(Duration::from_millis(100), 0, DECAY);
+        assert_eq!(load.latency().average, 100e6);
+        load.observe(Duration::from_millis(1), 1_000, DECAY);
+        let average = load.latency().average;
+        assert!((80e6..100e6).contains(&average), "{average}");
+    }
+
+    #[test]
+    fn an_average_fades_while_nobody_measures() {
+        let latency = Latency { average: 100e6, at: 0 };
+        assert_eq!(latency.faded(0, DECAY), 100e6);
+        assert!((36e6..37e6).contains(&latency.faded(10_000, DECAY)));
+        assert!(latency.faded(100_000, DECAY) < 1e5);
+    }
+
+    proptest! {
+        #[test]
+        fn an_average_stays_between_the_smallest_and_the_largest_sample(
+            samples in prop::collection::vec((1u64..1_000_000_000, 0u32..60_000), 1..50)
+        ) {
+            let (mut latency, mut now) = (Latency { average: 1e6, at: 0 }, 0);
+            let (mut least, mut most) = (1e6f32, 1e6f32);
+            for (sample, later) in samples {
+                now += later;
+                (least, most) = (least.min(sample as f32), most.max(sample as f32));
+                latency = latency.after(Duration::from_nanos(sample), now, DECAY);
+                let average = latency.average;
+                prop_assert!(average >= least * 0.99 && average <= most * 1.01, "{average} of {least}..{most}");
+            }
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Endpoints to pick from: an immutable value, replaced as a whole when anything about them changes.
+
+use std::sync::Arc;
+
+use super::picker::{Memory, Picker, Policy, Traits};
+use super::ramp::ALL;
+use super::zone::{ZoneAware, staying};
+use crate::chance;
+use crate::load::{InFlight, Load};
+
+/// How often a pick is made again because the endpoint is new and takes only some of its share.
+const AGAIN: usize = 3;
+
+/// An endpoint that may be called; `S` is whatever is needed to call it.
+#[derive(Debug)]
+pub(crate) struct Member<'a, S> {
+    pub(crate) key: &'a str,
+    pub(crate) weight: u32,
+    pub(crate) zone: Option<&'a str>,
+    /// `None` while it is not ready.
+    pub(crate) ready: Option<(S, Arc<Load>)>,
+    /// Which share it takes of the calls that it is picked for, in 2^32nds.
+    pub(crate) admission: u32,
+}
+
+/// The endpoints of a channel, those of its own zone apart if it prefers them.
+#[derive(Debug)]
+pub(crate) struct Group<S> {
+    near: Part<S>,
+    far: Part<S>,
+    /// Which share of the calls stays near, in 2^32nds.
+    staying: u32,
+    /// A call goes far when the pick near has this many in flight.
+    capacity: u32,
+    memory: Arc<Memory>,
+}
+
+#[derive(Debug)]
+struct Part<S> {
+    slots: Vec<S>,
+    loads: Vec<Arc<Load>>,
+    /// Empty when everybody takes the whole share.
+    admissions: Vec<u32>,
+    picker: Picker,
+}
+
+impl<S> Group<S> {
+    /// `members` are in the order of their ids.
+    pub(crate) fn new(
+        members: Vec<Member<'_, S>>,
+        policy: &Policy,
+        zone: Option<&ZoneAware>,
+        memory: Arc<Memory>,
+    ) -> Self {
+        let is_near = |it: &Member<'_, S>| zone.is_none_or(|zone| it.zone == Some(&*zone.zone));
+        let (near, far): (Vec<_>, Vec<_>) = members.into_iter().partition(is_near);
+        let usable = near.len();
+        let (near, far) = (Part::new(near, policy), Part::new(far, policy));
+        let overprovisioning = zone.map_or(1.0, |it| it.overprovisioning);
+        let staying = staying(near.slots.len(), usable, far.slots.len(), overprovisioning);
+        Self { near, far, staying, capacity: zone.map_or(u32::MAX, |it| it.capacity), memory }
+    }
+
+    /// Nobody is ready.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.near.slots.is_empty() && self.far.slots.is_empty()
+    }
+
+    /// How many are ready.
+    pub(crate) fn len(&self) -> usize {
+        self.near.slots.len() + self.far.slots.len()
+    }
+
+    /// Picks an endpoint for a call and counts the call in. `None` when nobody is ready.
+    pub(crate) fn pick(&self, key: impl Fn() -> u64) -> Option<(&S, InFlight)> {
+        let (part, index) = self.choose(&key)?;
+        Some((&part.slots[index], part.loads[index].begin()))
+    }
+
+    /// Whom [`pick`](Self::pick) would take, without counting a call.
+    pub(crate) fn choice(&self, key: impl Fn() -> u64) -> Option<usize> {
+        self.choose(&key).map(|it| it.1)
+    }
+
+    /// As [`pick`](Self::pick), but none of those that `excluded` names. `None` when nobody else is ready.
+    pub(crate) fn pick_but(
+        &self,
+        excluded: impl Fn(&S) -> bool,
+        key: impl Fn() -> u64,
+    ) -> Option<(&S, InFlight)> {
+        for _ in 0..AGAIN {
+            let (part, index) = self.choose(&key)?;
+            if !excluded(&part.slots[index]) {
+                return Some((&part.slots[index], part.loads[index].begin()));
+            }
+        }
+        let start = chance::below(self.len());
+        let all =
+            self.near.slots.iter().zip(&self.near.loads).chain(self.far.slots.iter().zip(&self.far.loads));
+        let (slot, load) = all.cycle().skip(start).take(self.len()).find(|it| !excluded(it.0))?;
+        Some((slot, load.begin()))
+    }
+
+    fn choose(&self, key: &impl Fn() -> u64) -> Option<(&Part<S>, usize)> {
+        if self.far.slots.is_empty() {
+            return self.near.pick(&self.memory, key).map(|index| (&self.near, index));
+        }
+        let stays = self.staying == ALL || (chance::bits() as u32) < self.staying;
+        let (first, second) = if stays { (&self.near, &self.far) } else { (&self.far, &self.near) };
+        let Some(index) = first.pick(&self.memory, key) else {
+            return second.pick(&self.memory, key).map(|index| (second, index));
+        };
+        if stays && first.loads[index].in_flight() >= self.capacity {
+            let other = second.pick(&self.memory, key);
+            if let Some(other) =
+                other.filter(|it| second.loads[*it].in_flight() < first.loads[index].in_flight())
+            {
+                return Some((second, other));
+            }
+        }
+        Some((first, index))
+    }
+}
+
+impl<S> Part<S> {
+    fn new(members: Vec<Member<'_, S>>, policy: &Policy) -> Self {
+        let (mut slots, mut loads, mut admissions, mut all) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for member in members {
+            let ready = member.ready.is_some().then_some(slots.len());
+            all.push(Traits { key: member.key, weight: member.weight, ready });
+            if let Some((slot, load)) = member.ready {
+                slots.push(slot);
+                loads.push(load);
+                admissions.push(member.admission);
+            }
+        }
+        // When everybody is new, nobody is to be spared.
+        if admissions.iter().all(|it| *it == ALL) || !admissions.contains(&ALL) {
+            admissions.clear();
+        }
+        Self { slots, loads, admissions, picker: Picker::new(policy, &all) }
+    }
+
+    fn pick(&self, memory: &Memory, key: &impl Fn() -> u64) -> Option<usize> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let mut index = self.picker.pick(&self.loads, memory, key);
+        if !self.admissions.is_empty() {
+            for _ in 0..AGAIN {
+                if self.admissions[index] == ALL || (chance::bits() as u32) < self.admissions[index] {
+                    break;
+                }
+                index = self.picker.pick(&self.loads, memory, key);
+            }
+        }
+        Some(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const ZONES: [&str; 6] = ["a", "a", "a", "b", "b", "b"];
+
+    fn load() -> Arc<Load> {
+        Arc::new(Load::new(Duration::from_millis(1), 0))
+    }
+
+    fn group(ready: [bool; 6], admissions: [u32; 6], zone: Option<ZoneAware>) -> Group<usize> {
+        let keys = ["0", "1", "2", "3", "4", "5"];
+        let member = |index: usize| Member {
+            key: keys[index],
+            weight: 1,
+            zone: Some(ZONES[index]),
+            ready: ready[index].then(|| (index, load())),
+            admission: admissions[index],
+        };
+        let members = (0..6).map(member).collect();
+        Group::new(members, &Policy::RoundRobin, zone.as_ref(), Arc::new(Memory::new()))
+    }
+
+    fn shares(group: &Group<usize>, picks: usize) -> [usize; 6] {
+        let mut shares = [0; 6];
+        for _ in 0..picks {
+            shares[*group.pick(|| 0).unwrap().0] += 1;
+        }
+        shares
+    }
+
+    #[test]
+    fn nobody_ready_is_nobody_picked() {
+        let group = group([false; 6], [ALL; 6], None);
+        assert!(group.is_empty() && group.pick(|| 0).is_none() && group.pick_but(|_| false, || 0).is_none());
+    }
+
+    #[test]
+    fn calls_stay_in_the_zone_and_spill_over_as_it_fails() {
+        let zone = || Some(ZoneAware::new("a"));
+        assert_eq!(shares(&group([true; 6], [ALL; 6], zone()), 300), [100, 100, 100, 0, 0, 0]);
+        // One of three is ready: 1.4 thirds of the calls stay.
+        let hurt = shares(&group([true, false, false, true, true, true], [ALL; 6], zone()), 3_000);
+        assert!((1_300..1_500).contains(&hurt[0]) && hurt[3] > 400, "{hurt:?}");
+        let elsewhere = shares(&group([false, false, false, true, true, true], [ALL; 6], zone()), 300);
+        assert_eq!(elsewhere, [0, 0, 0, 100, 100, 100]);
+        let unknown = shares(&group([true; 6], [ALL; 6], Some(ZoneAware::new("c"))), 600);
+        assert_eq!(unknown, [100; 6]);
+    }
+
+    #[test]
+    fn calls_beyond_the_capacity_of_the_zone_go_elsewhere() {
+        let group = group([true; 6], [ALL; 6], Some(ZoneAware::new("a").capacity(2)));
+        let mut held: Vec<_> = (0..6).map(|_| group.pick(|| 0).unwrap()).collect();
+        assert!(held.iter().all(|it| *it.0 < 3), "two each stay");
+        held.extend((0..6).map(|_| group.pick(|| 0).unwrap()));
+        assert_eq!(held.iter().filter(|it| *it.0 >= 3).count(), 6);
+    }
+
+    #[test]
+    fn who_is_new_takes_a_part_of_its_share() {
+        let new = [ALL / 10, ALL, ALL, ALL, ALL, ALL];
+        let shares = shares(&group([true; 6], new, None), 6_000);
+        assert!((50..300).contains(&shares[0]), "{shares:?}");
+        let all_new = group([true; 6], [ALL / 10; 6], None);
+        assert_eq!(self::shares(&all_new, 60), [10; 6], "when all are new, all take everything");
+    }
+
+    #[test]
+    fn those_that_were_tried_are_not_picked_again() {
+        let group = group([true; 6], [ALL; 6], None);
+        for _ in 0..100 {
+            assert_eq!(group.pick_but(|it| *it != 4, || 0).map(|it| *it.0), Some(4));
+        }
+        assert!(group.pick_but(|_| true, || 0).is_none());
+    }
+}

@@ -1,0 +1,262 @@
+//! Leaves out endpoints that fail where others do not: gRPC's outlier detection (A50), as a function over tallies.
+//!
+//! Time and chance are passed in. Which calls count as failed is decided where calls end.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::load::Tally;
+
+/// Ejects endpoints that fail more than the others, for a while that grows each time. The defaults are A50's.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outlier {
+    /// How often to look.
+    pub interval: Duration,
+    /// How long the first ejection lasts; the second twice as long, and so on.
+    pub base_ejection: Duration,
+    /// The longest ejection.
+    pub longest_ejection: Duration,
+    /// No more are ejected once so many percent are. The first always may be.
+    pub max_ejection_percent: u32,
+    /// Compare endpoints by the share of calls that succeed.
+    pub success_rate: Option<SuccessRate>,
+    /// Eject by the share of calls that fail, whatever the others do.
+    pub failure_percentage: Option<FailurePercentage>,
+}
+
+/// Ejects who succeeds less often than the mean by so many standard deviations.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SuccessRate {
+    /// How many standard deviations.
+    pub deviations: f64,
+    /// So many percent of the ejections are carried out.
+    pub enforcement: u32,
+    /// Only with so many endpoints that had enough calls.
+    pub minimum_hosts: usize,
+    /// Enough calls since the last look.
+    pub request_volume: u32,
+}
+
+/// Ejects who fails more than so many percent of its calls.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FailurePercentage {
+    /// How many percent.
+    pub threshold: u32,
+    /// So many percent of the ejections are carried out.
+    pub enforcement: u32,
+    /// Only with so many endpoints that had enough calls.
+    pub minimum_hosts: usize,
+    /// Enough calls since the last look.
+    pub request_volume: u32,
+}
+
+impl Default for Outlier {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(10),
+            base_ejection: Duration::from_secs(30),
+            longest_ejection: Duration::from_secs(300),
+            max_ejection_percent: 10,
+            success_rate: Some(SuccessRate::default()),
+            failure_percentage: Some(FailurePercentage::default()),
+        }
+    }
+}
+
+impl Default for SuccessRate {
+    fn default() -> Self {
+        Self { deviations: 1.9, enforcement: 100, minimum_hosts: 5, request_volume: 100 }
+    }
+}
+
+impl Default for FailurePercentage {
+    fn default() -> Self {
+        Self { threshold: 85, enforcement: 100, minimum_hosts: 5, request_volume: 50 }
+    }
+}
+
+/// An endpoint's record.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Host {
+    pub(crate) ejected: Option<Instant>,
+    /// How many times longer than the base the next ejection would be, less one.
+    pub(crate) times: u32,
+}
+
+/// Looks at everybody once: ejects, forgives, and lets back in. `chance` gives numbers below 100.
+pub(crate) fn sweep(
+    hosts: &mut [(&mut Host, Tally)],
+    outlier: &Outlier,
+    now: Instant,
+    mut chance: impl FnMut() -> u32,
+) {
+    let mut suspects = Vec::new();
+    if let Some(rule) = &outlier.success_rate {
+        suspects.extend(by_success_rate(hosts, rule).into_iter().map(|it| (it, rule.enforcement)));
+    }
+    if let Some(rule) = &outlier.failure_percentage {
+        suspects.extend(by_failures(hosts, rule).into_iter().map(|it| (it, rule.enforcement)));
+    }
+    let mut ejected = hosts.iter().filter(|it| it.0.ejected.is_some()).count();
+    for (index, enforcement) in suspects {
+        if ejected * 100 >= outlier.max_ejection_percent as usize * hosts.len() && ejected > 0 {
+            break;
+        }
+        let host = &mut hosts[index].0;
+        if host.ejected.is_none() && chance() < enforcement {
+            host.ejected = Some(now);
+            host.times += 1;
+            ejected += 1;
+        }
+    }
+    for (host, _) in hosts {
+        match host.ejected {
+            None => host.times = host.times.saturating_sub(1),
+            Some(since) => {
+                let longest = outlier.longest_ejection.max(outlier.base_ejection);
+                if now > since + (outlier.base_ejection * host.times).min(longest) {
+                    host.ejected = None;
+                }
+            }
+        }
+    }
+}
+
+fn calls(tally: Tally) -> u32 {
+    tally.succeeded.saturating_add(tally.failed)
+}
+
+/// The hosts with enough calls, and the share of calls that succeeded; nobody if they are too few.
+fn judged(hosts: &[(&mut Host, Tally)], volume: u32, minimum: usize) -> Vec<(usize, f64)> {
+    let enough = |it: &(usize, &(&mut Host, Tally))| calls(it.1.1) >= volume.max(1);
+    let rate = |tally: Tally| f64::from(tally.succeeded) / f64::from(calls(tally));
+    let judged: Vec<_> =
+        hosts.iter().enumerate().filter(enough).map(|(index, it)| (index, rate(it.1))).collect();
+    if judged.len() < minimum { Vec::new() } else { judged }
+}
+
+fn by_success_rate(hosts: &[(&mut Host, Tally)], rule: &SuccessRate) -> Vec<usize> {
+    let judged = judged(hosts, rule.request_volume, rule.minimum_hosts);
+    let count = judged.len().max(1) as f64;
+    let mean = judged.iter().map(|it| it.1).sum::<f64>() / count;
+    let variance = judged.iter().map(|it| (it.1 - mean).powi(2)).sum::<f64>() / count;
+    let least = mean - rule.deviations * variance.sqrt();
+    judged.into_iter().filter(|it| it.1 < least).map(|it| it.0).collect()
+}
+
+fn by_failures(hosts: &[(&mut Host, Tally)], rule: &FailurePercentage) -> Vec<usize> {
+    let judged = judged(hosts, rule.request_volume, rule.minimum_hosts);
+    judged.into_iter().filter(|it| (1.0 - it.1) * 100.0 > f64::from(rule.threshold)).map(|it| it.0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn tally(succeeded: u32, failed: u32) -> Tally {
+        Tally { succeeded, failed }
+    }
+
+    fn look(hosts: &mut [Host], tallies: &[Tally], outlier: &Outlier, now: Instant) {
+        let mut pairs: Vec<_> = hosts.iter_mut().zip(tallies.iter().copied()).collect();
+        sweep(&mut pairs, outlier, now, || 0);
+    }
+
+    fn ejected(hosts: &[Host]) -> Vec<usize> {
+        (0..hosts.len()).filter(|it| hosts[*it].ejected.is_some()).collect()
+    }
+
+    fn seconds(count: u64) -> Duration {
+        Duration::from_secs(count)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_fails_where_others_do_not_is_left_out_longer_each_time_and_forgiven() {
+        let outlier = Outlier::default();
+        let mut hosts = [Host::default(); 10];
+        let good = tally(100, 0);
+        let mut bad = [good; 10];
+        bad[7] = tally(20, 80);
+        look(&mut hosts, &bad, &outlier, Instant::now());
+        assert_eq!(ejected(&hosts), [7]);
+        // It comes back after 30 s, and is left out for 60 s the next time.
+        for _ in 0..3 {
+            tokio::time::advance(seconds(10)).await;
+            look(&mut hosts, &[good; 10], &outlier, Instant::now());
+            assert_eq!(ejected(&hosts), [7]);
+        }
+        tokio::time::advance(seconds(10)).await;
+        look(&mut hosts, &[good; 10], &outlier, Instant::now());
+        assert_eq!((ejected(&hosts), hosts[7].times), (vec![], 1));
+        look(&mut hosts, &bad, &outlier, Instant::now());
+        assert_eq!((ejected(&hosts), hosts[7].times), (vec![7], 2));
+        tokio::time::advance(seconds(59)).await;
+        look(&mut hosts, &[good; 10], &outlier, Instant::now());
+        assert_eq!(ejected(&hosts), [7]);
+        tokio::time::advance(seconds(2)).await;
+        look(&mut hosts, &[good; 10], &outlier, Instant::now());
+        assert_eq!(ejected(&hosts), []);
+        for _ in 0..2 {
+            look(&mut hosts, &[good; 10], &outlier, Instant::now());
+        }
+        assert_eq!(hosts[7].times, 0, "good behaviour is rewarded");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_ejection_never_lasts_longer_than_the_longest() {
+        let outlier = Outlier::default();
+        let mut hosts = [Host { ejected: Some(Instant::now()), times: 1_000 }; 1];
+        tokio::time::advance(seconds(301)).await;
+        look(&mut hosts, &[Tally::default()], &outlier, Instant::now());
+        assert_eq!(ejected(&hosts), []);
+    }
+
+    #[test]
+    fn rules_ask_for_enough_hosts_and_enough_calls() {
+        let now = Instant::now();
+        let (good, bad) = (tally(100, 0), tally(0, 100));
+        let cases: [(&str, Vec<Tally>, Vec<usize>); 5] = [
+            ("four hosts are too few", vec![good, good, good, bad], vec![]),
+            ("five are enough", vec![good, good, good, good, bad], vec![4]),
+            ("with too few calls", vec![good, good, good, good, tally(0, 49)], vec![]),
+            ("all the same is no outlier", vec![tally(90, 10); 6], vec![]),
+            ("failing altogether is", vec![bad; 6], vec![0]),
+        ];
+        for (case, tallies, expected) in cases {
+            let mut hosts = vec![Host::default(); tallies.len()];
+            look(&mut hosts, &tallies, &Outlier::default(), now);
+            assert_eq!(ejected(&hosts), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn enforcement_is_a_chance() {
+        let never = SuccessRate { enforcement: 0, ..SuccessRate::default() };
+        let outlier = Outlier { success_rate: Some(never), failure_percentage: None, ..Outlier::default() };
+        let mut hosts = [Host::default(); 5];
+        let tallies = [tally(0, 100), tally(100, 0), tally(100, 0), tally(100, 0), tally(100, 0)];
+        look(&mut hosts, &tallies, &outlier, Instant::now());
+        assert_eq!(ejected(&hosts), []);
+    }
+
+    proptest! {
+        #[test]
+        fn no_more_are_left_out_than_the_limit_allows(
+            tallies in prop::collection::vec((0u32..500, 0u32..500), 1..60),
+            percent in 0u32..100,
+            rounds in 1usize..5,
+        ) {
+            let outlier = Outlier { max_ejection_percent: percent, ..Outlier::default() };
+            let tallies: Vec<_> = tallies.into_iter().map(|(good, bad)| tally(good, bad)).collect();
+            let mut hosts = vec![Host::default(); tallies.len()];
+            for _ in 0..rounds {
+                look(&mut hosts, &tallies, &outlier, Instant::now());
+            }
+            let allowed = (hosts.len() * percent as usize).div_ceil(100).max(1);
+            prop_assert!(ejected(&hosts).len() <= allowed, "{} of {}", ejected(&hosts).len(), hosts.len());
+        }
+    }
+}

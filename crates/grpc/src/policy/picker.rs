@@ -1,0 +1,304 @@
+//! The policies, and the pick itself: a few atomic reads, no lock, no allocation, the same cost for any number of endpoints.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::HeaderName;
+use tokio::time::Instant;
+
+use super::ring::{Place, Ring};
+use super::weighted::Stride;
+use crate::chance;
+use crate::load::Load;
+
+/// No latency is taken to be smaller, or an endpoint that was not called for a while would win whatever is in flight to it.
+const LEAST_LATENCY: f32 = 1_000.0;
+
+/// Which endpoint takes the next call.
+#[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
+pub enum Policy {
+    /// Each in turn, beginning anywhere.
+    #[default]
+    RoundRobin,
+    /// One for all calls, and another only when it fails. Only that one is connected.
+    PickFirst,
+    /// Of a few chosen by chance, the one with the fewest calls in flight.
+    LeastRequest(LeastRequest),
+    /// Of two chosen by chance, the one that answers soonest, given what is in flight to it.
+    PeakEwma(PeakEwma),
+    /// Shares by the weights of the endpoints.
+    Weighted,
+    /// Calls with the same key to the same endpoint.
+    RingHash(RingHash),
+}
+
+/// gRPC's least_request (A48).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeastRequest {
+    choices: usize,
+}
+
+impl Default for LeastRequest {
+    fn default() -> Self {
+        Self { choices: 2 }
+    }
+}
+
+impl LeastRequest {
+    /// How many endpoints to compare for each call, from 2 to 10.
+    pub fn of(choices: usize) -> Self {
+        Self { choices: choices.clamp(2, 10) }
+    }
+}
+
+impl From<LeastRequest> for Policy {
+    fn from(it: LeastRequest) -> Self {
+        Self::LeastRequest(it)
+    }
+}
+
+/// Power of two choices by peak latency, as Finagle and Linkerd do it.
+///
+/// The cost of an endpoint is its latency times the calls in flight and one more. A slow answer raises the latency at once; it fades
+/// with time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeakEwma {
+    /// How long it takes until a slow answer counts for about a third.
+    pub decay: Duration,
+}
+
+impl Default for PeakEwma {
+    fn default() -> Self {
+        Self { decay: Duration::from_secs(10) }
+    }
+}
+
+impl From<PeakEwma> for Policy {
+    fn from(it: PeakEwma) -> Self {
+        Self::PeakEwma(it)
+    }
+}
+
+/// gRPC's ring_hash (A42): the value of a header decides; a call without it goes anywhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RingHash {
+    pub(crate) header: HeaderName,
+    smallest: usize,
+    largest: usize,
+}
+
+impl RingHash {
+    /// By the value of this header, on a ring of 1,024 to 4,096 points.
+    pub fn by_header(header: HeaderName) -> Self {
+        Self { header, smallest: 1_024, largest: 4_096 }
+    }
+
+    /// How many points the ring has. More points share more evenly.
+    #[must_use]
+    pub fn points(mut self, smallest: usize, largest: usize) -> Self {
+        self.largest = largest.max(1);
+        self.smallest = smallest.clamp(1, self.largest);
+        self
+    }
+}
+
+impl From<RingHash> for Policy {
+    fn from(it: RingHash) -> Self {
+        Self::RingHash(it)
+    }
+}
+
+/// What outlives every group of a channel.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    turn: AtomicU64,
+    began: Instant,
+}
+
+impl Memory {
+    /// Begins to count at a random place, so that many clients do not all begin with the same endpoint.
+    pub(crate) fn new() -> Self {
+        Self { turn: AtomicU64::new(chance::bits() >> 33), began: Instant::now() }
+    }
+
+    /// Milliseconds since the channel began.
+    pub(crate) fn now(&self) -> u32 {
+        self.began.elapsed().as_millis() as u32
+    }
+}
+
+/// What a policy needs to know of an endpoint beside its load.
+#[derive(Debug, Clone)]
+pub(crate) struct Traits<'a> {
+    pub(crate) key: &'a str,
+    pub(crate) weight: u32,
+    /// Its index among those that are ready, if it is.
+    pub(crate) ready: Option<usize>,
+}
+
+/// A policy made ready for one set of endpoints.
+#[derive(Debug)]
+pub(crate) enum Picker {
+    RoundRobin,
+    First,
+    LeastRequest { choices: usize },
+    PeakEwma { decay: Duration },
+    Weighted(Stride),
+    Ring(Ring),
+}
+
+impl Picker {
+    /// `all` are the endpoints that may be called, ready or not, in the order of their ids.
+    pub(crate) fn new(policy: &Policy, all: &[Traits<'_>]) -> Self {
+        match policy {
+            Policy::RoundRobin => Self::RoundRobin,
+            Policy::PickFirst => Self::First,
+            Policy::LeastRequest(it) => Self::LeastRequest { choices: it.choices },
+            Policy::PeakEwma(it) => Self::PeakEwma { decay: it.decay },
+            Policy::Weighted => {
+                Self::Weighted(Stride::new(all.iter().filter(|it| it.ready.is_some()).map(|it| it.weight)))
+            }
+            Policy::RingHash(it) => {
+                let place = |it: &Traits<'_>| (it.key.to_owned(), it.weight, it.ready);
+                let owned: Vec<_> = all.iter().map(place).collect();
+                let places: Vec<_> = owned
+                    .iter()
+                    .map(|(key, weight, ready)| Place { key, weight: *weight, ready: *ready })
+                    .collect();
+                Self::Ring(Ring::new(&places, it.smallest, it.largest))
+            }
+        }
+    }
+
+    /// The index of the endpoint for a call; `loads` are those that are ready, and there must be one. `key` is only asked by a ring.
+    pub(crate) fn pick(&self, loads: &[Arc<Load>], memory: &Memory, key: impl FnOnce() -> u64) -> usize {
+        match self {
+            // Thirty-two bits divide faster than sixty-four; once in 2^32 calls a turn is out of order.
+            Self::RoundRobin => {
+                (memory.turn.fetch_add(1, Ordering::Relaxed) as u32 % loads.len() as u32) as usize
+            }
+            Self::First => 0,
+            Self::LeastRequest { choices: 2 } => {
+                let (one, other) = two(loads.len());
+                if loads[other].in_flight() < loads[one].in_flight() { other } else { one }
+            }
+            Self::LeastRequest { choices } => {
+                let chosen = (0..*choices).map(|_| chance::below(loads.len()));
+                chosen.min_by_key(|it| loads[*it].in_flight()).unwrap_or(0)
+            }
+            Self::PeakEwma { decay } => {
+                let (one, other) = two(loads.len());
+                let now = memory.now();
+                let cost = |it: &Load| {
+                    it.latency().faded(now, *decay).max(LEAST_LATENCY) * (it.in_flight() + 1) as f32
+                };
+                if cost(&loads[other]) < cost(&loads[one]) { other } else { one }
+            }
+            Self::Weighted(stride) => stride.pick(&memory.turn),
+            Self::Ring(ring) if ring.is_empty() => 0,
+            Self::Ring(ring) => ring.pick(key()),
+        }
+    }
+}
+
+/// Two different members by chance, if there are two: one random number for both.
+fn two(count: usize) -> (usize, usize) {
+    let bits = chance::bits();
+    let one = chance::scale(bits, count);
+    if count < 2 {
+        return (one, one);
+    }
+    let other = chance::scale(bits << 32, count - 1);
+    (one, if other >= one { other + 1 } else { other })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loads(count: usize) -> Vec<Arc<Load>> {
+        (0..count).map(|_| Arc::new(Load::new(Duration::from_millis(1), 0))).collect()
+    }
+
+    fn picker(policy: impl Into<Policy>, count: usize) -> Picker {
+        let keys: Vec<_> = (0..count).map(|it| format!("pod-{it}")).collect();
+        let traits =
+            |index: usize| Traits { key: &keys[index], weight: index as u32 + 1, ready: Some(index) };
+        Picker::new(&policy.into(), &(0..count).map(traits).collect::<Vec<_>>())
+    }
+
+    fn shares(picker: &Picker, loads: &[Arc<Load>], picks: usize) -> Vec<usize> {
+        let memory = Memory::new();
+        let mut shares = vec![0; loads.len()];
+        for _ in 0..picks {
+            shares[picker.pick(loads, &memory, chance::bits)] += 1;
+        }
+        shares
+    }
+
+    #[test]
+    fn round_robin_is_exactly_fair() {
+        for count in [1, 2, 7, 100] {
+            let shares = shares(&picker(Policy::RoundRobin, count), &loads(count), count * 10);
+            assert_eq!(shares, vec![10; count]);
+        }
+    }
+
+    #[test]
+    fn the_two_that_are_compared_differ_and_everybody_is() {
+        let mut seen = [[0; 4]; 4];
+        for _ in 0..12_000 {
+            let (one, other) = two(4);
+            seen[one][other] += 1;
+        }
+        for (one, row) in seen.iter().enumerate() {
+            for (other, count) in row.iter().enumerate() {
+                assert!(if one == other { *count == 0 } else { (700..1_300).contains(count) }, "{seen:?}");
+            }
+        }
+        assert_eq!(two(1), (0, 0));
+    }
+
+    #[test]
+    fn least_request_spares_who_is_busy() {
+        for choices in [2, 3, 10] {
+            let loads = loads(5);
+            let _busy: Vec<_> = (0..10).map(|_| loads[3].begin()).collect();
+            let shares = shares(&picker(LeastRequest::of(choices), 5), &loads, 5_000);
+            // Only when it is compared with itself alone does it get a call.
+            assert!(shares[3] <= 5_000 / 5usize.pow(choices as u32 - 1) && shares[0] > 800, "{shares:?}");
+        }
+        assert_eq!((LeastRequest::of(0).choices, LeastRequest::of(99).choices), (2, 10));
+    }
+
+    #[test]
+    fn peak_ewma_spares_who_is_slow_and_who_is_busy() {
+        let loads = loads(3);
+        loads[0].observe(Duration::from_millis(50), 0, Duration::from_secs(10));
+        let slow = shares(&picker(PeakEwma::default(), 3), &loads, 3_000);
+        assert_eq!(slow[0], 0);
+        let _busy: Vec<_> = (0..100).map(|_| [loads[1].begin(), loads[2].begin()]).collect();
+        let busy = shares(&picker(PeakEwma::default(), 3), &loads, 3_000);
+        assert!(busy[0] > 1_500, "100 in flight elsewhere cost more than being 50 times slower: {busy:?}");
+    }
+
+    #[test]
+    fn weighted_follows_the_weights() {
+        let shares = shares(&picker(Policy::Weighted, 4), &loads(4), 10_000);
+        for (index, share) in shares.iter().enumerate() {
+            let fair = 1_000 * (index + 1);
+            assert!(share.abs_diff(fair) < 50, "{shares:?}");
+        }
+    }
+
+    #[test]
+    fn ring_hash_gives_a_key_to_one_endpoint() {
+        let (picker, loads, memory) =
+            (picker(RingHash::by_header(HeaderName::from_static("key")), 5), loads(5), Memory::new());
+        let first = picker.pick(&loads, &memory, || 42);
+        assert!((0..100).all(|_| picker.pick(&loads, &memory, || 42) == first));
+        assert!(shares(&picker, &loads, 5_000).iter().all(|it| *it > 100));
+    }
+}

@@ -1,0 +1,70 @@
+//! A few endpoints of many, so that a thousand clients of a thousand pods do not hold a million connections.
+//!
+//! Rendezvous hashing (gRPC's A68): every client scores every endpoint and keeps the best. An endpoint that comes or goes changes
+//! at most one place, and clients with different seeds choose differently.
+
+use xxhash_rust::xxh64::xxh64;
+
+/// Which of `keys` belong to the subset of `size` for this seed, in their order.
+pub(crate) fn subset<'a>(keys: impl Iterator<Item = &'a str>, size: usize, seed: u64) -> Vec<bool> {
+    let mut scored: Vec<_> =
+        keys.enumerate().map(|(index, key)| (xxh64(key.as_bytes(), seed), index)).collect();
+    let mut chosen = vec![false; scored.len()];
+    if size < scored.len() {
+        scored.select_nth_unstable(size);
+        scored.truncate(size);
+    }
+    for (_, index) in scored {
+        chosen[index] = true;
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn names(count: usize) -> Vec<String> {
+        (0..count).map(|it| format!("pod-{it}")).collect()
+    }
+
+    fn chosen(names: &[String], size: usize, seed: u64) -> BTreeSet<String> {
+        let keep = subset(names.iter().map(String::as_str), size, seed);
+        names.iter().zip(keep).filter(|it| it.1).map(|it| it.0.clone()).collect()
+    }
+
+    #[test]
+    fn a_subset_of_all_or_more_is_all() {
+        let names = names(5);
+        assert_eq!(chosen(&names, 5, 1).len(), 5);
+        assert_eq!(chosen(&names, 50, 1).len(), 5);
+        assert_eq!(chosen(&names, 0, 1).len(), 0);
+    }
+
+    #[test]
+    fn clients_spread_over_all_endpoints() {
+        let names = names(20);
+        let mut taken = std::collections::BTreeMap::new();
+        for seed in 0..1_000 {
+            for name in chosen(&names, 4, seed) {
+                *taken.entry(name).or_insert(0) += 1;
+            }
+        }
+        assert_eq!(taken.len(), 20);
+        assert!(taken.values().all(|it| (130..=270).contains(it)), "{taken:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn one_endpoint_more_changes_one_place_at_most(count in 1usize..40, size in 1usize..10, seed: u64) {
+            let names = names(count + 1);
+            let (before, after) = (chosen(&names[..count], size, seed), chosen(&names, size, seed));
+            prop_assert!(before.difference(&after).count() <= 1);
+            prop_assert!(after.len() == size.min(count + 1));
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The service that tests call, and a client for it: what a generator would make of three methods, by hand.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use dogwatch_grpc::KubeChannel;
+use futures_util::{Stream, StreamExt};
+use http::uri::PathAndQuery;
+use tokio::sync::Semaphore;
+use tonic::body::Body;
+use tonic::server::NamedService;
+use tonic::{Code, Request, Response, Status, Streaming};
+use tonic_prost::ProstCodec;
+use tower_service::Service;
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Message {
+    #[prost(string, tag = "1")]
+    pub(crate) text: String,
+    #[prost(uint32, tag = "2")]
+    pub(crate) count: u32,
+}
+
+/// What a server saw, and how it behaves.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) calls: AtomicUsize,
+    pub(crate) connections: AtomicUsize,
+    /// `:authority` of the last call.
+    pub(crate) authority: std::sync::Mutex<String>,
+    /// Calls and messages that ask to wait take a permit each.
+    pub(crate) gate: Semaphore,
+    /// So many calls fail with that code before the others succeed.
+    pub(crate) failing: AtomicU32,
+    pub(crate) code: AtomicU32,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self {
+            calls: AtomicUsize::new(0),
+            connections: AtomicUsize::new(0),
+            authority: std::sync::Mutex::default(),
+            gate: Semaphore::new(0),
+            failing: AtomicU32::new(0),
+            code: AtomicU32::new(Code::Unavailable as u32),
+        }
+    }
+}
+
+impl Seen {
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    /// Fails the next calls.
+    pub(crate) fn fail(&self, calls: u32, code: Code) {
+        self.code.store(code as u32, Ordering::SeqCst);
+        self.failing.store(calls, Ordering::SeqCst);
+    }
+
+    async fn one(&self, message: Message) -> Result<Response<Message>, Status> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let less = |it: u32| it.checked_sub(1);
+        if self.failing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
+            return Err(Status::new(Code::from_i32(self.code.load(Ordering::SeqCst) as i32), "as told"));
+        }
+        if message.text == "wait" {
+            self.gate.acquire().await.unwrap().forget();
+        }
+        Ok(Response::new(message))
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct EchoServer(pub(crate) Arc<Seen>);
+
+impl NamedService for EchoServer {
+    const NAME: &'static str = "test.Echo";
+}
+
+type Answers = Pin<Box<dyn Stream<Item = Result<Message, Status>> + Send>>;
+
+async fn many(seen: Arc<Seen>, message: Message) -> Result<Response<Answers>, Status> {
+    seen.calls.fetch_add(1, Ordering::SeqCst);
+    let answers = futures_util::stream::unfold(0, move |count| {
+        let (seen, text) = (Arc::clone(&seen), message.text.clone());
+        let last = message.count;
+        async move {
+            if count == last {
+                return None;
+            }
+            if text == "wait" && count > 0 {
+                seen.gate.acquire().await.unwrap().forget();
+            }
+            Some((Ok(Message { text, count }), count + 1))
+        }
+    });
+    Ok(Response::new(Box::pin(answers)))
+}
+
+async fn both(seen: Arc<Seen>, messages: Streaming<Message>) -> Result<Response<Answers>, Status> {
+    seen.calls.fetch_add(1, Ordering::SeqCst);
+    Ok(Response::new(messages.boxed()))
+}
+
+impl Service<http::Request<Body>> for EchoServer {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let seen = Arc::clone(&self.0);
+        *seen.authority.lock().unwrap() =
+            request.uri().authority().map(ToString::to_string).unwrap_or_default();
+        Box::pin(async move {
+            let mut grpc = tonic::server::Grpc::new(ProstCodec::<Message, Message>::default());
+            Ok(match request.uri().path() {
+                "/test.Echo/One" => {
+                    let one = move |it: Request<Message>| {
+                        let seen = Arc::clone(&seen);
+                        async move { seen.one(it.into_inner()).await }
+                    };
+                    grpc.unary(tower::service_fn(one), request).await
+                }
+                "/test.Echo/Many" => {
+                    let many = move |it: Request<Message>| many(Arc::clone(&seen), it.into_inner());
+                    grpc.server_streaming(tower::service_fn(many), request).await
+                }
+                _ => {
+                    let both =
+                        move |it: Request<Streaming<Message>>| both(Arc::clone(&seen), it.into_inner());
+                    grpc.streaming(tower::service_fn(both), request).await
+                }
+            })
+        })
+    }
+}
+
+/// The client that a generator would make.
+#[derive(Debug, Clone)]
+pub(crate) struct EchoClient(tonic::client::Grpc<KubeChannel>);
+
+pub(crate) fn message(text: &str, count: u32) -> Message {
+    Message { text: text.to_owned(), count }
+}
+
+impl EchoClient {
+    pub(crate) fn new(channel: &KubeChannel) -> Self {
+        Self(tonic::client::Grpc::new(channel.clone()))
+    }
+
+    pub(crate) async fn one(&self, text: &str) -> Result<Message, Status> {
+        self.ask(Request::new(message(text, 0))).await
+    }
+
+    pub(crate) async fn ask(&self, request: Request<Message>) -> Result<Message, Status> {
+        let mut grpc = self.0.clone();
+        let path = PathAndQuery::from_static("/test.Echo/One");
+        let codec = ProstCodec::<Message, Message>::default();
+        grpc.unary(request, path, codec).await.map(Response::into_inner)
+    }
+
+    pub(crate) async fn many(&self, text: &str, count: u32) -> Result<Streaming<Message>, Status> {
+        let mut grpc = self.0.clone();
+        let path = PathAndQuery::from_static("/test.Echo/Many");
+        let codec = ProstCodec::<Message, Message>::default();
+        let answers = grpc.server_streaming(Request::new(message(text, count)), path, codec).await;
+        answers.map(Response::into_inner)
+    }
+
+    pub(crate) async fn both(
+        &self,
+        messages: impl Stream<Item = Message> + Send + 'static,
+    ) -> Result<Streaming<Message>, Status> {
+        let mut grpc = self.0.clone();
+        let path = PathAndQuery::from_static("/test.Echo/Both");
+        let codec = ProstCodec::<Message, Message>::default();
+        grpc.streaming(Request::new(messages), path, codec).await.map(Response::into_inner)
+    }
+}

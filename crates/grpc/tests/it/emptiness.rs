@@ -1,0 +1,76 @@
+//! Nothing to call: calls say why, and go on as soon as there is something.
+
+use std::time::Duration;
+
+use dogwatch_grpc::{KubeChannel, Unavailable};
+use tonic::{Code, Request};
+
+use crate::echo::{EchoClient, message};
+use crate::pods::{Pod, Service, endpoint, endpoints, refused, until};
+
+#[tokio::test]
+async fn an_empty_set_fails_calls_with_the_reason_and_recovers() {
+    let pods = Pod::start_many(1).await;
+    let service = Service::new();
+    let impatient =
+        KubeChannel::builder(service.receiver()).authority("echo.test").ready_timeout(Duration::ZERO);
+    let channel = impatient.build().unwrap();
+    let client = EchoClient::new(&channel);
+    let reasons = [
+        (Unavailable::ServiceNotFound, "echo.test cannot be called: there is no such service"),
+        (Unavailable::NothingReady(3), "echo.test cannot be called: none of its 3 endpoints is ready"),
+        (
+            Unavailable::Forbidden("no".into()),
+            "echo.test cannot be called: its endpoints may not be read: no",
+        ),
+    ];
+    for (why, expected) in reasons {
+        let mut changed = channel.subscribe();
+        changed.mark_unchanged();
+        service.unavailable(why);
+        changed.changed().await.unwrap();
+        let status = client.one("hello").await.unwrap_err();
+        assert_eq!((status.code(), status.message()), (Code::Unavailable, expected));
+    }
+    service.set(endpoints(&pods));
+    channel.connected(1).await;
+    client.one("hello").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_call_waits_for_endpoints_to_come() {
+    let pods = Pod::start_many(1).await;
+    let service = Service::new();
+    let channel =
+        KubeChannel::builder(service.receiver()).ready_timeout(Duration::from_secs(600)).build().unwrap();
+    let client = EchoClient::new(&channel);
+    let waiting = tokio::spawn({
+        let client = client.clone();
+        async move { client.one("hello").await }
+    });
+    tokio::task::yield_now().await;
+    service.set(endpoints(&pods));
+    waiting.await.unwrap().unwrap();
+    // The deadline of a call holds while it waits, too.
+    service.set(Vec::new());
+    until(&channel, |it| it.ready_endpoints() == 0).await;
+    let mut request = Request::new(message("hello", 0));
+    request.set_timeout(Duration::from_millis(10));
+    let status = client.ask(request).await.unwrap_err();
+    assert_eq!(status.code(), Code::DeadlineExceeded);
+    assert!(status.message().ends_with("none of its 0 endpoints is ready"), "{}", status.message());
+}
+
+#[tokio::test]
+async fn when_nobody_can_be_reached_calls_say_what_the_last_attempt_said() {
+    let (_held, dead) = refused();
+    let service = Service::new();
+    service.set(vec![endpoint("dead", dead)]);
+    let channel = KubeChannel::builder(service.receiver()).ready_timeout(Duration::ZERO).build().unwrap();
+    until(&channel, |it| it.endpoints().first().is_some_and(|it| it.error.is_some())).await;
+    let status = EchoClient::new(&channel).one("hello").await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+    let expected =
+        format!("none of its 1 endpoints is connected: cannot connect to {dead}: Connection refused");
+    assert!(status.message().contains(&expected), "{}", status.message());
+}

@@ -1,0 +1,186 @@
+//! Pods that are dead, silent or unwilling: a call that need not fail does not.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use dogwatch_grpc::{KubeChannel, Retry, State};
+use http::uri::PathAndQuery;
+use tonic::transport::channel::Change;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request};
+use tonic_prost::ProstCodec;
+
+use crate::echo::{EchoClient, Message, message};
+use crate::pods::{Pod, Service, black_hole, endpoint, endpoints, refused, until};
+
+/// Three pods answer, one refuses connections, and one accepts them and says nothing.
+#[tokio::test]
+async fn with_a_dead_pod_and_a_black_hole_no_call_fails() {
+    let pods = Pod::start_many(3).await;
+    let ((_held, dead), (_listener, silent)) = (refused(), black_hole());
+    let service = Service::of(&pods);
+    service.add(endpoint("dead", dead));
+    service.add(endpoint("silent", silent));
+    let channel = service.channel();
+    let client = EchoClient::new(&channel);
+    channel.connected(3).await;
+    for _ in 0..300 {
+        client.one("hello").await.unwrap();
+    }
+    assert!(pods.iter().all(|it| it.seen.calls() == 100));
+    let states = channel.endpoints();
+    let of = |id: &str| states.iter().find(|it| it.endpoint.id.as_str() == id).unwrap();
+    assert!(matches!(of("dead").state, State::Backoff | State::Connecting));
+    assert_eq!(of("silent").state, State::Connecting);
+    assert!(of("dead").error.as_deref().is_some_and(|it| it.starts_with("cannot connect to 127.0.0.1")));
+}
+
+/// What the test above would be with the balancing that comes with tonic: an oracle for the difference.
+#[tokio::test]
+async fn with_a_dead_pod_calls_through_balance_channel_fail() {
+    let pods = Pod::start_many(3).await;
+    let (_held, dead) = refused();
+    let (channel, changes) = Channel::balance_channel::<usize>(8);
+    for (key, address) in pods.iter().map(|it| it.address).chain([dead]).enumerate() {
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+        changes.send(Change::Insert(key, endpoint)).await.unwrap();
+    }
+    let mut failures = 0;
+    for _ in 0..300 {
+        let mut grpc = tonic::client::Grpc::new(channel.clone());
+        grpc.ready().await.unwrap();
+        let codec = ProstCodec::<Message, Message>::default();
+        let path = PathAndQuery::from_static("/test.Echo/One");
+        failures += usize::from(grpc.unary(Request::new(message("hello", 0)), path, codec).await.is_err());
+    }
+    assert!(failures > 0, "tonic has learnt to leave out dead pods: say so in the documents");
+}
+
+/// Nobody calls while the pod dies, so that no call can have been processed by it: none may fail.
+#[tokio::test]
+async fn a_pod_that_dies_in_silence_costs_no_call() {
+    let mut pods = Pod::start_many(5).await;
+    let channel = Service::of(&pods).channel();
+    let client = EchoClient::new(&channel);
+    channel.connected(5).await;
+    for _ in 0..50 {
+        client.one("hello").await.unwrap();
+    }
+    pods[2].kill().await;
+    for _ in 0..200 {
+        client.one("hello").await.unwrap();
+    }
+    let total: usize = pods.iter().map(|it| it.seen.calls()).sum();
+    assert_eq!(total, 250);
+}
+
+/// Under load, calls are on their way to the pod that is killed. With retries for what may be repeated, none fails.
+#[tokio::test]
+async fn a_pod_killed_under_load_costs_no_call_that_may_be_repeated() {
+    let mut pods = Pod::start_many(5).await;
+    let retry = Retry { budget: 1_000, ..Retry::default() };
+    let channel = KubeChannel::builder(Service::of(&pods).receiver()).retry(retry).build().unwrap();
+    channel.connected(5).await;
+    let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let worker = || {
+        let (client, stop, done) = (EchoClient::new(&channel), Arc::clone(&stop), Arc::clone(&done));
+        tokio::spawn(async move {
+            while !stop.load(Ordering::SeqCst) {
+                client.one("hello").await.unwrap();
+                done.fetch_add(1, Ordering::SeqCst);
+            }
+        })
+    };
+    let workers: Vec<_> = (0..16).map(|_| worker()).collect();
+    let reach = async |count| {
+        while done.load(Ordering::SeqCst) < count && workers.iter().all(|it| !it.is_finished()) {
+            tokio::task::yield_now().await;
+        }
+    };
+    reach(500).await;
+    pods[0].kill().await;
+    reach(1_000).await;
+    stop.store(true, Ordering::SeqCst);
+    for worker in workers {
+        worker.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_failure_names_the_endpoint() {
+    let mut pods = Pod::start_many(1).await;
+    let channel = Service::of(&pods).channel();
+    let client = EchoClient::new(&channel);
+    let waiting = tokio::spawn({
+        let client = client.clone();
+        async move { client.one("wait").await }
+    });
+    until(&channel, |it| it.endpoints().first().is_some_and(|it| it.in_flight == 1)).await;
+    while pods[0].seen.calls() == 0 {
+        tokio::task::yield_now().await;
+    }
+    pods[0].kill().await;
+    let status = waiting.await.unwrap().unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+    let address = pods[0].address.to_string();
+    assert!(status.message().contains(&address), "{status:?}");
+    assert_eq!(status.metadata().get("dogwatch-endpoint").unwrap(), address.as_str());
+}
+
+/// A server that refuses every stream, as one does that is full or on its way out.
+async fn refuser() -> std::net::SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut connection = h2::server::handshake(socket).await.unwrap();
+                while let Some(Ok((_, mut respond))) = connection.accept().await {
+                    respond.send_reset(h2::Reason::REFUSED_STREAM);
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_refused_stream_goes_to_another_pod() {
+    let pods = Pod::start_many(2).await;
+    let service = Service::of(&pods);
+    service.add(endpoint("refuser", refuser().await));
+    let channel = service.channel();
+    let client = EchoClient::new(&channel);
+    channel.connected(3).await;
+    for _ in 0..60 {
+        client.one("hello").await.unwrap();
+    }
+    let refuser = channel.endpoints().into_iter().find(|it| it.endpoint.id.as_str() == "refuser").unwrap();
+    assert!(refuser.calls >= 15, "it was tried: {refuser:?}");
+    assert_eq!(pods.iter().map(|it| it.seen.calls()).sum::<usize>(), 60);
+}
+
+#[tokio::test]
+async fn codes_that_may_be_retried_are_and_others_are_not() {
+    let pods = Pod::start_many(3).await;
+    let build = || KubeChannel::builder(Service::of(&pods).receiver());
+    let (plain, patient) = (build().build().unwrap(), build().retry(Retry::default()).build().unwrap());
+    plain.connected(3).await;
+    patient.connected(3).await;
+    pods[0].seen.fail(1, Code::Unavailable);
+    for _ in 0..6 {
+        EchoClient::new(&patient).one("hello").await.unwrap();
+    }
+    let fail_next = |code| pods.iter().for_each(|it| it.seen.fail(1, code));
+    fail_next(Code::Unavailable);
+    assert_eq!(EchoClient::new(&plain).one("hello").await.unwrap_err().code(), Code::Unavailable);
+    fail_next(Code::NotFound);
+    assert_eq!(EchoClient::new(&patient).one("hello").await.unwrap_err().code(), Code::NotFound);
+    // Everybody fails for longer than the policy has patience.
+    pods.iter().for_each(|it| it.seen.fail(10, Code::Unavailable));
+    let status = EchoClient::new(&patient).one("hello").await.unwrap_err();
+    assert_eq!((status.code(), status.message()), (Code::Unavailable, "as told"));
+    let left: u32 = pods.iter().map(|it| it.seen.failing.load(Ordering::SeqCst)).sum();
+    assert_eq!(left, 30 - 3, "three attempts were made");
+    assert_eq!(endpoints(&pods).len(), 3);
+}

@@ -1,0 +1,205 @@
+//! Pods: tonic servers that can be stopped politely or killed, and sets of endpoints made of them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use dogwatch_grpc::{Endpoint, EndpointId, EndpointSet, KubeChannel, Unavailable};
+use futures_util::TryStreamExt;
+use tokio::runtime::Runtime;
+use tokio::sync::{oneshot, watch};
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::server::Router;
+use tonic::transport::{Server, ServerTlsConfig};
+
+use crate::echo::{EchoServer, Seen};
+
+/// A server with a runtime of its own, so that killing it is like the death of a process.
+pub(crate) struct Pod {
+    pub(crate) address: SocketAddr,
+    pub(crate) seen: Arc<Seen>,
+    runtime: Option<Runtime>,
+    stop: Option<oneshot::Sender<()>>,
+}
+
+impl Pod {
+    pub(crate) async fn start() -> Self {
+        Self::with(|it| it, |it| it).await
+    }
+
+    pub(crate) async fn with_tls(tls: ServerTlsConfig) -> Self {
+        Self::with(|it| it.tls_config(tls).unwrap(), |it| it).await
+    }
+
+    pub(crate) async fn with(
+        server: impl FnOnce(Server) -> Server,
+        more: impl FnOnce(Router) -> Router,
+    ) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let seen = Arc::new(Seen::default());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let router = more(server(Server::builder()).add_service(EchoServer(Arc::clone(&seen))));
+        let counted = Arc::clone(&seen);
+        let serving = async move {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let incoming = TcpListenerStream::new(listener).inspect_ok(move |_| {
+                counted.connections.fetch_add(1, Ordering::SeqCst);
+            });
+            let signal = async move {
+                let _ = stopped.await;
+            };
+            tokio::spawn(router.serve_with_incoming_shutdown(incoming, signal));
+            address
+        };
+        let address = runtime.spawn(serving).await.unwrap();
+        Self { address, seen, runtime: Some(runtime), stop: Some(stop) }
+    }
+
+    pub(crate) async fn start_many(count: usize) -> Vec<Self> {
+        let mut pods = Vec::new();
+        for _ in 0..count {
+            pods.push(Self::start().await);
+        }
+        pods
+    }
+
+    /// As on SIGTERM: no new connections, a goodbye on those there are, and calls are finished.
+    pub(crate) fn terminate(&mut self) {
+        drop(self.stop.take());
+    }
+
+    /// As on SIGKILL: every socket is closed. When this returns, nothing of the pod is left.
+    pub(crate) async fn kill(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            let end = move || runtime.shutdown_timeout(Duration::from_secs(60));
+            tokio::task::spawn_blocking(end).await.unwrap();
+        }
+    }
+}
+
+impl Drop for Pod {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+pub(crate) fn endpoint(id: &str, address: SocketAddr) -> Endpoint {
+    Endpoint {
+        id: EndpointId::new(id),
+        addresses: vec![address],
+        usable: true,
+        ready: true,
+        serving: true,
+        terminating: false,
+        zone: None,
+        node: None,
+        pod: None,
+        weight: 1,
+    }
+}
+
+/// The endpoints of a service, in the test's hand.
+#[derive(Debug)]
+pub(crate) struct Service {
+    sender: watch::Sender<Arc<EndpointSet>>,
+}
+
+impl Service {
+    pub(crate) fn new() -> Self {
+        Self { sender: watch::Sender::new(Arc::default()) }
+    }
+
+    pub(crate) fn of(pods: &[Pod]) -> Self {
+        let service = Self::new();
+        service.set(endpoints(pods));
+        service
+    }
+
+    pub(crate) fn receiver(&self) -> watch::Receiver<Arc<EndpointSet>> {
+        self.sender.subscribe()
+    }
+
+    pub(crate) fn channel(&self) -> KubeChannel {
+        KubeChannel::from_endpoints(self.receiver())
+    }
+
+    pub(crate) fn set(&self, endpoints: Vec<Endpoint>) {
+        self.change(|it| *it = endpoints.into_iter().map(Arc::new).collect());
+    }
+
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Vec<Arc<Endpoint>>)) {
+        self.sender.send_modify(|set| {
+            let mut next = EndpointSet::clone(set);
+            next.generation += 1;
+            change(&mut next.endpoints);
+            next.endpoints.sort_by(|a, b| a.id.cmp(&b.id));
+            let usable = next.endpoints.iter().any(|it| it.usable);
+            next.unavailable = (!usable).then(|| Unavailable::NothingReady(next.endpoints.len()));
+            *set = Arc::new(next);
+        });
+    }
+
+    pub(crate) fn unavailable(&self, why: Unavailable) {
+        self.sender.send_modify(|set| {
+            let next =
+                EndpointSet { generation: set.generation + 1, endpoints: Vec::new(), unavailable: Some(why) };
+            *set = Arc::new(next);
+        });
+    }
+
+    /// Changes one endpoint.
+    pub(crate) fn modify(&self, id: &str, change: impl FnOnce(&mut Endpoint)) {
+        self.change(|all| {
+            let found = all.iter_mut().find(|it| it.id.as_str() == id).unwrap();
+            let mut endpoint = Endpoint::clone(found);
+            change(&mut endpoint);
+            *found = Arc::new(endpoint);
+        });
+    }
+
+    pub(crate) fn terminating(&self, id: &str) {
+        self.modify(id, |it| {
+            (it.usable, it.ready, it.terminating) = (false, false, true);
+        });
+    }
+
+    pub(crate) fn remove(&self, id: &str) {
+        self.change(|all| all.retain(|it| it.id.as_str() != id));
+    }
+
+    pub(crate) fn add(&self, endpoint: Endpoint) {
+        self.change(|all| all.push(Arc::new(endpoint)));
+    }
+}
+
+pub(crate) fn endpoints(pods: &[Pod]) -> Vec<Endpoint> {
+    pods.iter().map(|it| endpoint(&it.address.to_string(), it.address)).collect()
+}
+
+/// Waits until something holds of a channel, looking again with each of its changes and every few milliseconds.
+pub(crate) async fn until(channel: &KubeChannel, holds: impl Fn(&KubeChannel) -> bool) {
+    let mut revision = channel.subscribe();
+    while !holds(channel) {
+        let _ = tokio::time::timeout(Duration::from_millis(5), revision.changed()).await;
+    }
+}
+
+/// An address where nobody listens, held so that nobody can come to.
+pub(crate) fn refused() -> (socket2::Socket, SocketAddr) {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    (socket, address)
+}
+
+/// An address that the kernel connects to, and that never says a word.
+pub(crate) fn black_hole() -> (std::net::TcpListener, SocketAddr) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
