@@ -109,6 +109,7 @@ pub use dogwatch_informer::{
 pub use dogwatch_wire::{BadItem, Bookmark, EventKind, ListMeta, WatchEvent};
 pub use kube_core::{DynamicObject, PartialObjectMeta, Resource};
 
+pub use dogwatch_controller as controller;
 #[cfg(feature = "grpc")]
 pub use dogwatch_grpc as grpc;
 pub use dogwatch_informer as informer;

@@ -41,6 +41,7 @@ const ROWS: &[Row] = &[
         true,
     ),
     row("dogwatch", UNDER_FACADE, &[], true),
+    row("ingress-manager", &["dogwatch"], &[], true),
     row("dogwatch-cli", UNDER_CLI, &[], true),
 ];
 
@@ -58,8 +59,8 @@ const UNDER_FACADE: &[&str] = &[
     "dogwatch-grpc",
 ];
 
-/// The command leans on the facade, and on the server that the facade does not hand out.
-const UNDER_CLI: &[&str] = &["dogwatch", "dogwatch-apiserver"];
+/// The command leans on the facade, on the server that the facade does not hand out, and on the example that its demo shows.
+const UNDER_CLI: &[&str] = &["dogwatch", "dogwatch-apiserver", "ingress-manager"];
 
 const fn row(
     name: &'static str,
