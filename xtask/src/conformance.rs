@@ -1,6 +1,6 @@
 //! The whole-pipeline suite against any server: ours, a kube-apiserver, a cloud's.
 //!
-//! The suite is an ordinary test of the facade. It reads the two variables set here; `cargo test --workspace` leaves them
+//! The suite is an ordinary test of the facade, and one of the ingress manager. It reads the two variables set here; `cargo test --workspace` leaves them
 //! alone. The output is cargo's own, so a script can read its `test result` lines.
 
 use std::path::PathBuf;
@@ -31,7 +31,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let Some(kubeconfig) = kubeconfig.to_str() else {
         bail!("the path of the kubeconfig {file} is not UTF-8");
     };
-    let fixed = ["test", "--package", "dogwatch", "--test", "conformance", "--"];
+    let fixed =
+        ["test", "--package", "dogwatch", "--package", "ingress-manager", "--test", "conformance", "--"];
     let mut cargo = Cargo::new(fixed.into_iter().chain(options.rest.iter().map(String::as_str)))
         .env("DOGWATCH_CONFORMANCE_KUBECONFIG", kubeconfig);
     if let Some(context) = &options.context {

@@ -1,10 +1,12 @@
-//! Follows the demo's cluster through shared informers: deployments, pods with an index by node, and the endpoints of its service.
+//! Follows the demo's cluster through shared informers: deployments, pods with an index by node, the ingress of its service, and
+//! the endpoints of it.
 
 use std::time::Duration;
 
 use dogwatch::k8s_openapi::api::apps::v1::Deployment;
 use dogwatch::k8s_openapi::api::core::v1::Pod;
 use dogwatch::k8s_openapi::api::discovery::v1::EndpointSlice;
+use dogwatch::k8s_openapi::api::networking::v1::Ingress;
 use dogwatch::{Health, Index, Object, Selection, SharedInformer, Store};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -45,6 +47,7 @@ impl Followers {
         });
         let pods = stage.informers.get_with::<Pod>(here.clone(), |it| it.index(by_node));
         let deployments = stage.informers.get_with::<Deployment>(here.clone(), |it| it);
+        let ingresses = stage.informers.get_with::<Ingress>(here.clone(), |it| it);
         let slices = stage.informers.get_with::<EndpointSlice>(here, |it| it);
 
         let store = pods.store();
@@ -53,6 +56,7 @@ impl Followers {
         let followed = vec![
             Followed::new(&deployments, Teller::new("deployment", voice(), states::of_deployment))?,
             Followed::new(&pods, pod_teller)?,
+            Followed::new(&ingresses, Teller::new("ingress", voice(), states::of_ingress))?,
             Followed::new(&slices, Teller::new("endpoints", voice(), states::of_slice))?,
         ];
         Ok(Self { pods, pods_told, followed, voice: voice() })

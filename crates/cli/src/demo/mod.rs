@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! API server + simulators ◄─ workload (deploys, scales, rolls, breaks)        each a Part, with a voice
-//!            └─► shared informers ─► followers (tell what changed, count)     and a few words at the end
-//!                                        └─► narrator ─► stdout
+//!      │     └─► shared informers ─► followers (tell what changed, count)     and a few words at the end
+//!      └─► two ingress managers, one of them leads ──► narrator ─► stdout
 //! ```
 //!
 //! With a connection flag it looks at that server instead, and changes nothing there.
@@ -15,6 +15,7 @@ mod states;
 mod teller;
 mod workload;
 mod followers;
+mod managers;
 
 use std::io::{self, Stdout, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -31,6 +32,7 @@ use tokio::time::Instant;
 use crate::connection::Connection;
 use crate::{ending, survey};
 use followers::Followers;
+use managers::Managers;
 use narrator::Narrator;
 use part::{Part, Stage, Voice};
 use workload::Workload;
@@ -76,12 +78,16 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let (voice, mut said) = Voice::new();
     let informers = InformerFactory::new(client.clone());
     let stage = Stage { client, informers, voice };
-    let mut parts: Vec<Box<dyn Part>> =
-        vec![Box::new(Followers::new(&stage)?), Box::new(Workload::new(&stage))];
+    let length = options.seconds.map(Duration::from_secs);
+    let mut parts: Vec<Box<dyn Part>> = vec![
+        Box::new(Followers::new(&stage)?),
+        Box::new(Workload::new(&stage)),
+        Box::new(Managers::new(&stage, length)),
+    ];
     stage.informers.start();
     let end = async {
-        match options.seconds {
-            Some(seconds) => tokio::time::sleep(Duration::from_secs(seconds)).await,
+        match length {
+            Some(length) => tokio::time::sleep(length).await,
             None => std::future::pending().await,
         }
     };

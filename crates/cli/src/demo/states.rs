@@ -3,6 +3,7 @@
 use dogwatch::k8s_openapi::api::apps::v1::Deployment;
 use dogwatch::k8s_openapi::api::core::v1::Pod;
 use dogwatch::k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
+use dogwatch::k8s_openapi::api::networking::v1::Ingress;
 
 pub(super) fn of_deployment(deployment: &Deployment) -> String {
     let template = deployment.spec.template.spec.as_ref();
@@ -31,6 +32,12 @@ pub(super) fn of_slice(slice: &EndpointSlice) -> String {
     let ready = |it: &&Endpoint| it.conditions.as_ref().and_then(|it| it.ready).unwrap_or(true);
     let endpoints = slice.endpoints.as_deref().unwrap_or_default();
     format!("have {} addresses, {} ready", endpoints.len(), endpoints.iter().filter(ready).count())
+}
+
+pub(super) fn of_ingress(ingress: &Ingress) -> String {
+    let rules = ingress.spec.as_ref().and_then(|it| it.rules.as_deref()).unwrap_or_default();
+    let hosts: Vec<&str> = rules.iter().filter_map(|it| it.host.as_deref()).collect();
+    format!("leads from {}", if hosts.is_empty() { "everywhere".to_owned() } else { hosts.join(", ") })
 }
 
 /// Where a pod runs, or will.

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use dogwatch::k8s_openapi::api::apps::v1::Deployment;
 use dogwatch::k8s_openapi::api::core::v1::{Namespace, Pod, Service};
+use dogwatch::k8s_openapi::api::networking::v1::Ingress;
 use dogwatch::{Api, Client, DeleteParams, ListParams, Patch, PatchParams};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use ingress_manager::ANNOTATION;
 use serde_json::{Value, json};
 
 use super::part::{Part, Stage};
@@ -42,6 +44,7 @@ impl Workload {
         let services = Api::<Service>::namespaced(self.client.clone(), NAMESPACE);
         services.apply("web", &apply, &service()).await?;
         let deployments = Api::<Deployment>::namespaced(self.client.clone(), NAMESPACE);
+        let ingresses = Api::<Ingress>::namespaced(self.client.clone(), NAMESPACE);
         let pods = Api::<Pod>::namespaced(self.client.clone(), NAMESPACE);
         loop {
             self.done.rolled += 1;
@@ -58,6 +61,11 @@ impl Workload {
             if let Some(name) = running.items.into_iter().find_map(|it| it.metadata.name) {
                 pods.delete(&name, &DeleteParams::default()).await?;
                 self.done.robbed += 1;
+            }
+            // Whoever manages ingresses is to make it again.
+            match ingresses.delete("web", &DeleteParams::default()).await {
+                Err(error) if !error.is_not_found() => return Err(error.into()),
+                _ => {}
             }
             tokio::time::sleep(PACE).await;
         }
@@ -76,7 +84,7 @@ impl Part for Workload {
 }
 
 fn service() -> Value {
-    json!({ "spec": { "selector": { "app": "web" }, "ports": [{ "name": "http", "port": 80, "targetPort": 8080 }] } })
+    json!({ "metadata": { "annotations": { ANNOTATION: "shop.example" } }, "spec": { "selector": { "app": "web" }, "ports": [{ "name": "http", "port": 80, "targetPort": 8080 }] } })
 }
 
 /// Every round rolls out another image. How many there are is not for it to say after the first time.
