@@ -24,6 +24,7 @@ mod load;
 mod connection;
 mod policy;
 mod channel;
+mod dial;
 
 #[doc(hidden)]
 pub use channel::measure;
@@ -31,6 +32,7 @@ pub use channel::{
     ChannelBuilder, Code, ConfigError, EndpointStatus, Interrupted, KubeChannel, ResponseBody, Retry,
 };
 pub use connection::{Backoff, State};
+pub use dial::{DialError, channel};
 pub use endpoints::{Endpoint, EndpointId, EndpointSet, Unavailable};
 #[cfg(feature = "tonic")]
 pub use feed::Feed;

@@ -161,6 +161,11 @@ impl EndpointWatch {
         Self { receiver, running: None }
     }
 
+    /// Where the sets come out, for a channel.
+    pub(crate) fn receiver(&self) -> watch::Receiver<Arc<EndpointSet>> {
+        self.receiver.clone()
+    }
+
     /// The endpoints that are known now; of generation 0 until anything is.
     pub fn current(&self) -> Arc<EndpointSet> {
         Arc::clone(&self.receiver.borrow())

@@ -16,3 +16,4 @@ mod loading;
 mod judging;
 mod tls;
 mod churning;
+mod whole;
