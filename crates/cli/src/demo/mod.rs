@@ -3,7 +3,8 @@
 //! ```text
 //! API server + simulators ◄─ workload (deploys, scales, rolls, breaks)        each a Part, with a voice
 //!      │     └─► shared informers ─► followers (tell what changed, count)     and a few words at the end
-//!      └─► two ingress managers, one of them leads ──► narrator ─► stdout
+//!      ├─► two ingress managers, one of them leads ──► narrator ─► stdout
+//!      └─► a gRPC channel that calls servers while they roll
 //! ```
 //!
 //! With a connection flag it looks at that server instead, and changes nothing there.
@@ -16,6 +17,8 @@ mod teller;
 mod workload;
 mod followers;
 mod managers;
+mod greeter;
+mod calls;
 
 use std::io::{self, Stdout, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -31,6 +34,7 @@ use tokio::time::Instant;
 
 use crate::connection::Connection;
 use crate::{ending, survey};
+use calls::Calls;
 use followers::Followers;
 use managers::Managers;
 use narrator::Narrator;
@@ -83,6 +87,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
         Box::new(Followers::new(&stage)?),
         Box::new(Workload::new(&stage)),
         Box::new(Managers::new(&stage, length)),
+        Box::new(Calls::new(&stage)),
     ];
     stage.informers.start();
     let end = async {

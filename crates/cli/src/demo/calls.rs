@@ -1,0 +1,206 @@
+//! A gRPC service that rolls all the time, on real servers of the loopback, and a client that calls it through a channel and must not notice.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use dogwatch::grpc::{KubeChannel, Resolver};
+use dogwatch::k8s_openapi::api::core::v1::Service;
+use dogwatch::k8s_openapi::api::discovery::v1::EndpointSlice;
+use dogwatch::{Api, Client, DeleteParams, PatchParams};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt as _, stream};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::Server;
+
+use super::greeter::{Greeter, greet};
+use super::part::{Part, Stage, Voice};
+
+/// Where the service is; the namespace is there from the beginning.
+const NAMESPACE: &str = "default";
+const SERVICE: &str = "greeter";
+const TARGET: &str = "kubernetes:///greeter.default:grpc";
+/// How many servers there are at a time, and how many calls.
+const BACKENDS: u8 = 3;
+const AT_ONCE: usize = 4;
+/// Between two calls of one caller, between two steps of a roll-out, and from the news that a server ends to its end.
+const REST: Duration = Duration::from_millis(2);
+const STEP: Duration = Duration::from_millis(1500);
+const NOTICE: Duration = Duration::from_millis(200);
+
+/// The servers, and how the calls to them went.
+pub(super) struct Calls {
+    client: Client,
+    voice: Voice,
+    tally: Arc<Mutex<Tally>>,
+    rolled: u32,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    /// How many calls each server took.
+    taken: BTreeMap<String, u64>,
+    failed: u64,
+    why: Option<String>,
+}
+
+/// One server, in a slice of its own since it has a port of its own.
+struct Backend {
+    name: String,
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    serving: JoinSet<Result<(), tonic::transport::Error>>,
+}
+
+impl Calls {
+    pub(super) fn new(stage: &Stage) -> Self {
+        let (client, voice) = (stage.client.clone(), stage.voice.clone());
+        Self { client, voice, tally: Arc::default(), rolled: 0 }
+    }
+
+    async fn work(&mut self) -> anyhow::Result<()> {
+        let apply = PatchParams::apply("dogwatch-demo").force();
+        let service =
+            json!({ "spec": { "clusterIP": "None", "ports": [{ "name": "grpc", "port": 50051 }] } });
+        let services = Api::<Service>::namespaced(self.client.clone(), NAMESPACE);
+        services.apply(SERVICE, &apply, &service).await?;
+        let slices = Api::<EndpointSlice>::namespaced(self.client.clone(), NAMESPACE);
+        let mut backends = Vec::new();
+        for number in 1..=BACKENDS {
+            backends.push(Backend::start(number).await?);
+            list(&slices, &backends[backends.len() - 1], true).await?;
+        }
+        let resolver = Resolver::new(self.client.clone());
+        let channel = resolver.channel(&TARGET.parse()?).build()?;
+        self.voice.say(format!(
+            "calls go to {TARGET}, over {BACKENDS} servers that are replaced one after another"
+        ));
+        let calling = stream::iter(0..AT_ONCE).for_each_concurrent(None, |_| call(&channel, &self.tally));
+        tokio::select! {
+            () = calling => Ok(()),
+            failed = roll(&slices, &mut backends, &self.voice, &mut self.rolled) => failed,
+        }
+    }
+}
+
+/// Replaces the oldest server by a new one, again and again.
+async fn roll(
+    slices: &Api<EndpointSlice>,
+    backends: &mut Vec<Backend>,
+    voice: &Voice,
+    rolled: &mut u32,
+) -> anyhow::Result<()> {
+    let mut number = BACKENDS;
+    loop {
+        tokio::time::sleep(STEP).await;
+        number = number % 200 + 1;
+        let new = Backend::start(number).await?;
+        list(slices, &new, true).await?;
+        let old = backends.remove(0);
+        list(slices, &old, false).await?;
+        tokio::time::sleep(NOTICE).await;
+        voice.say(format!("{} has taken the place of {}, and its calls", new.name, old.name));
+        backends.push(new);
+        slices.delete(&old.name, &DeleteParams::default()).await?;
+        old.end().await?;
+        *rolled += 1;
+    }
+}
+
+/// Calls one after another.
+async fn call(channel: &KubeChannel, tally: &Mutex<Tally>) {
+    loop {
+        let outcome = greet(channel).await;
+        {
+            let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+            match outcome {
+                Ok(name) => *tally.taken.entry(name).or_default() += 1,
+                Err(status) => {
+                    tally.failed += 1;
+                    tally.why = Some(status.to_string());
+                }
+            }
+        }
+        tokio::time::sleep(REST).await;
+    }
+}
+
+impl Backend {
+    /// A server on an address of its own.
+    async fn start(number: u8) -> anyhow::Result<Self> {
+        let name = format!("{SERVICE}-{number}");
+        let listener = TcpListener::bind((Ipv4Addr::new(127, 0, 0, number.saturating_add(1)), 0)).await;
+        // Where the loopback has one address only, that is it.
+        let listener = match listener {
+            Ok(listener) => listener,
+            Err(_) => {
+                TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot listen on the loopback")?
+            }
+        };
+        let address = listener.local_addr()?;
+        let (stop, stopped) = oneshot::channel();
+        let router = Server::builder().add_service(Greeter(name.as_str().into()));
+        let mut serving = JoinSet::new();
+        serving
+            .spawn(router.serve_with_incoming_shutdown(TcpListenerStream::new(listener), stopped.map(drop)));
+        Ok(Self { name, address, stop, serving })
+    }
+
+    /// Lets it finish its calls.
+    async fn end(mut self) -> anyhow::Result<()> {
+        drop(self.stop);
+        if let Some(ended) = self.serving.join_next().await {
+            ended.context("a server of the demo panicked")?.context("a server of the demo failed")?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes the slice of a server: ready, or about to end.
+async fn list(slices: &Api<EndpointSlice>, backend: &Backend, ready: bool) -> anyhow::Result<()> {
+    let apply = PatchParams::apply("dogwatch-demo").force();
+    slices.apply(&backend.name, &apply, &slice(&backend.name, backend.address, ready)).await?;
+    Ok(())
+}
+
+fn slice(name: &str, address: SocketAddr, ready: bool) -> Value {
+    json!({
+        "metadata": { "labels": { "kubernetes.io/service-name": SERVICE } },
+        "addressType": "IPv4",
+        "ports": [{ "name": "grpc", "port": address.port(), "protocol": "TCP" }],
+        "endpoints": [{
+            "addresses": [address.ip().to_string()],
+            "conditions": { "ready": ready, "serving": true, "terminating": !ready },
+            "targetRef": { "kind": "Pod", "name": name, "uid": name },
+        }],
+    })
+}
+
+impl Part for Calls {
+    fn run(&mut self) -> BoxFuture<'_, anyhow::Result<()>> {
+        self.work().boxed()
+    }
+
+    fn summary(&self) -> Vec<(&'static str, String)> {
+        let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken: u64 = tally.taken.values().sum();
+        let mut told = format!(
+            "{} calls, {} failed, through {} roll-outs",
+            taken + tally.failed,
+            tally.failed,
+            self.rolled
+        );
+        if let Some(why) = &tally.why {
+            told.push_str(&format!("; the last: {why}"));
+        }
+        let share = |(name, count): (&String, &u64)| format!("{name} {} %", count * 100 / taken.max(1));
+        let shares: Vec<String> = tally.taken.iter().map(share).collect();
+        vec![("gRPC", told), ("share of each", shares.join(", "))]
+    }
+}
