@@ -47,8 +47,12 @@ impl Managers {
     async fn work(&mut self) -> anyhow::Result<()> {
         let mut leads = Replica::start(&self.client, "manager-a")?;
         let mut stands_by = Replica::start(&self.client, "manager-b")?;
-        if first_of(&mut leads, &mut stands_by).await? {
-            std::mem::swap(&mut leads, &mut stands_by);
+        tokio::select! {
+            began = leads.leads() => began?,
+            began = stands_by.leads() => {
+                began?;
+                std::mem::swap(&mut leads, &mut stands_by);
+            }
         }
         loop {
             let (leader, other) = (leads.name, stands_by.name);
@@ -62,11 +66,10 @@ impl Managers {
             let stopped = Instant::now();
             leads.stop.cancel();
             leads.ended().await?;
-            leads = Replica::start(&self.client, leader)?;
-            if first_of(&mut leads, &mut stands_by).await? {
-                std::mem::swap(&mut leads, &mut stands_by);
-            }
+            stands_by.leads().await?;
             self.handovers.push(stopped.elapsed());
+            leads = stands_by;
+            stands_by = Replica::start(&self.client, leader)?;
         }
     }
 }
@@ -89,25 +92,22 @@ impl Replica {
         Ok(Self { name, elector, stop, task })
     }
 
+    /// Waits until it leads.
+    async fn leads(&mut self) -> anyhow::Result<()> {
+        let mut looks = tokio::time::interval(LOOK);
+        while !self.elector.is_leader() {
+            tokio::select! {
+                _ = looks.tick() => {}
+                ended = self.ended() => return ended.and_then(|()| anyhow::bail!("{} ended by itself", self.name)),
+            }
+        }
+        Ok(())
+    }
+
     /// Waits until it has ended. One that was not stopped ends only when something is wrong.
     async fn ended(&mut self) -> anyhow::Result<()> {
         let ended = self.task.join_next().await.context("it has ended already")?;
         ended.context("it panicked")?.with_context(|| format!("{} failed", self.name))
-    }
-}
-
-/// Waits until one of two leads; says whether it is the second.
-async fn first_of(first: &mut Replica, second: &mut Replica) -> anyhow::Result<bool> {
-    let mut looks = tokio::time::interval(LOOK);
-    loop {
-        tokio::select! {
-            _ = looks.tick() => {}
-            ended = first.ended() => return ended.map(|()| true),
-            ended = second.ended() => return ended.map(|()| false),
-        }
-        if first.elector.is_leader() || second.elector.is_leader() {
-            return Ok(second.elector.is_leader());
-        }
     }
 }
 
