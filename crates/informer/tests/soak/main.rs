@@ -15,6 +15,7 @@
 mod schedule;
 mod checks;
 mod members;
+mod writes;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -75,6 +76,13 @@ impl Totals {
         self.reset += tally.reset;
         self.dropped += tally.dropped;
         self.bookmarks += tally.bookmarks;
+    }
+
+    /// Whether everything happened that schedules are made for.
+    fn is_rich(&self) -> bool {
+        let counts = [self.told, self.missed, self.looks, self.gone].map(|it| it as u64);
+        let faults = [self.relists, self.delayed, self.refused, self.reset, self.dropped, self.bookmarks];
+        counts.into_iter().chain(faults).all(|it| it > self.schedules / 10)
     }
 }
 
@@ -150,9 +158,72 @@ fn whatever_happens_store_and_handlers_end_as_the_server_is() {
         (None, None) => run_all(0, |number| number < SCHEDULES, false),
     };
     match outcome {
-        Ok(totals) => eprintln!("{totals:#?} in {:.1?}", start.elapsed()),
+        Ok(totals) => {
+            eprintln!("{totals:#?} in {:.1?}", start.elapsed());
+            assert!(totals.schedules < SCHEDULES || totals.is_rich(), "the schedules are too tame");
+        }
         Err(failure) => panic!("{failure}\nonce more: cargo xtask soak --seed SEED"),
     }
+}
+
+/// A schedule that leaves something out tests nothing of it.
+#[test]
+fn the_schedules_have_everything_in_them() {
+    let all: String = (0..SCHEDULES).map(|seed| Schedule::of(seed).to_string()).collect();
+    let steps = [
+        "Pass(",
+        "Turns(",
+        "Put Map",
+        "Put Buoy",
+        "PutAndRead",
+        "Burst(Map",
+        "Burst(Buoy",
+        "Delete",
+        "Recreate",
+        "RemoveNamespace",
+        "RemoveDefinition",
+        "ReturnDefinition",
+        "ClearSky",
+        "Leave(",
+        "Look",
+    ];
+    let orders = ["Drop", "Cut", "Bookmark", "Pause", "Resume", "Compact", "Expire"];
+    let orders = orders.map(|it| format!("Order({it})"));
+    let rules = [
+        "429",
+        "500",
+        "503",
+        "410",
+        "401",
+        "403",
+        "\"reset\":\"before\"",
+        "\"reset\":\"after\"",
+        "\"delay\"",
+        "\"lag\"",
+        "\"pause\":true",
+        "\"cut\":false",
+        "\"cut\":true",
+        "\"split\"",
+        "\"coalesce\"",
+    ];
+    let members = [
+        "Join Maps",
+        "Join TwoNamespaces",
+        "Join Labelled",
+        "Join Buoys",
+        "Coalesce Called",
+        "Grow Called",
+        "Block(0) Reading",
+        "Block(3) Reading",
+        "Coalesce Reading",
+        "Grow Reading",
+        "Panicking",
+        "Filtered",
+        "Again(",
+    ];
+    let words = steps.into_iter().chain(rules).chain(members).chain(orders.iter().map(String::as_str));
+    let missing: Vec<_> = words.filter(|it| !all.contains(it)).collect();
+    assert_eq!(missing, [] as [&str; 0]);
 }
 
 /// Without this, a seed would be of little use.

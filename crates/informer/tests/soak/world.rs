@@ -8,16 +8,17 @@ use std::time::Duration;
 
 use dogwatch_apiserver::ApiServer;
 use dogwatch_apiserver::faults::Tally;
-use dogwatch_client::{Api, Client, Error};
-use dogwatch_core::{DeleteParams, Gvk, LabelSelector, ListParams, Object, ResourceType, WriteParams};
+use dogwatch_client::{Api, Client};
+use dogwatch_core::{LabelSelector, ListParams, Object};
 use dogwatch_informer::{Health, HealthState, Index, InformerBuilder, Overflow, SharedInformer};
 use kube_core::DynamicObject;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::checks::{Picture, Witness, difference, entry, passes, picture};
 use crate::members::{Joined, number};
 use crate::schedule::{Kind, Manner, Member, NAMESPACES, Order, Place, Schedule, Step, WATCHED, Watched};
+use crate::writes::{Writer, buoys, maps, turns};
 
 /// After the faults are over, everybody must have what the server has within this time: the longest waits of several requests, of
 /// streams that have to be given up, and of a definition that is asked for again.
@@ -26,7 +27,6 @@ const PATIENCE: Duration = Duration::from_secs(1800);
 const REST: Duration = Duration::from_secs(130);
 /// How long a writer waits for what it wrote.
 const OWN_WRITE: Duration = Duration::from_secs(30);
-const GROUP: &str = "soak.example";
 
 /// What came of a run.
 #[derive(Clone, Debug, Default)]
@@ -65,8 +65,7 @@ struct World {
     client: Client,
     observed: Vec<Observed>,
     hurry: Arc<AtomicBool>,
-    /// How many objects were written, so that each is another.
-    written: u64,
+    writer: Writer,
     outcome: Outcome,
 }
 
@@ -82,14 +81,6 @@ pub(crate) async fn play(schedule: &Schedule) -> Outcome {
     world.finish().await
 }
 
-fn maps() -> ResourceType {
-    ResourceType::namespaced(Gvk::new("", "v1", "ConfigMap"), "configmaps")
-}
-
-fn buoys() -> ResourceType {
-    ResourceType::namespaced(Gvk::new(GROUP, "v1", "Buoy"), "buoys")
-}
-
 fn labelled() -> LabelSelector {
     "set=on".parse().expect("a selector")
 }
@@ -101,18 +92,14 @@ impl World {
         let url = server.url().parse().expect("a URL");
         let client = Client::from_service(url, "default", server.service());
         let outcome = Outcome::default();
-        let mut world =
-            Self { server, client, observed: Vec::new(), hurry: Arc::default(), written: 0, outcome };
+        let writer = Writer::new(client.clone());
         for namespace in NAMESPACES {
-            world.found(namespace).await.expect("nothing is wrong yet");
+            writer.found(namespace).await.expect("nothing is wrong yet");
         }
         if schedule.setting.defined {
-            world
-                .definitions()
-                .create(&WriteParams::default(), &definition())
-                .await
-                .expect("nothing is wrong yet");
+            writer.define().await.expect("nothing is wrong yet");
         }
+        let mut world = Self { server, client, observed: Vec::new(), hurry: Arc::default(), writer, outcome };
         for what in WATCHED {
             let informer = world.builder(what).reflector(|it| {
                 let it = it.seed(schedule.seed).page_size(schedule.setting.page_size);
@@ -144,29 +131,22 @@ impl World {
         match step {
             Step::Pass(time) => tokio::time::sleep(*time).await,
             Step::Turns(count) => turns(*count).await,
-            Step::Put(place, on) => drop(self.put(*place, *on).await),
+            // Whether a write works is up to the weather.
+            Step::Put(place, on) => drop(self.writer.put(*place, *on).await),
             Step::PutAndRead(place) => self.put_and_read(*place).await,
             Step::Burst(kind, namespace) => {
                 for name in 0..8 {
-                    drop(self.put(Place { kind: *kind, namespace, name }, name % 2 == 0).await);
+                    drop(self.writer.put(Place { kind: *kind, namespace, name }, name % 2 == 0).await);
                 }
             }
-            Step::Delete(place) => drop(self.delete(*place).await),
+            Step::Delete(place) => drop(self.writer.delete(*place).await),
             Step::Recreate(place) => {
-                drop(self.delete(*place).await);
-                drop(self.put(*place, true).await);
+                drop(self.writer.delete(*place).await);
+                drop(self.writer.put(*place, true).await);
             }
-            Step::RemoveNamespace(name) => {
-                let namespaces = self.namespaces();
-                drop(namespaces.delete(name, &DeleteParams::default()).await);
-            }
-            Step::RemoveDefinition => {
-                let name = format!("buoys.{GROUP}");
-                drop(self.definitions().delete(&name, &DeleteParams::default()).await);
-            }
-            Step::ReturnDefinition => {
-                drop(self.definitions().create(&WriteParams::default(), &definition()).await);
-            }
+            Step::RemoveNamespace(name) => drop(self.writer.remove_namespace(name).await),
+            Step::RemoveDefinition => drop(self.writer.remove_definition().await),
+            Step::ReturnDefinition => drop(self.writer.define().await),
             Step::Trouble(rule) => drop(self.server.faults().rule((**rule).clone())),
             Step::Order(order) => self.order(*order),
             Step::ClearSky => self.server.faults().clear(),
@@ -194,65 +174,9 @@ impl World {
         }
     }
 
-    fn namespaces(&self) -> Api<Value> {
-        Api::dynamic(
-            self.client.clone(),
-            ResourceType::cluster(Gvk::new("", "v1", "Namespace"), "namespaces"),
-        )
-    }
-
-    fn definitions(&self) -> Api<Value> {
-        let kind = Gvk::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-        Api::dynamic(self.client.clone(), ResourceType::cluster(kind, "customresourcedefinitions"))
-    }
-
-    async fn found(&self, namespace: &str) -> Result<Value, Error> {
-        let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
-        self.namespaces().create(&WriteParams::default(), &object).await
-    }
-
-    fn api(&self, place: Place) -> Api<Value> {
-        let resource = match place.kind {
-            Kind::Map => maps(),
-            Kind::Buoy => buoys(),
-        };
-        Api::dynamic(self.client.clone(), resource).within(place.namespace)
-    }
-
-    /// Creates or changes an object, and its namespace where that is gone. Whether it works is up to the weather.
-    async fn put(&mut self, place: Place, on: bool) -> Result<Value, Error> {
-        self.written += 1;
-        // A request to a server in the same process may come back before anybody else has done anything.
-        turns((self.written % 4) as u8).await;
-        let api = self.api(place);
-        let name = format!("n{}", place.name);
-        let set = if on { "on" } else { "off" };
-        let object = json!({
-            "apiVersion": api.resource().gvk.api_version(), "kind": api.resource().gvk.kind,
-            "metadata": { "name": name, "labels": { "set": set } },
-            "data": { "value": self.written.to_string() },
-        });
-        match api.replace(&name, &WriteParams::default(), &object).await {
-            Err(error) if error.is_not_found() => {}
-            other => return other,
-        }
-        match api.create(&WriteParams::default(), &object).await {
-            Err(error) if error.is_not_found() => {
-                drop(self.found(place.namespace).await);
-                api.create(&WriteParams::default(), &object).await
-            }
-            other => other,
-        }
-    }
-
-    async fn delete(&self, place: Place) -> Result<(), Error> {
-        let name = format!("n{}", place.name);
-        self.api(place).delete(&name, &DeleteParams::default()).await.map(drop)
-    }
-
     /// Writes, and looks for what it wrote as soon as the informer says that it has it.
     async fn put_and_read(&mut self, place: Place) {
-        let Ok(stored) = self.put(place, true).await else { return };
+        let Ok(stored) = self.writer.put(place, true).await else { return };
         let what = if place.kind == Kind::Map { Watched::Maps } else { Watched::Buoys };
         let Some(observed) = self.observed.iter().find(|it| it.what == what) else { return };
         let object: DynamicObject = serde_json::from_value(stored).expect("an object");
@@ -262,7 +186,7 @@ impl World {
             let shown = observed.informer.store().get(&key);
             let as_new = shown.as_ref().is_some_and(|it| !it.version().is_older_than(&version));
             // Nobody else writes, but the server may have deleted it with its namespace or its definition.
-            let is_there = self.api(place).get_opt(key.name()).await;
+            let is_there = self.writer.api(place).get_opt(key.name()).await;
             if !as_new && matches!(is_there, Ok(Some(_))) {
                 self.outcome.wrong.push(format!("{what:?}: own write of {key} at {version} is not shown"));
             }
@@ -286,7 +210,7 @@ impl World {
                 _ => continue,
             };
             let snapshot = observed.informer.store().snapshot();
-            let Some(version) = number(&snapshot.version()) else { continue };
+            let Some(version) = number(snapshot.version()) else { continue };
             let truth: Option<Picture> = self.server.cluster().store().read(&collection, |history, _| {
                 let objects = history.list_at(version, None).ok()?;
                 let objects = objects.map(|it| serde_json::from_value(it.to_value()).expect("an object"));
@@ -329,7 +253,7 @@ impl World {
         self.hurry.store(true, Ordering::Relaxed);
         // Something to tell, so that even a server that forgot everything has a newer version.
         for (number, namespace) in NAMESPACES.into_iter().enumerate() {
-            drop(self.put(Place { kind: Kind::Map, namespace, name: number as u8 }, true).await);
+            drop(self.writer.put(Place { kind: Kind::Map, namespace, name: number as u8 }, true).await);
         }
         let start = Instant::now();
         while start.elapsed() < PATIENCE && !self.is_settled().await {
@@ -438,25 +362,4 @@ fn opinion(witness: &Witness, reference: &Witness, expected: &Picture) -> Vec<St
         wrong.push(format!("{:?} was told something else than the first was", witness.member));
     }
     wrong
-}
-
-async fn turns(count: u8) {
-    for _ in 0..count {
-        tokio::task::yield_now().await;
-    }
-}
-
-fn definition() -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": { "name": format!("buoys.{GROUP}") },
-        "spec": {
-            "group": GROUP, "scope": "Namespaced",
-            "names": { "plural": "buoys", "singular": "buoy", "kind": "Buoy", "listKind": "BuoyList" },
-            "versions": [{
-                "name": "v1", "served": true, "storage": true,
-                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
-            }],
-        },
-    })
 }
