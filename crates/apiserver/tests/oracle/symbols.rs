@@ -42,6 +42,7 @@ static MESSAGES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (regex(r"hash=[0-9A-Fa-f]{16,}"), "hash=<hash>"),
         (regex(r#"(Invalid value: )"\{(?:[^"\\]|\\.)*\}""#), r#"${1}"<object>""#),
         (regex(r#"(in scheme )"[^"]*""#), r#"${1}"<scheme>""#),
+        (regex(r"\((?:\d+[smhdy]){1,2} ago\)"), "(<age> ago)"),
     ]
 });
 
