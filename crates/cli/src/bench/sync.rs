@@ -21,8 +21,51 @@ use tokio::time::Instant;
 
 use super::cost::{Memory, Stopwatch};
 use super::payload::{AnyView, PodView};
-use super::{Encoding, Payload, Sync};
+use crate::connection::Connection;
 use crate::target;
+
+/// Reads a whole collection into one informer and prints what that took, as one line of JSON.
+///
+/// objects: how many there are. sync_s, cpu_s: seconds until all were in the store, by the clock and of processor time.
+/// rss_peak_mb, rss_mb: memory of the process in megabytes, at most and now; null where the system does not tell. With --updates,
+/// cpu_us_per_event: microseconds of processor time for each change that came after.
+#[derive(Debug, clap::Args)]
+pub(super) struct Options {
+    /// What to read, by any of its names, in all namespaces.
+    #[arg(value_name = "RESOURCE")]
+    resource: String,
+    /// What the informer holds of each object.
+    #[arg(long, value_enum, default_value = "full")]
+    payload: Payload,
+    /// What the server sends.
+    #[arg(long, value_enum, default_value = "json")]
+    encoding: Encoding,
+    /// Wait for so many changes after the sync, and tell what each of them cost.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    updates: Option<u64>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Payload {
+    /// All of it: typed where the command knows the kind, dynamic otherwise.
+    Full,
+    /// A few fields; of pods those that a scheduler reads.
+    View,
+    /// The encoded bytes, decoded when they are read.
+    Packed,
+    /// The metadata, which is all the server sends then.
+    Meta,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Encoding {
+    /// JSON.
+    Json,
+    /// Kubernetes' protobuf.
+    Protobuf,
+}
 
 /// What is printed.
 #[derive(Debug, Serialize)]
@@ -37,7 +80,7 @@ struct Report {
 }
 
 /// Measures, and prints one line.
-pub(super) async fn run(options: &Sync) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if options.encoding == Encoding::Protobuf {
         anyhow::bail!(
             "--encoding protobuf comes with the protobuf decoder, which is not built yet; use json"
