@@ -4,4 +4,5 @@ mod town;
 mod resolve;
 mod resolve_faults;
 mod resolve_churn;
+#[cfg(feature = "tonic")]
 mod feed;
