@@ -108,6 +108,13 @@ pub(crate) struct TargetRef {
     pub(crate) uid: CompactString,
 }
 
+impl TargetRef {
+    /// Whether it is a pod; Endpoints need not say what it is.
+    pub(crate) fn is_pod(&self) -> bool {
+        self.kind.is_empty() || self.kind == "Pod"
+    }
+}
+
 /// Who should use an endpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -263,7 +263,7 @@ fn endpoint(id: EndpointId, addresses: &[Candidate<'_>]) -> Endpoint {
         terminating: conditions().any(|it| it.is_terminating()),
         zone: said(|it| it.zone.as_deref()),
         node: said(|it| it.node_name.as_deref()),
-        pod: said(|it| it.target_ref.as_ref().filter(|it| it.kind != "Node").map(|it| it.name.as_str())),
+        pod: said(|it| it.target_ref.as_ref().filter(|it| it.is_pod()).map(|it| it.name.as_str())),
         weight: addresses.iter().map(|it| it.weight).max().unwrap_or(1),
     }
 }

@@ -4,6 +4,7 @@ mod town;
 mod resolve;
 mod resolve_faults;
 mod resolve_churn;
+#[cfg(feature = "tonic")]
 mod feed;
 mod echo;
 mod pods;
