@@ -1,4 +1,5 @@
 //! Whole calls: real tonic servers on the loopback, a set of endpoints in the test's hand, and tonic's own client above the channel.
+#![allow(clippy::unwrap_used, reason = "the exemption for tests covers test functions, not what they share")]
 
 mod echo;
 mod pods;
