@@ -34,7 +34,9 @@ pub(crate) async fn balance(
     let mut balancer = Balancer::new(core);
     let changed = Arc::clone(&balancer.changed);
     let outlier = balancer.core.settings.outlier.clone();
-    let mut sweeps = interval(outlier.as_ref().map_or(Duration::MAX / 4, |it| it.interval));
+    let pace =
+        outlier.as_ref().map_or(Duration::from_secs(3_600), |it| it.interval.max(Duration::from_millis(1)));
+    let mut sweeps = interval(pace);
     sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut follows = true;
     let set = Arc::clone(&sets.borrow_and_update());

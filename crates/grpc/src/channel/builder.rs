@@ -12,8 +12,8 @@ use tokio::sync::{Semaphore, oneshot, watch};
 
 use super::balancer::balance;
 use super::core::{Core, Settings};
+use super::kube_channel::KubeChannel;
 use super::retry::Retry;
-use super::{Handle, KubeChannel};
 use crate::connection::{Backoff, Dialler, Timing, Tls};
 use crate::endpoints::EndpointSet;
 use crate::policy::{Outlier, Policy, SlowStart, ZoneAware};
@@ -68,8 +68,20 @@ impl fmt::Debug for ChannelBuilder {
     }
 }
 
+impl KubeChannel {
+    /// A channel with all defaults that follows these sets. It must be called on a tokio runtime.
+    pub fn from_endpoints(sets: watch::Receiver<Arc<EndpointSet>>) -> Self {
+        Self::builder(sets).build().expect("the defaults have no name that could be refused")
+    }
+
+    /// A channel in the making that follows these sets. When their source ends, the last one stays.
+    pub fn builder(sets: watch::Receiver<Arc<EndpointSet>>) -> ChannelBuilder {
+        ChannelBuilder::new(sets)
+    }
+}
+
 impl ChannelBuilder {
-    pub(crate) fn new(sets: watch::Receiver<Arc<EndpointSet>>) -> Self {
+    fn new(sets: watch::Receiver<Arc<EndpointSet>>) -> Self {
         Self {
             sets,
             policy: Policy::default(),
@@ -298,7 +310,7 @@ impl ChannelBuilder {
         let core = Arc::new(Core::new(settings, self.authority.as_deref().unwrap_or_default()));
         let (stop, stopped) = oneshot::channel();
         tokio::spawn(balance(Arc::clone(&core), self.sets, stopped));
-        Ok(KubeChannel { handle: Arc::new(Handle { core, _stop: stop, _held: self.held }) })
+        Ok(KubeChannel::new(core, stop, self.held))
     }
 }
 

@@ -80,7 +80,7 @@ async fn a_deadline_ends_a_call_wherever_it_is() {
     request.set_timeout(Duration::from_millis(20));
     let status = client.ask(request).await.unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded);
-    until(&channel, |it| it.endpoints()[0].in_flight == 0).await;
+    until(&channel, |it| it.endpoints().iter().all(|it| it.in_flight == 0)).await;
 }
 
 #[tokio::test]

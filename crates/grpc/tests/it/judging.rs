@@ -38,9 +38,9 @@ async fn a_pod_that_says_it_is_not_well_gets_no_calls_until_it_is() {
 #[tokio::test]
 async fn a_pod_whose_calls_fail_is_left_out_for_a_while() {
     let pods = Pod::start_many(5).await;
-    let rule = FailurePercentage { request_volume: 3, ..FailurePercentage::default() };
+    let rule = FailurePercentage { request_volume: 2, ..FailurePercentage::default() };
     let outlier = Outlier {
-        interval: Duration::from_millis(20),
+        interval: Duration::from_millis(500),
         base_ejection: Duration::from_secs(600),
         success_rate: None,
         failure_percentage: Some(rule),

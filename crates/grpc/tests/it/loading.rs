@@ -22,7 +22,8 @@ async fn spares_a_stuck_pod(policy: impl Into<Policy>) {
         client.one("hello").await.unwrap();
     }
     let stuck = channel.endpoints().into_iter().find(|it| it.in_flight == 1).unwrap();
-    assert_eq!(stuck.calls, 1, "{stuck:?}");
+    // Choices are made by chance, and once in a million calls it is chosen against nobody but itself.
+    assert!(stuck.calls <= 2, "{stuck:?}");
     for pod in &pods {
         pod.seen.gate.add_permits(1);
     }

@@ -1,4 +1,5 @@
 //! Targets and endpoints against an API server in the same process; whole calls to real tonic servers on the loopback.
+#![allow(clippy::unwrap_used, reason = "the exemption for tests covers test functions, not what they share")]
 
 mod town;
 mod resolve;

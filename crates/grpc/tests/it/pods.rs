@@ -139,7 +139,7 @@ impl Service {
             change(&mut next.endpoints);
             next.endpoints.sort_by(|a, b| a.id.cmp(&b.id));
             let usable = next.endpoints.iter().any(|it| it.usable);
-            next.unavailable = (!usable).then(|| Unavailable::NothingReady(next.endpoints.len()));
+            next.unavailable = (!usable).then_some(Unavailable::NothingReady(next.endpoints.len()));
             *set = Arc::new(next);
         });
     }

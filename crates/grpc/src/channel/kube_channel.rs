@@ -1,0 +1,100 @@
+//! The handle that clients hold: a tower service, and windows to look in by.
+
+use std::any::Any;
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use tokio::sync::{oneshot, watch};
+use tower_service::Service;
+
+use super::body::ResponseBody;
+use super::core::{Core, EndpointStatus};
+use super::exchange;
+
+/// A channel to all endpoints of a target, for any client that tonic generates.
+///
+/// Clones share everything. Calls may be made at any time: they wait inside, for at most `ready_timeout` and their own deadline.
+/// Failures are gRPC statuses, `UNAVAILABLE` for the most part, whose metadata names the endpoint as `dogwatch-endpoint`.
+/// When the last clone is dropped, connections close as their last calls end.
+#[derive(Clone)]
+pub struct KubeChannel {
+    handle: Arc<Handle>,
+}
+
+struct Handle {
+    core: Arc<Core>,
+    /// Dropping it ends the balancer.
+    _stop: oneshot::Sender<Infallible>,
+    _held: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl fmt::Debug for KubeChannel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let settings = &self.handle.core.settings;
+        f.debug_struct("KubeChannel")
+            .field("authority", &settings.authority)
+            .field("policy", &settings.policy)
+            .field("ready", &self.ready_endpoints())
+            .finish_non_exhaustive()
+    }
+}
+
+impl KubeChannel {
+    /// A handle of a channel whose balancer ends when `stop` is dropped.
+    pub(super) fn new(
+        core: Arc<Core>,
+        stop: oneshot::Sender<Infallible>,
+        held: Option<Box<dyn Any + Send + Sync>>,
+    ) -> Self {
+        Self { handle: Arc::new(Handle { core, _stop: stop, _held: held }) }
+    }
+
+    /// Every endpoint of the set, and those removed that still have calls.
+    pub fn endpoints(&self) -> Vec<EndpointStatus> {
+        self.handle.core.members.load().iter().map(EndpointStatus::of).collect()
+    }
+
+    /// How many endpoints could be picked now.
+    pub fn ready_endpoints(&self) -> usize {
+        self.handle.core.snapshot.load().group.len()
+    }
+
+    /// A number that goes up whenever endpoints or their states change; ask [`endpoints`](Self::endpoints) then.
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.handle.core.revision.subscribe()
+    }
+
+    /// Waits until at least this many endpoints could be picked.
+    pub async fn connected(&self, count: usize) {
+        let mut revision = self.subscribe();
+        // The sender lives in the channel that we hold.
+        while self.ready_endpoints() < count && revision.changed().await.is_ok() {}
+    }
+}
+
+impl<B> Service<Request<B>> for KubeChannel
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    /// Always ready: calls wait inside, where their deadline is known.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let core = Arc::clone(&self.handle.core);
+        Box::pin(async move { Ok(exchange::call(core, request).await) })
+    }
+}
