@@ -66,6 +66,12 @@ const RUNS: &[Run] = &[
         arguments: &["greeting", "hello"],
         prints: "now it shows Some({\"text\": \"hello\"}) at version ",
     },
+    Run {
+        example: "09_call_by_name",
+        arguments: &["kubernetes:///nowhere:grpc"],
+        prints: "kubernetes:///nowhere:grpc cannot be called: ",
+    },
+    Run { example: "10_rolling_restart", arguments: &[], prints: "90 calls, none failed" },
 ];
 
 /// Runs every example of every crate, one after the other, each with a cluster of its own, and stops at the first that fails

@@ -1,0 +1,25 @@
+//! Calls a gRPC service by its name in the cluster, whatever becomes of its pods: asks it how it is.
+//!
+//! ```text
+//! cargo run --example 09_call_by_name -- kubernetes:///greeter.shop:grpc
+//! ```
+
+#![allow(clippy::print_stdout, reason = "a program that prints")]
+
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let target = std::env::args().nth(1).unwrap_or_else(|| "kubernetes:///greeter:grpc".to_owned());
+
+    let channel = dogwatch::grpc::channel(&target).await?;
+    let mut client = HealthClient::new(channel);
+    let answer = client.check(HealthCheckRequest::default()).await;
+
+    match answer {
+        Ok(answer) => println!("{target} is {:?}", answer.into_inner().status()),
+        Err(status) => println!("{target} cannot be called: {}", status.message()),
+    }
+    Ok(())
+}
