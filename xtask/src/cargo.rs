@@ -58,6 +58,13 @@ impl Cargo {
     }
 }
 
+/// Runs the task that we were asked for once more, built in release mode.
+pub(crate) fn in_release() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let fixed = ["run", "--quiet", "--release", "--package", "xtask", "--"];
+    Cargo::new(fixed.into_iter().chain(arguments.iter().map(String::as_str))).run()
+}
+
 /// One crate of the workspace, as its manifest describes it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Package {

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -79,6 +80,9 @@ const RUNS: &[Run] = &[
 pub(crate) fn run() -> Result<()> {
     let runtime = Runtime::new().context("cannot start a runtime for the server")?;
     let base = runtime.block_on(ApiServer::builder().simulators(false).yaml(OBJECTS).start())?;
+    // The same build that `cargo test --workspace` makes, so that after it there is nothing to do.
+    Cargo::new(["build", "--workspace", "--examples"]).run()?;
+    let folder = cargo::target_folder()?.join("debug").join("examples");
     let mut count = 0;
     for package in cargo::packages()? {
         for example in &package.examples {
@@ -88,7 +92,7 @@ pub(crate) fn run() -> Result<()> {
                 "xtask/src/examples.rs does not say how to run the example `{example}`"
             );
             for run in runs {
-                run.with_server(&package.name, &runtime, &base)?;
+                run.with_server(&folder, &runtime, &base)?;
                 count += 1;
             }
         }
@@ -99,7 +103,7 @@ pub(crate) fn run() -> Result<()> {
 
 impl Run {
     /// Runs it while something happens in a copy of the cluster.
-    fn with_server(&self, package: &str, runtime: &Runtime, base: &ApiServer) -> Result<()> {
+    fn with_server(&self, folder: &Path, runtime: &Runtime, base: &ApiServer) -> Result<()> {
         let server = Arc::new(runtime.block_on(base.fork())?);
         let mut kubeconfig = tempfile::NamedTempFile::new().context("cannot make a temporary kubeconfig")?;
         kubeconfig
@@ -111,17 +115,21 @@ impl Run {
                 eprintln!("the pod that the examples should see fails: {error:#}");
             }
         });
-        let checked = self.check(package, kubeconfig.path());
+        let checked = self.check(folder, kubeconfig.path());
         life.abort();
         checked
     }
 
-    fn check(&self, package: &str, kubeconfig: &Path) -> Result<()> {
-        let fixed = ["run", "--quiet", "--package", package, "--example", self.example, "--"];
-        let kubeconfig = kubeconfig.to_str().context("the path of the temporary kubeconfig is not UTF-8")?;
-        let cargo =
-            Cargo::new(fixed.into_iter().chain(self.arguments.iter().copied())).env("KUBECONFIG", kubeconfig);
-        let printed = cargo.output().with_context(|| format!("the example `{}` fails", self.example))?;
+    fn check(&self, folder: &Path, kubeconfig: &Path) -> Result<()> {
+        let program = folder.join(self.example);
+        let output = Command::new(&program)
+            .args(self.arguments)
+            .env("KUBECONFIG", kubeconfig)
+            .output()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "the example `{}` fails: {}", self.example, complaint.trim());
+        let printed = output.stdout;
         let printed = String::from_utf8_lossy(&printed);
         if !printed.contains(self.prints) {
             bail!("the example `{}` does not print {:?}, but:\n{printed}", self.example, self.prints);

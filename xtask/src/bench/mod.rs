@@ -1,4 +1,4 @@
-//! Measurements, by name: `cargo xtask bench NAME`. The alias builds xtask in release mode, so they are worth reading.
+//! Measurements, by name: `cargo xtask bench NAME`. They run in release mode, so they are worth reading.
 //!
 //! A benchmark is a file beside this one and a line in [`ALL`].
 
