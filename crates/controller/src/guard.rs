@@ -74,3 +74,123 @@ impl<K: Key> Guard<K> {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use dogwatch_core::Gvk;
+    use dogwatch_informer::{Health, InformerStopped, Registration, WaitError};
+    use dogwatch_workqueue::WorkQueue;
+    use futures_core::future::BoxFuture;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(1);
+
+    /// A source whose store is at a version, and whose history was taken back so often.
+    #[derive(Clone, Default)]
+    struct At {
+        version: Arc<AtomicU64>,
+        rewinds: Arc<AtomicU64>,
+    }
+
+    impl Source<&'static str> for At {
+        fn informer(&self) -> &str {
+            "things"
+        }
+
+        fn kind(&self) -> &Gvk {
+            unreachable!("nobody asks")
+        }
+
+        fn health(&self) -> Health {
+            let mut health = Health::default();
+            health.rewinds = self.rewinds.load(Ordering::Relaxed);
+            health
+        }
+
+        fn start(&self, _: &str, _: &WorkQueue<&'static str>) -> Result<Registration, InformerStopped> {
+            unreachable!("nobody starts it")
+        }
+
+        fn reached<'a>(&'a self, version: &'a ResourceVersion) -> BoxFuture<'a, Result<(), WaitError>> {
+            let now = ResourceVersion::from(self.version.load(Ordering::Relaxed).to_string());
+            Box::pin(async move {
+                match version.compare(&now) {
+                    None => Err(WaitError::Incomparable),
+                    Some(order) if order.is_le() => Ok(()),
+                    Some(_) => std::future::pending().await,
+                }
+            })
+        }
+    }
+
+    fn sources(all: &[&At]) -> Vec<Box<dyn Source<&'static str>>> {
+        all.iter().map(|it| Box::new((*it).clone()) as Box<dyn Source<&'static str>>).collect()
+    }
+
+    fn write(source: usize, version: &str) -> Write {
+        Write { source, version: version.into() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_waits_for_what_was_written_under_it_and_no_other_does() {
+        let (guard, at) = (Guard::new(PATIENCE), At::default());
+        at.version.store(5, Ordering::Relaxed);
+        let sources = sources(&[&at]);
+        guard.record(&"a", vec![write(0, "7")], &sources);
+        let begun = Instant::now();
+        assert_eq!(guard.behind(&"b", &sources).await, None);
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        assert_eq!(guard.behind(&"a", &sources).await, Some("things"));
+        assert_eq!(begun.elapsed(), PATIENCE);
+        at.version.store(7, Ordering::Relaxed);
+        assert_eq!(guard.behind(&"a", &sources).await, None);
+        assert!(guard.written().is_empty(), "what was shown is forgotten");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_several_writes_the_newest_of_each_source_counts() {
+        let (guard, one, other) = (Guard::new(PATIENCE), At::default(), At::default());
+        let sources = sources(&[&one, &other]);
+        guard.record(&"a", vec![write(0, "10"), write(0, "9"), write(1, "8")], &sources);
+        guard.record(&"a", vec![], &sources);
+        one.version.store(9, Ordering::Relaxed);
+        other.version.store(8, Ordering::Relaxed);
+        assert_eq!(guard.behind(&"a", &sources).await, Some("things"));
+        one.version.store(10, Ordering::Relaxed);
+        assert_eq!(guard.behind(&"a", &sources).await, None);
+    }
+
+    /// A server that was restored from a backup gives versions anew; nobody may wait for those it took back.
+    #[tokio::test(start_paused = true)]
+    async fn what_was_written_before_the_history_was_taken_back_is_not_waited_for() {
+        let (guard, at) = (Guard::new(PATIENCE), At::default());
+        at.version.store(1, Ordering::Relaxed);
+        let sources = sources(&[&at]);
+        guard.record(&"a", vec![write(0, "1000")], &sources);
+        assert_eq!(guard.behind(&"a", &sources).await, Some("things"));
+        at.rewinds.store(1, Ordering::Relaxed);
+        assert_eq!(guard.behind(&"a", &sources).await, None);
+        guard.record(&"a", vec![write(0, "1000")], &sources);
+        at.rewinds.store(2, Ordering::Relaxed);
+        guard.record(&"a", vec![write(0, "3")], &sources);
+        assert_eq!(guard.behind(&"a", &sources).await, Some("things"), "the newer history counts");
+        at.version.store(3, Ordering::Relaxed);
+        assert_eq!(guard.behind(&"a", &sources).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn versions_that_cannot_be_compared_are_not_waited_for() {
+        let (guard, at) = (Guard::new(PATIENCE), At::default());
+        at.version.store(1, Ordering::Relaxed);
+        let sources = sources(&[&at]);
+        guard.record(&"a", vec![write(0, "x7")], &sources);
+        let begun = Instant::now();
+        assert_eq!(guard.behind(&"a", &sources).await, None);
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+    }
+}

@@ -24,7 +24,7 @@
 //!     client: Client,
 //! }
 //!
-//! impl Reconciler<ObjectKey> for Welcome {
+//! impl Reconciler for Welcome {
 //!     type Error = ReconcileError;
 //!
 //!     async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, ReconcileError> {
@@ -62,6 +62,7 @@
 //! | `reconcile.Result{}`, `RequeueAfter` | [`Action::Done`], [`Action::RequeueAfter`]; there is no `Requeue` |
 //! | `reconcile.TerminalError` | [`ReconcileError::terminal`], or [`Terminal`] among the sources of your error |
 //! | `For`, `Owns`, `Watches` + `EnqueueRequestsFromMapFunc` | [`Controller::for_`], [`ControllerBuilder::owns`], [`ControllerBuilder::watches`] |
+//! | `source.Channel` | [`ControllerBuilder::also_on`] |
 //! | `reconcile.TypedRequest` | [`Controller::keyed`] |
 //! | `predicate.*`, `And`, `Or`, `Not` | [`Predicate`], `and`, `or`, `!`; put on a source by [`Watched::when`] |
 //! | `MaxConcurrentReconciles`, `RateLimiter` | [`ControllerBuilder::workers`], [`ControllerBuilder::limiter`] |

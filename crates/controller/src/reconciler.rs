@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dogwatch_core::{Gvk, ResourceVersion, View};
+use dogwatch_core::{Gvk, ObjectKey, ResourceVersion, View};
 use kube_core::Resource;
 
 use crate::action::{Action, ReconcileError};
@@ -35,7 +35,7 @@ impl<K: Eq + std::hash::Hash + Clone + fmt::Debug + Send + Sync + 'static> Key f
 ///
 /// struct Greeter { services: Lister<Service> }
 ///
-/// impl Reconciler<ObjectKey> for Greeter {
+/// impl Reconciler for Greeter {
 ///     type Error = ReconcileError;
 ///
 ///     async fn reconcile(&self, key: &ObjectKey, _: &Context) -> Result<Action, ReconcileError> {
@@ -47,7 +47,7 @@ impl<K: Eq + std::hash::Hash + Clone + fmt::Debug + Send + Sync + 'static> Key f
 ///     }
 /// }
 /// ```
-pub trait Reconciler<K>: Send + Sync + 'static {
+pub trait Reconciler<K = ObjectKey>: Send + Sync + 'static {
     /// How it fails: any error, or [`ReconcileError`] to say that some failures are terminal.
     type Error: Into<ReconcileError>;
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use dogwatch_core::{Object, ObjectKey, ResourceType};
 use dogwatch_workqueue::{Builder, RateLimiter, WorkQueue};
+use futures_core::Stream;
+use futures_core::stream::BoxStream;
 
 use super::whole::{Controller, Course};
 use super::worker::Machine;
@@ -33,6 +35,7 @@ pub struct ControllerBuilder<K> {
     /// Whose keys these are, where they are keys of objects.
     of: Option<ResourceType>,
     sources: Vec<Box<dyn Source<K>>>,
+    streams: Vec<BoxStream<'static, K>>,
     queue: Builder<K>,
     timeout: Option<Duration>,
     consistency_wait: Duration,
@@ -61,6 +64,7 @@ impl Controller {
             name: name.into(),
             of: None,
             sources: Vec::new(),
+            streams: Vec::new(),
             queue: WorkQueue::builder(),
             timeout: None,
             consistency_wait: CONSISTENCY_WAIT,
@@ -105,6 +109,13 @@ impl<K: Key> ControllerBuilder<K> {
             mapping: Arc::new(mapping),
             maps_old: true,
         }));
+        self
+    }
+
+    /// Also reconciles the keys of this stream, such as those of a channel or of a timer: for what happens outside of the cluster. It is
+    /// read while the controller works, as fast as it comes; its end is no harm.
+    pub fn also_on(mut self, keys: impl Stream<Item = K> + Send + 'static) -> Self {
+        self.streams.push(Box::pin(keys));
         self
     }
 
@@ -185,7 +196,7 @@ impl<K: Key> ControllerBuilder<K> {
             abandoned: AtomicBool::new(false),
             name,
         };
-        Controller::new(machine, self.course, self.as_leader)
+        Controller::new(machine, self.streams, self.course, self.as_leader)
     }
 }
 

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use dogwatch_informer::Registration;
 use futures_core::future::BoxFuture;
+use futures_core::stream::BoxStream;
+use futures_util::StreamExt;
 use futures_util::future::join_all;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -39,11 +41,13 @@ pub(super) struct Course {
 impl Controller {
     pub(super) fn new<K: Key, R: Reconciler<K>>(
         machine: Machine<K, R>,
+        streams: Vec<BoxStream<'static, K>>,
         course: Course,
         as_leader: bool,
     ) -> Self {
         let name = Arc::clone(&machine.name);
-        let life = Running { machine: Arc::new(machine), course, registrations: Vec::new() };
+        let streams = Mutex::new(streams);
+        let life = Running { machine: Arc::new(machine), streams, course, registrations: Vec::new() };
         Self { name, as_leader, life: Box::new(life) }
     }
 
@@ -103,6 +107,8 @@ trait Life: Send + Sync {
 
 struct Running<K: Key, R> {
     machine: Arc<Machine<K, R>>,
+    /// Until it works.
+    streams: Mutex<Vec<BoxStream<'static, K>>>,
     course: Course,
     /// One for each source, once it watches.
     registrations: Vec<Registration>,
@@ -151,8 +157,17 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
         for _ in 0..self.course.workers {
             workers.spawn(Arc::clone(&self.machine).work());
         }
-        let mut metrics = JoinSet::new();
-        metrics.spawn(self.machine.queue.keep_metrics_fresh());
+        // Ends with this function.
+        let mut beside = JoinSet::new();
+        beside.spawn(self.machine.queue.keep_metrics_fresh());
+        for mut stream in std::mem::take(&mut *self.streams.lock().unwrap_or_else(PoisonError::into_inner)) {
+            let queue = self.machine.queue.clone();
+            beside.spawn(async move {
+                while let Some(key) = stream.next().await {
+                    queue.add(key);
+                }
+            });
+        }
         tokio::select! {
             () = &mut stop => {}
             // Workers end only when the queue does, so this one did not end well.

@@ -21,7 +21,7 @@ struct OneSecretEach {
     calls: Calls,
 }
 
-impl dogwatch_controller::Reconciler<ObjectKey> for OneSecretEach {
+impl dogwatch_controller::Reconciler for OneSecretEach {
     type Error = ReconcileError;
 
     async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, ReconcileError> {

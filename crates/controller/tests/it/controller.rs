@@ -20,7 +20,7 @@ struct Reader {
     calls: Calls,
 }
 
-impl Reconciler<ObjectKey> for Reader {
+impl Reconciler for Reader {
     type Error = ReconcileError;
 
     async fn reconcile(&self, key: &ObjectKey, _: &Context) -> Result<Action, ReconcileError> {

@@ -9,6 +9,7 @@ mod consistency;
 mod ending;
 mod peers;
 mod numbers;
+mod logs;
 mod manager;
 mod election;
 mod endpoints;

@@ -150,3 +150,25 @@ async fn a_mapping_that_panics_loses_one_change() {
     assert_eq!(calls.take(), ["a", "c"]);
     running.stop().await.expect("it ends well");
 }
+
+/// What happens outside of the cluster has no informer to tell of it.
+#[tokio::test(start_paused = true)]
+async fn keys_of_a_stream_are_reconciled_too() {
+    let world = World::with(&["a"]).await;
+    let (calls, maps) = (Calls::new(), world.informer());
+    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+    let stream = futures_util::stream::poll_fn(move |cx| receiver.poll_recv(cx));
+    let running = Running::new(Controller::for_(&maps).also_on(stream).build(Recording(calls.clone())));
+    settle().await;
+    assert_eq!(calls.take(), ["a"]);
+    for name in ["x", "a", "x"] {
+        sender.send(ObjectKey::namespaced("default", name)).expect("it is read");
+    }
+    settle().await;
+    assert_eq!(calls.take(), ["x", "a"], "once each");
+    drop(sender);
+    world.put("a", "1").await;
+    settle().await;
+    assert_eq!(calls.take(), ["a"], "its end is no harm");
+    running.stop().await.expect("it ends well");
+}

@@ -22,7 +22,7 @@ struct Copier {
     calls: Arc<AtomicUsize>,
 }
 
-impl Reconciler<ObjectKey> for Copier {
+impl Reconciler for Copier {
     type Error = ReconcileError;
 
     async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, ReconcileError> {

@@ -152,7 +152,7 @@ pub(crate) fn name(key: &ObjectKey) -> String {
 #[derive(Clone, Debug)]
 pub(crate) struct Recording(pub(crate) Calls);
 
-impl Reconciler<ObjectKey> for Recording {
+impl Reconciler for Recording {
     type Error = ReconcileError;
 
     async fn reconcile(&self, key: &ObjectKey, _: &Context) -> Result<Action, ReconcileError> {

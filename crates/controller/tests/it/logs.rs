@@ -1,0 +1,108 @@
+//! What a controller writes to the log: one line for a failed reconcile, under a span that says which.
+
+use std::fmt::{Debug, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use dogwatch_controller::{Action, Context, Controller, ReconcileError};
+use dogwatch_core::ObjectKey;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use crate::world::{Running, SECOND, World};
+
+/// Keeps the lines of this crate from `warn` on, each with the span it was written in.
+#[derive(Clone, Default)]
+struct Log {
+    lines: Arc<Mutex<Vec<String>>>,
+    spans: Arc<Mutex<Vec<String>>>,
+    entered: Arc<AtomicU64>,
+}
+
+/// Fields as text.
+#[derive(Default)]
+struct Fields(String);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let _ = write!(self.0, "{}={value:?} ", field.name());
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("dogwatch_controller")
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let mut fields = Fields::default();
+        span.record(&mut fields);
+        let mut spans = self.spans.lock().unwrap();
+        spans.push(format!("{} {}", span.metadata().name(), fields.0));
+        Id::from_u64(spans.len() as u64)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        if *event.metadata().level() > Level::WARN {
+            return;
+        }
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let entered = usize::try_from(self.entered.load(Ordering::Relaxed)).unwrap();
+        let spans = self.spans.lock().unwrap();
+        let span = entered.checked_sub(1).map_or("", |it| &spans[it]);
+        self.lines.lock().unwrap().push(format!("{span}| {} {}", event.metadata().level(), fields.0));
+    }
+
+    fn enter(&self, span: &Id) {
+        self.entered.store(span.into_u64(), Ordering::Relaxed);
+    }
+
+    fn exit(&self, _: &Id) {
+        self.entered.store(0, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_reconcile_is_one_line_that_says_which_key_and_why() {
+    let world = World::with(&["error", "good", "panic", "slow", "terminal"]).await;
+    let log = Log::default();
+    let logging = tracing::subscriber::set_default(log.clone());
+    let controller =
+        Controller::for_(&world.informer()).named("tested").workers(5).reconcile_timeout(SECOND).build(
+            |key: ObjectKey, context: Context| async move {
+                match (key.name(), context.attempt()) {
+                    ("error", 0) => Err(ReconcileError::retry("busy")),
+                    ("terminal", _) => Err(ReconcileError::terminal("never")),
+                    ("panic", 0) => panic!("once"),
+                    ("slow", 0) => std::future::pending().await,
+                    _ => Ok(Action::Done),
+                }
+            },
+        );
+    let running = Running::new(controller);
+    tokio::time::sleep(5 * SECOND).await;
+    running.stop().await.expect("it ends well");
+    drop(logging);
+    let lines = std::mem::take(&mut *log.lines.lock().unwrap());
+    for (key, level, said) in [
+        ("error", "WARN", "message=a reconcile failed, and is tried again error=busy attempt=0 "),
+        ("panic", "ERROR", "message=a reconcile panicked, and is tried again panic=\"once\" attempt=0 "),
+        ("terminal", "ERROR", "message=a reconcile failed for good error=never attempt=0 "),
+        ("slow", "WARN", "message=a reconcile took too long, and is tried again limit=1s attempt=0 "),
+    ] {
+        let its: Vec<_> = lines.iter().filter(|it| it.contains(&format!("key=\"default/{key}\""))).collect();
+        let [line] = its[..] else { panic!("{key}: {lines:?}") };
+        let (span, event) = line.split_once("| ").expect("written so");
+        assert!(span.starts_with("reconcile controller=\"tested\" key="), "{span}");
+        let id = span.split_once("reconcile_id=").map(|(_, id)| id.trim_end()).expect("an id");
+        assert!(id.len() == 16 && u64::from_str_radix(id, 16).is_ok(), "{id}");
+        assert_eq!(event, format!("{level} {said}"));
+    }
+    assert_eq!(lines.len(), 4, "{lines:?}");
+}
