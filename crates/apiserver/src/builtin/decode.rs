@@ -3,10 +3,11 @@
 //! One walk over the JSON text, in the order of the text, as the original does it; nothing is kept of the body. What to do
 //! about a finding (refuse, warn, ignore) is the caller's to decide.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use compact_str::CompactString;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
@@ -68,9 +69,9 @@ fn walk_value(object: &Value, schema: &Schema, definitions: &dyn Definitions) ->
 #[derive(Debug)]
 enum Step {
     /// Into a field of a structure, which has a definition.
-    Field { definition: Arc<str>, name: String },
+    Field { definition: Arc<str>, name: CompactString },
     /// To an entry of a map.
-    Key(String),
+    Key(CompactString),
     /// To an item of a list.
     Item(usize),
 }
@@ -304,8 +305,8 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
                 return Ok(());
             }
         };
-        let mut seen = HashSet::new();
-        while let Some(name) = entries.next_key::<String>()? {
+        let mut seen = BTreeSet::new();
+        while let Some(name) = entries.next_key::<CompactString>()? {
             let (step, expected) = match &inside {
                 Inside::Entries(expected) => (Step::Key(name.clone()), expected.clone()),
                 Inside::Fields(fields, definition) => match field(fields, &name) {

@@ -12,10 +12,13 @@ pub fn keep_known(value: &mut Value, schema: &Schema, definitions: &dyn Definiti
             if known.fields.is_empty() && known.additional.is_none() {
                 return;
             }
-            fields.retain(|name, value| !value.is_null() && known.fields.contains_key(name));
-            for (name, value) in fields {
-                keep_known(value, &known.fields[name].schema, definitions);
-            }
+            fields.retain(|name, value| match known.fields.get(name) {
+                Some(field) if !value.is_null() => {
+                    keep_known(value, &field.schema, definitions);
+                    true
+                }
+                _ => false,
+            });
         }
         (Schema::Map(map), Value::Object(entries)) => {
             for value in entries.values_mut() {

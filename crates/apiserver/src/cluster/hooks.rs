@@ -42,8 +42,8 @@ pub(super) struct Asked<'a> {
     /// What there was before.
     old: Option<&'a Value>,
     writer: &'a Writer,
-    /// How it is to be written.
-    options: Value,
+    /// How it is to be written: what those options are called, and what they say.
+    options: (&'static str, Value),
 }
 
 /// A webhook that wants to be asked.
@@ -57,22 +57,18 @@ struct Hook {
 impl<'a> Asked<'a> {
     /// Whether something may come into being.
     pub(super) fn create(place: &'a Place<'a>, writer: &'a Writer) -> Self {
-        Self { place, operation: "CREATE", old: None, writer, options: options("CreateOptions", writer) }
+        Self { place, operation: "CREATE", old: None, writer, options: ("CreateOptions", Value::Null) }
     }
 
     /// Whether something may change.
     pub(super) fn update(place: &'a Place<'a>, old: &'a Value, writer: &'a Writer) -> Self {
-        let options = options("UpdateOptions", writer);
+        let options = ("UpdateOptions", Value::Null);
         Self { place, operation: "UPDATE", old: Some(old), writer, options }
     }
 
     /// Whether something may go, in the way that `how` says.
     pub(super) fn delete(place: &'a Place<'a>, old: &'a Value, writer: &'a Writer, how: Value) -> Self {
-        let mut options = options("DeleteOptions", writer);
-        if let (Some(all), Value::Object(how)) = (options.as_object_mut(), how) {
-            all.extend(how);
-        }
-        Self { place, operation: "DELETE", old: Some(old), writer, options }
+        Self { place, operation: "DELETE", old: Some(old), writer, options: ("DeleteOptions", how) }
     }
 
     /// Where it goes.
@@ -112,6 +108,19 @@ impl<'a> Asked<'a> {
         }
     }
 
+    /// The options of the request.
+    fn options(&self) -> Value {
+        let (kind, how) = &self.options;
+        let mut options = json!({ "kind": kind, "apiVersion": "meta.k8s.io/v1" });
+        if self.writer.dry_run {
+            options["dryRun"] = json!(["All"]);
+        }
+        if let (Some(all), Value::Object(how)) = (options.as_object_mut(), how) {
+            all.extend(how.clone());
+        }
+        options
+    }
+
     /// The request of a review, for a webhook that wants to see `kind`.
     fn request(&self, uid: &str, kind: &Kind, object: Option<&Value>) -> Value {
         let show = |it: &Value| self.shown(kind, it);
@@ -127,7 +136,7 @@ impl<'a> Asked<'a> {
             "object": object.map(show),
             "oldObject": self.old.map(show),
             "dryRun": self.writer.dry_run,
-            "options": self.options,
+            "options": self.options(),
         });
         let (name, namespace) = (self.name(object), self.place.namespace.unwrap_or_default().to_owned());
         let part = self.place.part.to_owned();
@@ -390,12 +399,4 @@ fn patched(hook: &Hook, asked: &Asked<'_>, before: &Value, patch: &[u8]) -> Resu
 
 fn resource(kind: &Kind) -> Value {
     json!({ "group": kind.def.group, "version": kind.def.version, "resource": kind.def.plural })
-}
-
-fn options(kind: &str, writer: &Writer) -> Value {
-    let mut options = json!({ "kind": kind, "apiVersion": "meta.k8s.io/v1" });
-    if writer.dry_run {
-        options["dryRun"] = json!(["All"]);
-    }
-    options
 }

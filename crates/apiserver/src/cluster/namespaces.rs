@@ -1,11 +1,16 @@
 //! Whether there is a place for an object: its namespace must be there, and not be going.
 
+use std::sync::LazyLock;
+
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
 use super::{Cluster, Place};
 use crate::kinds::look::text;
 use crate::refusal::Refusal;
+use crate::store::CollectionName;
+
+static NAMESPACES: LazyLock<CollectionName> = LazyLock::new(|| "/namespaces".into());
 
 /// The namespaces a cluster cannot do without.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -42,7 +47,7 @@ impl Cluster {
         }
         let missing = || Refusal::not_found("", "namespaces", namespace);
         let key = ObjectKey::from_parts(None, namespace).map_err(|_| missing())?;
-        let found = self.store().get(&"/namespaces".into(), &key).ok_or_else(missing)?;
+        let found = self.store().get(&NAMESPACES, &key).ok_or_else(missing)?;
         if found.field("status.phase") == Some("Terminating") {
             let why = format!(
                 "unable to create new content in namespace {namespace} because it is being terminated"

@@ -80,47 +80,41 @@ impl Taken {
     }
 
     /// What is accepted of the requested names, and the last conflict.
+    ///
+    /// Each claim is granted or refused as a whole: where one of its names is somebody else's, what was accepted stays.
     fn decide(&self, requested: &Names, accepted: &Names) -> (Names, Option<(&'static str, String)>) {
-        let mut names = accepted.clone();
-        let mut conflict = None;
-        let mut one =
-            |request: &String, current: &mut String, taken: &HashSet<String>, reason: &'static str| {
-                if request != current && taken.contains(request) {
-                    conflict = Some((reason, in_use(request)));
-                } else {
-                    current.clone_from(request);
-                }
-            };
-        one(&requested.plural, &mut names.plural, &self.resources, "PluralConflict");
-        one(&requested.singular, &mut names.singular, &self.resources, "SingularConflict");
-        let refused: Vec<String> = requested
-            .short_names
-            .iter()
-            .filter(|short| !accepted.short_names.contains(short) && self.resources.contains(*short))
-            .map(|short| in_use(short))
-            .collect();
-        let short_conflict = match refused.as_slice() {
-            [] => {
-                names.short_names.clone_from(&requested.short_names);
-                None
-            }
-            [single] => Some(("ShortNamesConflict", single.clone())),
-            several => Some(("ShortNamesConflict", format!("[{}]", several.join(", ")))),
+        let claims = [
+            ("PluralConflict", one(&requested.plural), one(&accepted.plural), &self.resources),
+            ("SingularConflict", one(&requested.singular), one(&accepted.singular), &self.resources),
+            ("ShortNamesConflict", &requested.short_names[..], &accepted.short_names[..], &self.resources),
+            ("KindConflict", one(&requested.kind), one(&accepted.kind), &self.kinds),
+            ("ListKindConflict", one(&requested.list_kind), one(&accepted.list_kind), &self.kinds),
+        ];
+        let refused = claims.map(|(reason, wanted, held, taken)| {
+            let others = wanted.iter().filter(|name| !held.contains(name) && taken.contains(*name));
+            (reason, others.map(|name| in_use(name)).collect::<Vec<_>>())
+        });
+        let [plural, singular, short_names, kind, list_kind] =
+            refused.each_ref().map(|(_, words)| if words.is_empty() { requested } else { accepted });
+        let names = Names {
+            plural: plural.plural.clone(),
+            singular: singular.singular.clone(),
+            short_names: short_names.short_names.clone(),
+            kind: kind.kind.clone(),
+            list_kind: list_kind.list_kind.clone(),
+            categories: requested.categories.clone(),
         };
-        let earlier = conflict.take();
-        let mut conflict = short_conflict.or(earlier);
-        let mut one = |request: &String, current: &mut String, reason: &'static str| {
-            if request != current && self.kinds.contains(request) {
-                conflict = Some((reason, in_use(request)));
-            } else {
-                current.clone_from(request);
-            }
-        };
-        one(&requested.kind, &mut names.kind, "KindConflict");
-        one(&requested.list_kind, &mut names.list_kind, "ListKindConflict");
-        names.categories.clone_from(&requested.categories);
+        let last = refused.into_iter().rfind(|(_, words)| !words.is_empty());
+        let conflict = last.map(|(reason, mut words)| match words.len() {
+            1 => (reason, words.remove(0)),
+            _ => (reason, format!("[{}]", words.join(", "))),
+        });
         (names, conflict)
     }
+}
+
+fn one(name: &String) -> &[String] {
+    std::slice::from_ref(name)
 }
 
 fn in_use(name: &str) -> String {

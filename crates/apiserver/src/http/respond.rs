@@ -188,7 +188,7 @@ impl Service {
         // The original looks at the type of a patch before it looks at anything else.
         let patch = if asked.verb == Verb::Patch { Some(PatchForm::of(asked, headers)?) } else { None };
         let wish = Wish::of(headers, query, asked.endpoint())?;
-        let exchange = Exchange { headers, query, user: user.clone(), wish };
+        let exchange = Exchange { headers, query, user, wish };
         Ok(match (asked.verb, patch) {
             (Verb::Get, _) => self.get(asked, query, &wish).await?,
             (Verb::List, _) => self.list(asked, query, &wish).await?,

@@ -31,7 +31,7 @@ pub struct Service {
 pub(super) struct Exchange<'a> {
     pub(super) headers: &'a HeaderMap,
     pub(super) query: &'a Query,
-    pub(super) user: User,
+    pub(super) user: &'a User,
     pub(super) wish: Wish,
 }
 

@@ -83,20 +83,24 @@ pub(crate) fn apply(group: &str, version: &str, kind: &str, object: &mut Map<Str
 
 fn walk(fields: &[Field], object: &mut Map<String, Value>) {
     for field in fields {
-        if let Some(value) = object.get_mut(field.name) {
-            inside(field, value);
+        let there = object.get_mut(field.name);
+        if there.is_none() && field.presence != Presence::Always {
+            continue;
         }
-        let empty = object.get(field.name).is_none_or(|value| is_empty(value, field));
+        let empty = there.is_none_or(|value| {
+            inside(field, value);
+            is_empty(value, field)
+        });
         match field.presence {
-            Presence::Omitted | Presence::WhereSet if empty => {
+            _ if !empty => {}
+            Presence::Omitted | Presence::WhereSet => {
                 object.remove(field.name);
             }
-            Presence::Always if empty => {
+            Presence::Always => {
                 let mut zero = zero(field.zero);
                 inside(field, &mut zero);
                 object.insert(field.name.to_owned(), zero);
             }
-            _ => {}
         }
     }
 }

@@ -1,5 +1,6 @@
 //! From method and path to what is meant.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// What a request means to do.
@@ -69,8 +70,8 @@ pub struct Target {
 impl Route {
     /// Reads a path that has no query any more. Segments are percent-decoded; empty ones at the end are ignored.
     pub fn parse(path: &str) -> Self {
-        let segments: Vec<String> = path.split('/').skip(1).map(decode).collect();
-        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+        let segments: Vec<Cow<'_, str>> = path.split('/').skip(1).map(decode).collect();
+        let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
         let trimmed = match segments.as_slice() {
             [all @ .., ""] => all,
             all => all,
@@ -165,8 +166,8 @@ impl fmt::Display for Verb {
     }
 }
 
-fn decode(segment: &str) -> String {
-    percent_encoding::percent_decode_str(segment).decode_utf8_lossy().into_owned()
+fn decode(segment: &str) -> Cow<'_, str> {
+    percent_encoding::percent_decode_str(segment).decode_utf8_lossy()
 }
 
 #[cfg(test)]

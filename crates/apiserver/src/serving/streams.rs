@@ -16,6 +16,7 @@ const ROUNDS: usize = 4;
 pub(super) type Stream = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Streams that run in one task.
+#[derive(Default)]
 pub(super) struct Streams {
     /// `None` where one has ended.
     places: Vec<Option<Running>>,
@@ -50,12 +51,6 @@ struct Call {
     /// Whether it is in the queue.
     queued: AtomicBool,
     woken: Arc<Woken>,
-}
-
-impl Default for Streams {
-    fn default() -> Self {
-        Self { places: Vec::new(), free: Vec::new(), round: Vec::new(), woken: Arc::default() }
-    }
 }
 
 impl Streams {

@@ -16,6 +16,9 @@ use serde_json::{Map, Value};
 /// The field that is left out of what is encoded, and put in when the version is known.
 const VERSION: &str = "resourceVersion";
 
+/// What ties an object to others, or to this world.
+const TIES: [&str; 3] = ["ownerReferences", "finalizers", "deletionTimestamp"];
+
 /// What stands behind the object in the line of a watch.
 const LINE_END: &[u8] = b"}\n";
 
@@ -52,6 +55,8 @@ struct About {
     key: ObjectKey,
     uid: String,
     labels: BTreeMap<String, String>,
+    /// Whether its metadata say anything of owners, finalizers or deletion.
+    tied: bool,
     /// The fields besides name and namespace by which it can be selected.
     fields: Vec<SelectableField>,
 }
@@ -104,7 +109,8 @@ impl Draft {
         let labels = metadata.get("labels").and_then(Value::as_object).into_iter().flatten();
         let labels =
             labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect();
-        let about = About { key, uid: text("uid").to_owned(), labels, fields };
+        let tied = TIES.iter().any(|it| metadata.contains_key(*it));
+        let about = About { key, uid: text("uid").to_owned(), labels, tied, fields };
 
         let mut out = Vec::with_capacity(2048);
         out.push(b'{');
@@ -178,6 +184,11 @@ impl Encoded {
     /// Its labels.
     pub fn labels(&self) -> Labels<'_> {
         Labels::from(&self.about.labels)
+    }
+
+    /// Whether it says anything of owners, finalizers or its deletion. Most objects do not.
+    pub fn is_tied(&self) -> bool {
+        self.about.tied
     }
 
     /// The value of a field by which it can be selected.

@@ -48,7 +48,7 @@ struct Metadata {
 
 impl Head {
     pub(super) fn read(stored: &Encoded) -> Self {
-        Self::from_json(stored.json())
+        if stored.is_tied() { Self::from_json(stored.json()) } else { Self::default() }
     }
 
     /// What cannot be read has no owners: nothing is deleted because of it.
