@@ -7,7 +7,9 @@ import (
 	"math"
 	"math/rand"
 	"os"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -25,9 +27,6 @@ const (
 	turns = 20_000
 	// Delayed keys in one round.
 	many = 500_000
-	// Rounds of what is quick and of what is not.
-	short = 200
-	long  = 5
 )
 
 type queue = workqueue.TypedRateLimitingInterface[string]
@@ -81,16 +80,21 @@ func alternating(q queue, count int) spent {
 	return since(start)
 }
 
+// Counts what one worker has done, in memory that no other worker writes to.
+type counter struct {
+	atomic.Int64
+	_ [120]byte
+}
+
 // Eight producers add distinct keys, eight workers take them.
 func crowd(q queue, each int) spent {
 	all := make([][]string, producers)
 	for i := range all {
 		all[i] = keys(fmt.Sprintf("namespace-%d", i), each)
 	}
-	var left sync.WaitGroup
-	left.Add(producers * each)
+	var done [workers]counter
 	start := now()
-	for range workers {
+	for i := range workers {
 		go func() {
 			for {
 				key, shutdown := q.Get()
@@ -98,19 +102,29 @@ func crowd(q queue, each int) spent {
 					return
 				}
 				q.Done(key)
-				left.Done()
+				done[i].Add(1)
 			}
 		}()
 	}
+	var adding sync.WaitGroup
 	for _, keys := range all {
-		go func() {
+		adding.Go(func() {
 			for _, key := range keys {
 				q.Add(key)
 			}
-		}()
+		})
 	}
-	left.Wait()
-	return since(start)
+	adding.Wait()
+	for {
+		sum := int64(0)
+		for i := range done {
+			sum += done[i].Load()
+		}
+		if sum == producers*int64(each) {
+			return since(start)
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
 }
 
 // Delays up to `longest`, of distinct keys.
@@ -131,7 +145,16 @@ func delayed(q queue, count int, longest time.Duration, take bool) spent {
 	return since(start)
 }
 
+// The arguments are the rounds of what is quick and of what is not.
 func main() {
+	short, err := strconv.Atoi(os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	long, err := strconv.Atoi(os.Args[2])
+	if err != nil {
+		panic(err)
+	}
 	makers := []struct {
 		name string
 		make func() queue

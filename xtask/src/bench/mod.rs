@@ -3,6 +3,7 @@
 //! A benchmark is a file beside this one and a line in [`ALL`].
 
 pub(crate) mod pods;
+mod go;
 mod wire;
 mod workqueue;
 mod apiserver_load;
@@ -48,7 +49,7 @@ const ALL: &[Bench] = &[
     },
     Bench {
         name: "informer",
-        about: "the store of an informer: updates beside readers, and what a read costs",
+        about: "an informer beside client-go and kube-rs: updates beside readers, reads, notifications, memory",
         run: informer::run,
     },
     Bench {

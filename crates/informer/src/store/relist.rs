@@ -19,11 +19,15 @@ pub(super) struct Relist<T> {
     range: KeyRange,
     /// One bit for every object of the range that was held when the list began, in the order of the keys: whether the list has it.
     seen: Vec<u64>,
-    /// What differs, in the order of the list.
-    staged: Vec<Staged<T>>,
+    /// What differs, in the order of the list, in portions: so the memory of a portion goes back as soon as it is in the tree, and none is
+    /// ever copied to a larger place.
+    staged: Vec<Vec<Staged<T>>>,
     /// Whether an equal version proves nothing.
     rewound: bool,
 }
+
+/// How many steps are in a portion.
+const PORTION: usize = 512;
 
 /// One step from the state before the list to the state after it.
 #[derive(Debug)]
@@ -59,7 +63,7 @@ impl<T: Object> Relist<T> {
                 return;
             }
         }
-        self.staged.push(Staged::Put(Arc::new(object)));
+        self.stage(Staged::Put(Arc::new(object)));
     }
 
     /// A deletion that was told while the list was under way.
@@ -68,7 +72,7 @@ impl<T: Object> Relist<T> {
         if let (rank, Some(_)) = self.locate(held, &key) {
             self.seen[rank / 64] |= 1 << (rank % 64);
         }
-        self.staged.push(Staged::Gone(Arc::new(object)));
+        self.stage(Staged::Gone(Arc::new(object)));
     }
 
     /// The list told of it before, and it is not there any more.
@@ -80,9 +84,10 @@ impl<T: Object> Relist<T> {
         if let (rank, Some(_)) = self.locate(held, text) {
             self.seen[rank / 64] &= !(1 << (rank % 64));
         }
-        self.staged.retain(|it| match it {
+        let is_another = |it: &Staged<T>| match it {
             Staged::Put(object) | Staged::Gone(object) => object.key().as_ref() != Some(key),
-        });
+        };
+        self.staged.iter_mut().for_each(|portion| portion.retain(is_another));
     }
 
     /// What is held, and neither in the list nor unreadable.
@@ -109,9 +114,21 @@ impl<T: Object> Relist<T> {
         is_within.then_some(key)
     }
 
+    /// How many steps there are.
+    pub(super) fn steps(&self) -> usize {
+        self.staged.iter().map(Vec::len).sum()
+    }
+
     /// What differs, in the order of the list.
-    pub(super) fn into_staged(self) -> Vec<Staged<T>> {
-        self.staged
+    pub(super) fn into_staged(self) -> impl Iterator<Item = Staged<T>> {
+        self.staged.into_iter().flatten()
+    }
+
+    fn stage(&mut self, step: Staged<T>) {
+        match self.staged.last_mut() {
+            Some(portion) if portion.len() < PORTION => portion.push(step),
+            _ => self.staged.push(vec![step]),
+        }
     }
 }
 

@@ -174,6 +174,8 @@ impl<T: Object> Edit<'_, T> {
             self.state.take(&key);
             self.changes.push(Change::Deleted(Deleted::Missed(missed)));
         }
+        // Nearly every step is one change, and a list may have many.
+        self.changes.reserve(relist.steps());
         for staged in relist.into_staged() {
             match staged {
                 Staged::Put(object) => self.put(object, initial),

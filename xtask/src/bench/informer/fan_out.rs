@@ -1,14 +1,15 @@
 //! From a watch to the handlers: what one notification costs with 1, 10 and 100 handlers, and how long after the event it comes.
 //!
 //! The whole informer runs, on a source that costs nothing. A notification is what a run with handlers takes in CPU time more than one
-//! without, for each change and handler; the best of several rounds counts. A handler that is behind is told fewer where
-//! changes are merged: that is in the price, and not in the number. client-go's `BenchmarkListener` takes 1,776 ns for one.
+//! without, for each change and handler. Runs with and without take turns, and of each the best counts, so that a slow moment of
+//! the machine falls on neither alone. A handler that is behind is told fewer where changes are merged: that is in the price, and
+//! not in the number.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use cpu_time::ProcessTime;
 use dogwatch::Error;
 use dogwatch_core::{Gvk, Header, ListParams, Meta, Object, ResourceType, WatchParams};
@@ -20,10 +21,12 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio::time::Instant;
 
+use super::Effort;
+
 /// How many objects change in turn.
 const OBJECTS: u64 = 10_000;
-/// A fifth of what client-go takes.
-const GOAL: f64 = 1.776e-6 / 5.0;
+/// What client-go's `BenchmarkListener` says of one notification, in nanoseconds, where client-go is not at hand.
+pub(super) const CLIENT_GO: f64 = 1_776.0;
 /// Between two events whose latency is measured.
 const PACE: Duration = Duration::from_micros(500);
 
@@ -90,44 +93,46 @@ impl EventHandler<Pod> for Count {
     }
 }
 
-/// Prints the tables, and fails when a goal is missed.
+/// Nanoseconds of CPU time of one notification.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cost {
+    pub(super) handlers: usize,
+    pub(super) coalesce: f64,
+    pub(super) grow: f64,
+}
+
+/// Prints the tables, and returns what notifications cost.
 ///
 /// # Errors
-/// When a goal is missed.
-pub(crate) fn run(quick: bool) -> Result<()> {
+/// When notifications go missing.
+pub(super) fn run(effort: &Effort) -> Result<Vec<Cost>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let rounds = if quick { 2 } else { 5 };
-    let events: u64 = if quick { 200_000 } else { 500_000 };
-    println!(
-        "\none notification, CPU time beyond that of an informer without handlers (goal {:.0} ns)",
-        GOAL * 1e9
-    );
-    println!("{:>9} {:>14} {:>14}", "handlers", "Coalesce, ns", "Grow, ns");
-    let best = |handlers: usize, overflow: Overflow, events: u64| -> Result<f64> {
-        let measured = (0..rounds).map(|_| runtime.block_on(flood(handlers, overflow, events)));
-        let measured = measured.collect::<Result<Vec<_>>>()?;
-        measured.into_iter().min_by(f64::total_cmp).context("there are rounds")
-    };
-    let mut worst: f64 = 0.0;
+    println!("\none notification, CPU time beyond that of an informer without handlers");
+    println!("{:>9} {:>14} {:>14} {:>22}", "handlers", "Coalesce, ns", "Grow, ns", "without, ns a change");
+    let mut costs = Vec::new();
     for handlers in [1, 10, 100] {
-        let events = events / (handlers as u64).min(10);
-        let bare = best(0, Overflow::Coalesce, events)?;
-        let mut costs = [0.0; 2];
-        for (cost, overflow) in costs.iter_mut().zip([Overflow::Coalesce, Overflow::Grow]) {
-            let time = best(handlers, overflow, events)?;
-            *cost = (time - bare).max(0.0) / (events * handlers as u64) as f64;
+        let events = effort.events / (handlers as u64).min(10);
+        // Without handlers, and with both policies.
+        let mut best = [f64::INFINITY; 3];
+        for _ in 0..effort.rounds {
+            let kinds = [(0, Overflow::Coalesce), (handlers, Overflow::Coalesce), (handlers, Overflow::Grow)];
+            for (best, (handlers, overflow)) in best.iter_mut().zip(kinds) {
+                *best = best.min(runtime.block_on(flood(handlers, overflow, events))?);
+            }
         }
-        println!("{handlers:>9} {:>14.0} {:>14.0}", costs[0] * 1e9, costs[1] * 1e9);
-        worst = costs[0].max(costs[1]).max(worst);
+        let [bare, coalesce, grow] = best;
+        let cost = |time: f64| (time - bare).max(0.0) * 1e9 / (events * handlers as u64) as f64;
+        let (coalesce, grow) = (cost(coalesce), cost(grow));
+        println!("{handlers:>9} {coalesce:>14.0} {grow:>14.0} {:>22.0}", bare * 1e9 / events as f64);
+        costs.push(Cost { handlers, coalesce, grow });
     }
     println!("\nfrom the event to the handler, one event every {PACE:?}");
     println!("{:>9} {:>10} {:>10}", "handlers", "p50, us", "p99, us");
     for handlers in [1, 10, 100] {
-        let (median, late) = runtime.block_on(latency(handlers, if quick { 1_000 } else { 5_000 }))?;
+        let (median, late) = runtime.block_on(latency(handlers, effort.events / 100))?;
         println!("{handlers:>9} {:>10.1} {:>10.1}", median * 1e6, late * 1e6);
     }
-    ensure!(worst <= GOAL, "a notification takes {:.0} ns, the goal is {:.0}", worst * 1e9, GOAL * 1e9);
-    Ok(())
+    Ok(costs)
 }
 
 /// Lets an informer follow so many changes at once: the CPU seconds it took.

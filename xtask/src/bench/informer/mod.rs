@@ -1,24 +1,148 @@
-//! `cargo xtask bench informer [store|fan_out] [--quick]`: what a local copy costs to keep, to read and to tell of.
+//! `cargo xtask bench informer [store|fan_out|memory] [--quick] [--alone]`: what a local copy costs to keep, to read and to tell of,
+//! beside client-go's and kube-rs'.
 
+mod peers;
 mod store;
 mod fan_out;
+mod memory;
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use self::peers::{Beside, Figures, Notification};
+
+/// At least so many times client-go's updates, beside 80 readers.
+const WRITES_GOAL: f64 = 5.0;
+/// At most this part of client-go's time for a notification.
+const NOTIFICATION_GOAL: f64 = 1.0 / 5.0;
+/// At least so many times quicker than client-go to find 100 of 100,000 objects by label.
+const LABEL_GOAL: f64 = 10.0;
+
+/// How much is measured, of ours and of the peers.
+#[derive(Debug)]
+struct Effort {
+    pods: &'static [usize],
+    readers: &'static [usize],
+    /// Of each pair of them.
+    time: Duration,
+    /// Changes that a single handler is told of.
+    events: u64,
+    rounds: usize,
+}
+
+const THOROUGH: Effort = Effort {
+    pods: &[10_000, 20_000, 40_000, 80_000, 160_000],
+    readers: &[0, 1, 10, 20, 40, 80],
+    time: Duration::from_secs(2),
+    events: 500_000,
+    rounds: 9,
+};
+
+const QUICK: Effort = Effort {
+    pods: &[10_000, 160_000],
+    readers: &[0, 80],
+    time: Duration::from_millis(500),
+    events: 200_000,
+    rounds: 5,
+};
+
+/// Goals, and whether they are met.
+#[derive(Debug, Default)]
+struct Goals(Vec<(bool, String)>);
+
+impl Goals {
+    fn add(&mut self, met: bool, goal: String) {
+        self.0.push((met, goal));
+    }
+}
 
 /// Runs one part, or all of them one after the other.
 ///
 /// # Errors
 /// When a goal is missed, or an argument is unknown.
-pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
-    let (mut quick, mut parts) = (false, Vec::new());
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let (mut effort, mut alone, mut parts) = (&THOROUGH, false, Vec::new());
     for argument in arguments {
         match argument.as_str() {
-            "--quick" => quick = true,
-            part @ ("store" | "fan_out") => parts.push(part),
-            other => anyhow::bail!("unknown argument {other:?}; there are store, fan_out and --quick"),
+            "--quick" => effort = &QUICK,
+            "--alone" => alone = true,
+            part @ ("store" | "fan_out" | "memory") => parts.push(part),
+            other => {
+                anyhow::bail!(
+                    "unknown argument {other:?}; there are store, fan_out, memory, --quick and --alone"
+                )
+            }
         }
     }
     let wanted = |part| parts.is_empty() || parts.contains(&part);
-    // A goal that one part misses does not hide what the other has to say.
-    let store = if wanted("store") { store::run(quick) } else { Ok(()) };
-    let fan_out = if wanted("fan_out") { fan_out::run(quick) } else { Ok(()) };
-    store.and(fan_out)
+    let mut goals = Goals::default();
+    if wanted("store") || wanted("fan_out") {
+        let peers = if alone { Vec::new() } else { peers::measure(effort)? };
+        if wanted("store") {
+            let measured = store::run(effort, &mut goals)?;
+            beside_peers(&measured, &peers, &mut goals);
+        }
+        if wanted("fan_out") {
+            let measured = fan_out::run(effort)?;
+            notifications_beside_peers(&measured, &peers, &mut goals);
+        }
+    }
+    // A goal that is missed does not hide what the others have to say.
+    let memory = if wanted("memory") { memory::run(effort.rounds < THOROUGH.rounds) } else { Ok(()) };
+    println!();
+    for (met, goal) in &goals.0 {
+        println!("{}: {goal}", if *met { "met" } else { "MISSED" });
+    }
+    memory?;
+    ensure!(goals.0.iter().all(|(met, _)| *met), "a goal is missed");
+    Ok(())
+}
+
+fn beside_peers(ours: &store::Measured, peers: &[Figures], goals: &mut Goals) {
+    let most = ours.beside.iter().map(|it| it.readers).max().unwrap_or_default();
+    println!("\nbeside {most} readers, per second\n{:24} {:>8} {:>12} {:>12}", "", "pods", "reads", "writes");
+    let show = |name: &str, all: &[Beside]| {
+        for Beside { pods, reads, writes, .. } in all.iter().filter(|it| it.readers == most) {
+            println!("{name:24} {pods:>8} {reads:>12.0} {writes:>12.1}");
+        }
+    };
+    show("dogwatch", &ours.beside);
+    peers.iter().for_each(|it| show(&it.peer, &it.beside));
+    println!("\n100 of 100,000 by label, in us\n{:24} {:>12.1} by index", "dogwatch", ours.by_index * 1e6);
+    peers.iter().for_each(|it| println!("{:24} {:>12.1}", it.peer, it.label_ns / 1e3));
+
+    let Some(client_go) = peers.iter().find(|it| it.peer.starts_with("client-go")) else { return };
+    for theirs in client_go.beside.iter().filter(|it| it.readers == most) {
+        let same = |it: &&Beside| (it.pods, it.readers) == (theirs.pods, theirs.readers);
+        let Some(mine) = ours.beside.iter().find(same) else { continue };
+        let times = mine.writes / theirs.writes;
+        let goal = format!(
+            "{WRITES_GOAL} times client-go's writes beside {most} readers of {} pods ({times:.1})",
+            theirs.pods
+        );
+        goals.add(times >= WRITES_GOAL, goal);
+    }
+    let times = client_go.label_ns / (ours.by_index * 1e9);
+    let goal =
+        format!("{LABEL_GOAL} times as quick as client-go to list 100 of 100,000 by label ({times:.0})");
+    goals.add(times >= LABEL_GOAL, goal);
+}
+
+fn notifications_beside_peers(ours: &[fan_out::Cost], peers: &[Figures], goals: &mut Goals) {
+    let client_go = peers.iter().find(|it| it.peer.starts_with("client-go"));
+    if let Some(Figures { peer, notifications, .. }) = client_go {
+        println!("\none notification of {peer}\n{:>9} {:>10}", "handlers", "ns");
+        notifications.iter().for_each(|Notification { handlers, ns }| println!("{handlers:>9} {ns:>10.0}"));
+    }
+    for fan_out::Cost { handlers, coalesce, grow } in ours {
+        let worst = coalesce.max(*grow);
+        let measured = client_go.and_then(|it| it.notifications.iter().find(|it| it.handlers == *handlers));
+        let theirs = measured.map_or(fan_out::CLIENT_GO, |it| it.ns);
+        let goal = format!(
+            "a notification of {handlers} within a fifth of client-go's {theirs:.0} ns{} ({worst:.0})",
+            if measured.is_some() { "" } else { ", as it was once measured" }
+        );
+        goals.add(worst <= theirs * NOTIFICATION_GOAL, goal);
+    }
 }

@@ -17,13 +17,14 @@ use dogwatch_core::{Header, LabelSelector, Meta, Object, ObjectKey};
 use dogwatch_informer::{Change, Delta, Index, Lister, Store, StoreWriter};
 use tokio::time::Instant;
 
+use super::peers::Beside;
+use super::{Effort, Goals};
+
 const NAMESPACE: &str = "default";
 /// How many namespaces there are where one is picked.
 const NAMESPACES: usize = 100;
 /// How many objects have the same value of the label `group`.
 const GROUP: usize = 100;
-/// A tenth of the 17.5 ms that client-go takes to find 100 of 100,000 objects by label.
-const LABEL_LIST_GOAL: f64 = 1.75e-3;
 /// How much longer than in a hash map behind a lock a look-up by key may take, when nobody else has the lock.
 const GET_GOAL: f64 = 3.0;
 
@@ -38,13 +39,21 @@ impl Object for Pod {
     }
 }
 
-/// Prints the tables, and fails when a goal is missed.
+/// What others are compared with.
+#[derive(Debug)]
+pub(super) struct Measured {
+    pub(super) beside: Vec<Beside>,
+    /// Seconds to find 100 of 100,000 objects by a label that has an index.
+    pub(super) by_index: f64,
+}
+
+/// Prints the tables.
 ///
 /// # Errors
-/// When a goal is missed.
-pub(crate) fn run(quick: bool) -> Result<()> {
-    beside_readers(quick);
-    let sizes: &[usize] = if quick { &[100_000] } else { &[10_000, 100_000, 160_000] };
+/// When what is found is wrong.
+pub(super) fn run(effort: &Effort, goals: &mut Goals) -> Result<Measured> {
+    let beside = beside_readers(effort);
+    let sizes: &[usize] = if effort.pods.len() < 3 { &[100_000] } else { &[10_000, 100_000, 160_000] };
     println!("\nCPU time of one operation, in ns");
     println!(
         "{:>8} {:>7} {:>9} {:>9} {:>14} {:>16} {:>16} {:>12} {:>12} {:>14}",
@@ -59,26 +68,29 @@ pub(crate) fn run(quick: bool) -> Result<()> {
         "update x64",
         "relist, each"
     );
-    sizes.iter().try_for_each(|it| single_operations(*it))
+    let mut by_index = f64::INFINITY;
+    for size in sizes {
+        let measured = single_operations(*size, goals)?;
+        if *size == 100_000 {
+            by_index = measured;
+        }
+    }
+    Ok(Measured { beside, by_index })
 }
 
 /// Updates and whole reads per second, for every number of objects and readers.
-fn beside_readers(quick: bool) {
-    let (sizes, readers, time): (&[usize], &[usize], _) = match quick {
-        true => (&[10_000, 160_000], &[0, 80], Duration::from_millis(500)),
-        false => {
-            (&[10_000, 20_000, 40_000, 80_000, 160_000], &[0, 1, 10, 20, 40, 80], Duration::from_secs(2))
-        }
-    };
-    println!("updates one by one beside readers who go through all objects, {time:?} each");
+fn beside_readers(effort: &Effort) -> Vec<Beside> {
+    let time = effort.time;
+    println!("\nupdates one by one beside readers who go through all objects, {time:?} each");
     println!(
         "{:>8} {:>8} {:>12} {:>16} {:>12} {:>16}",
         "pods", "readers", "reads/s", "objects read/s", "writes/s", "CPU us/write"
     );
-    for size in sizes {
+    let mut all = Vec::new();
+    for size in effort.pods {
         let mut writer = StoreWriter::new();
         let mut version = fill(&mut writer, *size, |_| NAMESPACE.to_owned());
-        for readers in readers {
+        for readers in effort.readers {
             let rates = contend(&mut writer, *size, *readers, time, &mut version);
             let Rates { reads, writes, cpu } = rates;
             let objects = reads * *size as f64;
@@ -86,8 +98,10 @@ fn beside_readers(quick: bool) {
                 "{size:>8} {readers:>8} {reads:>12.0} {objects:>16.0} {writes:>12.0} {:>16.2}",
                 cpu * 1e6
             );
+            all.push(Beside { pods: *size, readers: *readers, reads, writes });
         }
     }
+    all
 }
 
 struct Rates {
@@ -137,8 +151,8 @@ fn contend(
     })
 }
 
-/// What one read costs when nothing else happens.
-fn single_operations(size: usize) -> Result<()> {
+/// What one read costs when nothing else happens. Returns the seconds that a list by an indexed label takes.
+fn single_operations(size: usize, goals: &mut Goals) -> Result<f64> {
     let mut writer = StoreWriter::new();
     let mut version = fill(&mut writer, size, |number| format!("ns-{}", number % NAMESPACES));
     let store = writer.store();
@@ -191,12 +205,9 @@ fn single_operations(size: usize) -> Result<()> {
         ns(update_many),
         ns(relist)
     );
-    ensure!(by_index < LABEL_LIST_GOAL, "listing by label takes {by_index} s, more than {LABEL_LIST_GOAL}");
-    ensure!(
-        get < hashed * GET_GOAL,
-        "a get takes {get} s, more than {GET_GOAL} times the {hashed} s of a hash map"
-    );
-    Ok(())
+    let goal = format!("a get of {size} within {GET_GOAL} times that of a hash map ({:.1})", get / hashed);
+    goals.add(get < hashed * GET_GOAL, goal);
+    Ok(by_index)
 }
 
 /// What a look-up costs in a hash map behind a lock.
