@@ -324,6 +324,7 @@ where
     ) -> Response<ResponseBody> {
         let mut outgoing = self.outgoing;
         let sending = sending.map(|mut stream| {
+            outgoing.settle();
             let rest = async move {
                 if poll_fn(|cx| outgoing.poll_send(cx, &mut stream)).await.is_err() {
                     stream.send_reset(Reason::CANCEL);

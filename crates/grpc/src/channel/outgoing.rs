@@ -72,6 +72,13 @@ where
         kept
     }
 
+    /// Keeps nothing more: there will be no other attempt.
+    pub(crate) fn settle(&mut self) {
+        self.kept.drain(..self.sent);
+        self.sent = 0;
+        self.limit = 0;
+    }
+
     /// Sends all there is, as the peer takes it. Ready when the end was sent, or when the peer wants no more.
     pub(crate) fn poll_send(
         &mut self,
@@ -173,6 +180,14 @@ mod tests {
     fn a_body_beyond_the_limit_cannot_begin_again() {
         let mut outgoing = gathered(Full::new(Bytes::from_static(b"hello")), 4);
         assert!(!outgoing.rewind());
+    }
+
+    #[test]
+    fn what_was_sent_is_let_go_once_there_is_an_answer() {
+        let mut outgoing = gathered(Full::new(Bytes::from_static(b"hello")), 100);
+        outgoing.sent = 1;
+        outgoing.settle();
+        assert!(outgoing.kept.is_empty() && !outgoing.rewind());
     }
 
     #[test]
