@@ -1,0 +1,387 @@
+//! The elector: waits for the lease, runs a future while it is held, and ends that future before another may lead.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use dogwatch_client::{Api, Client};
+use k8s_openapi::api::coordination::v1::Lease;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tokio::sync::{Mutex, OwnedMutexGuard, watch};
+use tokio::task::JoinSet;
+
+use super::candidate::{Attempt, Candidate};
+use super::clock::Clock;
+use super::decide::Memory;
+use super::identity::unique_identity;
+use super::lock::LeaseLock;
+use super::meter::Meter;
+use super::shared::{Shared, Tell, Unhealthy};
+use super::term::{Ended, Led, Term, over};
+use super::timing::{ElectionTiming, InvalidElection};
+
+/// Takes part in the election for one Lease. Clones are the same elector.
+///
+/// A process may have many, each for a lease of its own, over one client.
+///
+/// ```no_run
+/// # async fn example(client: dogwatch_client::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// use dogwatch_controller::leader::LeaderElector;
+///
+/// let elector = LeaderElector::builder(client, "my-controller").build()?;
+/// elector
+///     .run_while_leading(|led| async move {
+///         println!("{} leads, the lease changed hands {} times", led.identity(), led.transitions());
+///         // The work. It is dropped when the lease is lost.
+///     })
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct LeaderElector {
+    shared: Arc<Shared>,
+    /// Held by whoever runs, so that runs take turns.
+    candidate: Arc<Mutex<Candidate>>,
+    timing: ElectionTiming,
+    identity: Arc<str>,
+    release: bool,
+}
+
+/// What can be chosen about an election. Each method says what happens without it.
+#[must_use]
+pub struct LeaderElectorBuilder {
+    place: Place,
+    name: String,
+    identity: Option<String>,
+    timing: ElectionTiming,
+    labels: BTreeMap<String, String>,
+    release: bool,
+    on_new_leader: Option<Tell>,
+    clock: Option<Clock>,
+    seed: Option<u64>,
+}
+
+enum Place {
+    Server(Api<Lease>),
+    Other(Arc<dyn LeaseLock>),
+}
+
+impl LeaderElector {
+    /// An elector for the lease of this name, in the client's own namespace unless another is set.
+    pub fn builder(client: Client, lease: impl Into<String>) -> LeaderElectorBuilder {
+        LeaderElectorBuilder::new(Place::Server(Api::default_namespaced(client)), lease.into())
+    }
+
+    /// An elector for a lease that is kept elsewhere than on a server.
+    pub fn over(lock: impl LeaseLock, lease: impl Into<String>) -> LeaderElectorBuilder {
+        LeaderElectorBuilder::new(Place::Other(Arc::new(lock)), lease.into())
+    }
+
+    /// Waits until the lease is ours, then runs what `lead` makes for as long as it is.
+    ///
+    /// Failures while waiting are logged and tried again, for ever. While the future runs, a task of its own renews the lease, so
+    /// that on a runtime of several threads a future that computes for long does not lose it. When the lease is lost, the future is dropped at once, and at the renew
+    /// deadline at the latest, which is before anybody else may lead; only a future that does not yield can
+    /// overstay, which [`Self::health`] then tells, and [`Led::is_leading`] lets it check. When the future ends by itself, the
+    /// lease is released and its output returned. To stop in an orderly way, let the future end.
+    ///
+    /// One run at a time: a second call waits until the first has ended. Dropping this future drops the inner one and ends the
+    /// renewals; the lease then expires by itself.
+    ///
+    /// # Errors
+    /// How the lease was lost. It may be run again.
+    pub async fn run_while_leading<F: Future>(
+        &self,
+        lead: impl FnOnce(Led) -> F,
+    ) -> Result<F::Output, Ended> {
+        self.run_until(std::future::pending(), lead).await
+    }
+
+    /// As [`Self::run_while_leading`], and stops when `stop` ends: the future is dropped where it is, then the lease released.
+    ///
+    /// To let a leader end in its own time and only a standby stop, let `stop` go on while [`Self::is_leader`]; it is polled
+    /// by the same task that begins to lead, so it never misses that.
+    ///
+    /// # Errors
+    /// How the lease was lost, or [`Ended::Stopped`].
+    pub async fn run_until<F: Future>(
+        &self,
+        stop: impl Future<Output = ()>,
+        lead: impl FnOnce(Led) -> F,
+    ) -> Result<F::Output, Ended> {
+        let mut stop = pin!(stop);
+        let acquired = tokio::select! {
+            biased;
+            () = &mut stop => None,
+            acquired = self.acquire() => Some(acquired),
+        };
+        let Some((candidate, term, transitions)) = acquired else {
+            self.release(true).await;
+            return Err(Ended::Stopped);
+        };
+        let leading = self.shared.lead(term);
+        let mut renewing = JoinSet::new();
+        renewing.spawn(renew(candidate, leading.term.clone()));
+        // Lets the renewals begin before work that may not yield.
+        tokio::task::yield_now().await;
+        let term = leading.term.subscribe();
+        let led = Led::new(term.clone(), self.shared.clock.clone(), Arc::clone(&self.identity), transitions);
+        let outcome = {
+            let check = led.clone();
+            let mut work = pin!(lead(led));
+            // Work that comes back after the deadline gets no further, whether or not a timer has fired yet.
+            let work = poll_fn(
+                |context| if check.is_leading() { work.as_mut().poll(context) } else { Poll::Pending },
+            );
+            tokio::select! {
+                biased;
+                ended = over(term, &self.shared.clock) => Err(ended),
+                () = &mut stop => Err(Ended::Stopped),
+                output = work => Ok(output),
+            }
+        };
+        renewing.shutdown().await;
+        drop(leading);
+        match &outcome {
+            Ok(_) | Err(Ended::Stopped) => self.release(false).await,
+            Err(ended) => tracing::warn!(identity = %self.identity, %ended, "stopped leading"),
+        }
+        outcome
+    }
+
+    /// Whether this elector leads: a future runs, and its renew deadline has not passed.
+    pub fn is_leader(&self) -> bool {
+        self.shared.is_leader()
+    }
+
+    /// Who was last seen to hold the lease; `None` before the first look and when nobody does.
+    pub fn leader(&self) -> Option<Arc<str>> {
+        self.shared.leader()
+    }
+
+    /// Who holds the lease, as it changes. Seen every retry period while the election runs.
+    pub fn leaders(&self) -> watch::Receiver<Option<Arc<str>>> {
+        self.shared.leaders()
+    }
+
+    /// Who this elector is in the Lease.
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// Whether all is well: a leader whose lease has expired has stopped (rule LE-5). For a liveness probe.
+    ///
+    /// # Errors
+    /// When a future that should have been dropped still runs so much later than the lease expired.
+    pub fn health(&self, tolerance: Duration) -> Result<(), Unhealthy> {
+        self.shared.health(tolerance)
+    }
+
+    /// Attempts until the lease is ours.
+    async fn acquire(&self) -> (OwnedMutexGuard<Candidate>, Term, i32) {
+        let mut candidate = Arc::clone(&self.candidate).lock_owned().await;
+        let clock = &self.shared.clock;
+        loop {
+            let mut next = clock.now().saturating_add(candidate.pause());
+            match candidate.acquire().await {
+                Attempt::Held { sent, transitions } => {
+                    let until = sent.saturating_add(self.timing.renew_deadline);
+                    if clock.now() < until {
+                        tracing::info!(identity = %self.identity, transitions, "became leader");
+                        let term = Term { renewed: sent, until, over: None, failure: None };
+                        return (candidate, term, transitions);
+                    }
+                    // The answer took so long that it is of no use; the lease is ours, so the next attempt renews it.
+                    next = clock.now();
+                }
+                Attempt::Anothers { until, .. } => next = next.min(until),
+                Attempt::Failed(error) => {
+                    tracing::warn!(identity = %self.identity, %error, "cannot get the lease, trying again");
+                }
+            }
+            clock.sleep_until(next).await;
+        }
+    }
+
+    async fn release(&self, only_in_doubt: bool) {
+        let mut candidate = self.candidate.lock().await;
+        candidate.held = None;
+        if self.release && (candidate.in_doubt || !only_in_doubt) {
+            candidate.release().await;
+        }
+    }
+}
+
+/// Renews the lease every retry period until the term is over, and says in the term how it goes.
+async fn renew(mut candidate: OwnedMutexGuard<Candidate>, term: watch::Sender<Term>) {
+    let clock = candidate.shared.clock.clone();
+    let timing = candidate.timing;
+    let mut last = term.borrow().renewed;
+    loop {
+        clock.sleep_until(last.saturating_add(timing.retry_period)).await;
+        last = clock.now();
+        let deadline = term.borrow().until;
+        match candidate.renew(deadline).await {
+            Attempt::Held { sent, .. } => term.send_modify(|term| {
+                term.renewed = sent;
+                term.until = sent.saturating_add(timing.renew_deadline);
+                term.failure = None;
+            }),
+            Attempt::Anothers { holder, .. } => {
+                term.send_modify(|term| term.over = Some(Ended::Taken { by: holder }));
+                return;
+            }
+            Attempt::Failed(error) => {
+                tracing::warn!(%error, "cannot renew the lease");
+                term.send_modify(|term| term.failure = Some(Arc::new(error)));
+            }
+        }
+        if term.borrow().until <= clock.now() {
+            return;
+        }
+    }
+}
+
+impl LeaderElectorBuilder {
+    fn new(place: Place, name: String) -> Self {
+        Self {
+            place,
+            name,
+            identity: None,
+            timing: ElectionTiming::default(),
+            labels: BTreeMap::new(),
+            release: true,
+            on_new_leader: None,
+            clock: None,
+            seed: None,
+        }
+    }
+
+    /// The namespace of the lease. The client's own otherwise; without meaning for a lease that is kept elsewhere.
+    pub fn namespace(mut self, namespace: &str) -> Self {
+        if let Place::Server(api) = self.place {
+            self.place = Place::Server(api.within(namespace));
+        }
+        self
+    }
+
+    /// Who we are. It must be nobody else's: two with the same identity would both lead. The name of the host and a
+    /// random part otherwise.
+    pub fn identity(mut self, identity: impl Into<String>) -> Self {
+        self.identity = Some(identity.into());
+        self
+    }
+
+    /// How long others wait after the last renewal before they take the lease. 15 s otherwise.
+    pub fn lease_duration(mut self, duration: Duration) -> Self {
+        self.timing.lease_duration = duration;
+        self
+    }
+
+    /// How long a leader goes on without a successful renewal. 10 s otherwise.
+    pub fn renew_deadline(mut self, deadline: Duration) -> Self {
+        self.timing.renew_deadline = deadline;
+        self
+    }
+
+    /// How far apart attempts are at most. 2 s otherwise.
+    pub fn retry_period(mut self, period: Duration) -> Self {
+        self.timing.retry_period = period;
+        self
+    }
+
+    /// A label for the Lease, beside those it has. None otherwise.
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.insert(key.into(), value.into());
+        self
+    }
+
+    /// Whether the lease is given back when the work ends or is stopped, so that another can lead at once. It is otherwise.
+    ///
+    /// Turn it off where something the future began, such as a thread, may outlive it.
+    pub fn release_on_stop(mut self, release: bool) -> Self {
+        self.release = release;
+        self
+    }
+
+    /// Told when another identity holds the lease than before, our own too. It is called by the election itself, so it must not
+    /// block; see [`LeaderElector::leaders`] otherwise.
+    pub fn on_new_leader(mut self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.on_new_leader = Some(Box::new(tell));
+        self
+    }
+
+    #[cfg(test)]
+    pub(super) fn simulated(mut self, clock: Clock, seed: u64) -> Self {
+        self.clock = Some(clock);
+        self.seed = Some(seed);
+        self
+    }
+
+    /// The elector. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// When the durations do not fit together, or a name is missing (rule LE-1).
+    pub fn build(self) -> Result<LeaderElector, InvalidElection> {
+        self.timing.validate()?;
+        let identity = self.identity.unwrap_or_else(unique_identity);
+        if identity.is_empty() {
+            return Err(InvalidElection::NoIdentity);
+        }
+        if self.name.is_empty() {
+            return Err(InvalidElection::NoName);
+        }
+        let clock = self.clock.unwrap_or_else(Clock::new);
+        let lease_duration = Duration::from_secs(u64::from(self.timing.lease_seconds().unsigned_abs()));
+        let shared = Arc::new(Shared::new(clock, Meter::new(&self.name), lease_duration, self.on_new_leader));
+        let lock: Arc<dyn LeaseLock> = match self.place {
+            Place::Server(api) => Arc::new(api),
+            Place::Other(lock) => lock,
+        };
+        let candidate = Candidate {
+            lock,
+            name: self.name,
+            timing: self.timing,
+            labels: self.labels,
+            shared: Arc::clone(&shared),
+            memory: Memory::new(identity.clone(), lease_duration),
+            held: None,
+            in_doubt: false,
+            random: self.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64),
+        };
+        Ok(LeaderElector {
+            shared,
+            candidate: Arc::new(Mutex::new(candidate)),
+            timing: self.timing,
+            identity: identity.into(),
+            release: self.release,
+        })
+    }
+}
+
+impl fmt::Debug for LeaderElector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaderElector")
+            .field("identity", &self.identity)
+            .field("timing", &self.timing)
+            .field("leader", &self.leader())
+            .field("is_leader", &self.is_leader())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for LeaderElectorBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaderElectorBuilder")
+            .field("name", &self.name)
+            .field("identity", &self.identity)
+            .field("timing", &self.timing)
+            .finish_non_exhaustive()
+    }
+}

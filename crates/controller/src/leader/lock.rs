@@ -1,0 +1,37 @@
+//! Where a lease is kept: the three requests an election makes.
+
+use dogwatch_client::{Api, Error};
+use dogwatch_core::WriteParams;
+use futures_util::future::BoxFuture;
+use k8s_openapi::api::coordination::v1::Lease;
+
+/// Keeps Leases. `Api<Lease>` does, on the server; tests have their own.
+///
+/// Any future may be dropped before it ends; what it asked for may then still happen later.
+pub trait LeaseLock: Send + Sync + 'static {
+    /// The newest state of a lease; `None` when it is not there. It must not come from a cache.
+    fn get<'l>(&'l self, name: &'l str) -> BoxFuture<'l, Result<Option<Lease>, Error>>;
+
+    /// Makes a lease, unless there is one of that name.
+    fn create(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>>;
+
+    /// Replaces a lease, unless it has changed since the version that `lease` carries.
+    fn update(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>>;
+}
+
+impl LeaseLock for Api<Lease> {
+    fn get<'l>(&'l self, name: &'l str) -> BoxFuture<'l, Result<Option<Lease>, Error>> {
+        Box::pin(self.get_opt(name))
+    }
+
+    fn create(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>> {
+        Box::pin(async move { Api::create(self, &WriteParams::default(), &lease).await })
+    }
+
+    fn update(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>> {
+        Box::pin(async move {
+            let name = lease.metadata.name.clone().unwrap_or_default();
+            self.replace(&name, &WriteParams::default(), &lease).await
+        })
+    }
+}

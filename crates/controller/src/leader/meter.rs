@@ -1,0 +1,33 @@
+//! The numbers of one election, with the names that dashboards know (rule LE-5).
+
+use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
+
+#[derive(Debug)]
+pub(super) struct Meter {
+    master_status: Gauge,
+    slowpath: Counter,
+}
+
+impl Meter {
+    pub(super) fn new(lease: &str) -> Self {
+        describe_gauge!("leader_election_master_status", "whether this process leads: 1 or 0");
+        describe_counter!(
+            "leader_election_slowpath_total",
+            "renewals of a leader that had to read its lease again first"
+        );
+        let meter = Self {
+            master_status: gauge!("leader_election_master_status", "name" => lease.to_owned()),
+            slowpath: counter!("leader_election_slowpath_total", "name" => lease.to_owned()),
+        };
+        meter.leads(false);
+        meter
+    }
+
+    pub(super) fn leads(&self, leads: bool) {
+        self.master_status.set(if leads { 1.0 } else { 0.0 });
+    }
+
+    pub(super) fn slowpath(&self) {
+        self.slowpath.increment(1);
+    }
+}

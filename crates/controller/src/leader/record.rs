@@ -1,0 +1,164 @@
+//! What stands in a Lease, and the Leases an elector writes: pure functions over values.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube_core::ObjectMeta;
+
+/// What an elector writes into every Lease it holds.
+#[derive(Clone, Debug)]
+pub(super) struct Entry<'e> {
+    pub(super) identity: &'e str,
+    pub(super) lease_seconds: i32,
+    /// Laid over the labels that are there; others stay.
+    pub(super) labels: &'e BTreeMap<String, String>,
+    /// The time of day.
+    pub(super) now: Timestamp,
+}
+
+/// Who holds it; `None` when nobody does.
+pub(super) fn holder(lease: &Lease) -> Option<&str> {
+    lease.spec.as_ref()?.holder_identity.as_deref().filter(|it| !it.is_empty())
+}
+
+/// How long it lasts after each renewal, where it says so.
+pub(super) fn duration(lease: &Lease) -> Option<Duration> {
+    let seconds = lease.spec.as_ref()?.lease_duration_seconds?;
+    u64::try_from(seconds).ok().filter(|it| *it > 0).map(Duration::from_secs)
+}
+
+/// How often it has changed hands.
+pub(super) fn transitions(lease: &Lease) -> i32 {
+    lease.spec.as_ref().and_then(|it| it.lease_transitions).unwrap_or_default()
+}
+
+/// Which version of the object it is; two versions that are equal are the same.
+pub(super) fn version(lease: &Lease) -> Option<&str> {
+    lease.metadata.resource_version.as_deref()
+}
+
+/// A lease that is held for the first time, or again after somebody deleted it.
+pub(super) fn created(name: &str, entry: &Entry<'_>, transitions: i32) -> Lease {
+    let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+    let spec = LeaseSpec { lease_transitions: Some(transitions), ..LeaseSpec::default() };
+    let mut lease = Lease { metadata, spec: Some(spec) };
+    fill(&mut lease, entry);
+    lease.spec.get_or_insert_default().acquire_time = Some(MicroTime(micros(entry.now)));
+    lease
+}
+
+/// The same lease, held by somebody new.
+pub(super) fn taken(mut lease: Lease, entry: &Entry<'_>) -> Lease {
+    let transitions = transitions(&lease).saturating_add(1);
+    fill(&mut lease, entry);
+    let spec = lease.spec.get_or_insert_default();
+    spec.acquire_time = Some(MicroTime(micros(entry.now)));
+    spec.lease_transitions = Some(transitions);
+    lease
+}
+
+/// The same lease, held as before, a moment later.
+pub(super) fn renewed(mut lease: Lease, entry: &Entry<'_>) -> Lease {
+    fill(&mut lease, entry);
+    lease
+}
+
+/// The same lease, held by nobody (rule LE-4). A second is the shortest a Lease can last.
+pub(super) fn released(mut lease: Lease, now: Timestamp) -> Lease {
+    let now = MicroTime(micros(now));
+    let spec = lease.spec.get_or_insert_default();
+    spec.holder_identity = Some(String::new());
+    spec.lease_duration_seconds = Some(1);
+    spec.acquire_time = Some(now.clone());
+    spec.renew_time = Some(now);
+    lease
+}
+
+fn fill(lease: &mut Lease, entry: &Entry<'_>) {
+    if !entry.labels.is_empty() {
+        let labels = lease.metadata.labels.get_or_insert_default();
+        labels.extend(entry.labels.iter().map(|(key, value)| (key.clone(), value.clone())));
+    }
+    let spec = lease.spec.get_or_insert_default();
+    let before = spec.renew_time.take().map(|it| it.0);
+    spec.holder_identity = Some(entry.identity.to_owned());
+    spec.lease_duration_seconds = Some(entry.lease_seconds);
+    spec.renew_time = Some(MicroTime(differing(micros(entry.now), before)));
+}
+
+/// A write that changes nothing makes no new version, and others would not see that the lease was renewed. So a clock that stands
+/// still, or jumps back to the very same time, is helped on.
+fn differing(now: Timestamp, before: Option<Timestamp>) -> Timestamp {
+    if before != Some(now) {
+        return now;
+    }
+    now.checked_add(jiff::SignedDuration::from_micros(1)).unwrap_or(now)
+}
+
+/// To the microsecond, which is what a Lease keeps.
+fn micros(time: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).expect("a time")
+    }
+
+    fn entry<'e>(labels: &'e BTreeMap<String, String>, second: i64) -> Entry<'e> {
+        Entry { identity: "me", lease_seconds: 15, labels, now: at(second) }
+    }
+
+    #[test]
+    fn le_2_taking_counts_a_transition_and_renewing_keeps_the_time_it_was_acquired() {
+        let none = BTreeMap::new();
+        let first = created("lock", &entry(&none, 10), 0);
+        assert_eq!((holder(&first), transitions(&first)), (Some("me"), 0));
+        let renewal = renewed(first.clone(), &entry(&none, 12)).spec.expect("a spec");
+        assert_eq!(
+            (renewal.acquire_time, renewal.renew_time),
+            (Some(MicroTime(at(10))), Some(MicroTime(at(12))))
+        );
+        assert_eq!(renewal.lease_transitions, Some(0));
+        let take = taken(first, &Entry { identity: "other", ..entry(&none, 40) });
+        assert_eq!((holder(&take), transitions(&take)), (Some("other"), 1));
+        assert_eq!(take.spec.and_then(|it| it.acquire_time), Some(MicroTime(at(40))));
+    }
+
+    #[test]
+    fn a_clock_that_stands_still_renews_nevertheless() {
+        let none = BTreeMap::new();
+        let first = created("lock", &entry(&none, 10), 0);
+        let second = renewed(first.clone(), &entry(&none, 10));
+        let third = renewed(second.clone(), &entry(&none, 10));
+        assert!(first.spec != second.spec && second.spec != third.spec);
+    }
+
+    #[test]
+    fn le_5_labels_are_laid_over_those_that_are_there() {
+        let labels = BTreeMap::from([("app".to_owned(), "mine".to_owned())]);
+        let mut lease = Lease::default();
+        lease.metadata.labels = Some(BTreeMap::from(
+            [("app", "old"), ("kept", "yes")].map(|(k, v)| (k.to_owned(), v.to_owned())),
+        ));
+        let lease = taken(lease, &entry(&labels, 10));
+        let expected =
+            BTreeMap::from([("app", "mine"), ("kept", "yes")].map(|(k, v)| (k.to_owned(), v.to_owned())));
+        assert_eq!(lease.metadata.labels, Some(expected));
+        assert_eq!(taken(Lease::default(), &entry(&BTreeMap::new(), 1)).metadata.labels, None);
+    }
+
+    #[test]
+    fn le_4_a_released_lease_has_no_holder_and_lasts_a_second() {
+        let none = BTreeMap::new();
+        let lease = released(taken(created("lock", &entry(&none, 10), 0), &entry(&none, 11)), at(20));
+        assert_eq!((holder(&lease), transitions(&lease)), (None, 1));
+        assert_eq!(duration(&lease), Some(Duration::from_secs(1)));
+    }
+}

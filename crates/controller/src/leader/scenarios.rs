@@ -1,0 +1,378 @@
+//! The upstream scenarios of leader election, and those of the bugs it has, in paused time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+use super::scripted::{End, Fate, Line, Server};
+use super::{Ended, LeaderElector, Led, record};
+
+const fn s(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn elector(line: Line, identity: &str) -> LeaderElector {
+    LeaderElector::over(line, "lock").identity(identity).build().expect("valid settings")
+}
+
+/// Leads until dropped, and says so.
+fn flag() -> (Arc<AtomicBool>, impl FnOnce(Led) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>) {
+    struct Lower(Arc<AtomicBool>);
+    impl Drop for Lower {
+        fn drop(&mut self) {
+            self.0.store(false, Ordering::SeqCst);
+        }
+    }
+    let up = Arc::new(AtomicBool::new(false));
+    let raised = Arc::clone(&up);
+    let lead = move |_led: Led| {
+        raised.store(true, Ordering::SeqCst);
+        let lower = Lower(raised);
+        let work: std::pin::Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+            let _lower = lower;
+            std::future::pending().await
+        });
+        work
+    };
+    (up, lead)
+}
+
+#[tokio::test(start_paused = true)]
+async fn le_2_fast_path_a_leader_renews_without_reading() {
+    let server = Arc::new(Server::default());
+    let elector = elector(Line::good(&server), "me");
+    elector.run_while_leading(|_| sleep(s(5))).await.expect("led");
+    assert_eq!(server.log(), ["get", "create me", "update me", "update me", "get", "update "]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn le_2_fast_path_a_conflict_is_read_again_in_the_same_attempt() {
+    let server = Arc::new(Server::default());
+    let elector = elector(Line::good(&server), "me");
+    let work = async {
+        sleep(s(1)).await;
+        server.edit(|lease| lease);
+        sleep(s(4)).await;
+    };
+    elector.run_while_leading(|_| work).await.expect("led");
+    let expected = ["get", "create me", "update me", "get", "update me", "update me", "get", "update "];
+    assert_eq!(server.log(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn le_2_an_expired_lease_is_taken_when_its_own_duration_is_over_since_it_was_seen() {
+    let server = Arc::new(Server::default());
+    let other = json!({ "metadata": { "name": "lock" }, "spec": { "holderIdentity": "other",
+        "leaseDurationSeconds": 7, "leaseTransitions": 4, "renewTime": "1999-01-01T00:00:00.000000Z" } });
+    server.edit(|_| Some(serde_json::from_value(other).expect("a lease")));
+    let elector = elector(Line::good(&server), "me");
+    let mut leaders = elector.leaders();
+    let start = Instant::now();
+    let transitions = elector.run_while_leading(async |led: Led| led.transitions()).await.expect("led");
+    assert_eq!(transitions, 5);
+    let waited = start.elapsed();
+    assert!(waited >= s(7) && waited < s(7) + Duration::from_millis(10), "{waited:?}");
+    assert_eq!(leaders.borrow_and_update().as_deref(), None, "released");
+}
+
+#[tokio::test(start_paused = true)]
+async fn le_3_a_leader_that_cannot_renew_stops_at_the_deadline_since_its_last_renewal() {
+    for end in [End::Cut, End::Silent, End::Refused(500)] {
+        let server = Arc::new(Server::default());
+        let broken = Arc::new(AtomicBool::new(false));
+        let line = {
+            let broken = Arc::clone(&broken);
+            Line::new(&server, move |_| {
+                Fate::prompt(if broken.load(Ordering::SeqCst) { end } else { End::Answered })
+            })
+        };
+        let elector = elector(line, "me");
+        let start = Instant::now();
+        let (up, lead) = flag();
+        let run = elector.run_while_leading(lead);
+        let watch = async {
+            sleep(s(3)).await;
+            broken.store(true, Ordering::SeqCst);
+            // The last renewal was sent 2 s after the start, so the deadline is 12 s after it.
+            sleep(s(9) - Duration::from_millis(2)).await;
+            assert!(up.load(Ordering::SeqCst) && elector.is_leader(), "{end:?}: before the deadline");
+            sleep(Duration::from_millis(4)).await;
+            assert!(!up.load(Ordering::SeqCst) && !elector.is_leader(), "{end:?}: after it");
+        };
+        let (ended, ()) = tokio::join!(run, watch);
+        assert!(matches!(ended, Err(Ended::NotRenewed { .. })), "{end:?}: {ended:?}");
+        assert!(start.elapsed() < s(12) + Duration::from_millis(5), "{end:?}: {:?}", start.elapsed());
+        assert_eq!(server.holder().as_deref(), Some("me"), "what was lost is not released");
+    }
+}
+
+/// Upstream counts the deadline from the answer and the wait after it, so a slow server stretches it beyond the lease.
+#[tokio::test(start_paused = true)]
+async fn le_3_the_deadline_counts_from_when_a_renewal_was_sent() {
+    let server = Arc::new(Server::default());
+    let mut requests = 0;
+    let line = Line::new(&server, move |_| {
+        requests += 1;
+        match requests {
+            1 | 2 => Fate::prompt(End::Answered),
+            // Carried out at once, answered 4 s later.
+            3 => Fate { there: Duration::ZERO, back: s(4), end: End::Answered },
+            _ => Fate::prompt(End::Cut),
+        }
+    });
+    let start = Instant::now();
+    let ended = elector(line, "me").run_while_leading(|_| std::future::pending::<()>()).await;
+    assert!(matches!(ended, Err(Ended::NotRenewed { source: Some(_) })), "{ended:?}");
+    let elapsed = start.elapsed();
+    assert!(elapsed >= s(12) && elapsed < s(12) + Duration::from_millis(5), "{elapsed:?}");
+}
+
+/// Upstream goes on until its deadline although it has read that the lease is another's.
+#[tokio::test(start_paused = true)]
+async fn le_3_a_leader_that_sees_another_stops_at_once() {
+    let server = Arc::new(Server::default());
+    let elector = elector(Line::good(&server), "me");
+    let start = Instant::now();
+    let thief = async {
+        sleep(s(1)).await;
+        server.edit(|lease| {
+            lease.map(|mut lease| {
+                lease.spec.get_or_insert_default().holder_identity = Some("thief".to_owned());
+                lease
+            })
+        });
+    };
+    let (ended, ()) = tokio::join!(elector.run_while_leading(|_| std::future::pending::<()>()), thief);
+    let ended = ended.expect_err("lost");
+    assert_eq!(ended.to_string(), "the lease was taken by thief");
+    assert!(start.elapsed() < s(2) + Duration::from_millis(5));
+    assert_eq!((server.holder().as_deref(), elector.leader().as_deref()), (Some("thief"), Some("thief")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn le_3_a_deleted_lease_is_made_again_by_who_leads_and_not_taken_by_who_saw_it() {
+    let server = Arc::new(Server::default());
+    let me = elector(Line::good(&server), "me");
+    let other = elector(Line::good(&server), "other");
+    let (up, lead) = flag();
+    let run = me.run_while_leading(lead);
+    let standby = async {
+        sleep(s(1)).await;
+        other.run_while_leading(|_| async {}).await
+    };
+    let meddler = async {
+        sleep(Duration::from_millis(3_900)).await;
+        server.edit(|_| None);
+        sleep(s(30)).await;
+        assert!(up.load(Ordering::SeqCst), "still leads");
+        assert_eq!(server.holder().as_deref(), Some("me"));
+    };
+    tokio::select! {
+        _ = run => panic!("the leader goes on"),
+        _ = standby => panic!("the other one never leads"),
+        () = meddler => {}
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn le_4_release_lease_lets_another_lead_within_a_retry_period() {
+    let server = Arc::new(Server::default());
+    let [one, other] = ["one", "other"].map(|it| elector(Line::good(&server), it));
+    let stop = Notify::new();
+    let first = one.run_until(stop.notified(), |_| std::future::pending::<()>());
+    let stopped = async {
+        sleep(s(20)).await;
+        stop.notify_one();
+        Instant::now()
+    };
+    let second = async {
+        sleep(s(1)).await;
+        other.run_while_leading(async |led: Led| (led.transitions(), Instant::now())).await
+    };
+    let (ended, at, next) = tokio::join!(first, stopped, second);
+    assert!(matches!(ended, Err(Ended::Stopped)));
+    let (transitions, led_at) = next.expect("led");
+    assert_eq!(transitions, 1);
+    assert!(led_at - at <= s(2) + Duration::from_millis(2), "{:?}", led_at - at);
+}
+
+/// Upstream checks only whom it last saw, so it clears the lease of whoever came after it.
+#[tokio::test(start_paused = true)]
+async fn le_4_release_compares_the_fetched_holder_and_leaves_anothers_lease() {
+    let server = Arc::new(Server::default());
+    let elector = elector(Line::good(&server), "me");
+    let work = async {
+        server.edit(|lease| {
+            lease.map(|mut lease| {
+                lease.spec.get_or_insert_default().holder_identity = Some("other".to_owned());
+                lease
+            })
+        });
+    };
+    elector.run_while_leading(|_| work).await.expect("done before it was noticed");
+    assert_eq!(server.holder().as_deref(), Some("other"));
+    assert_eq!(server.log(), ["get", "create me", "get"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn le_4_release_retries_on_conflict() {
+    let server = Arc::new(Server::default());
+    let line = {
+        let (server, mut gets) = (Arc::clone(&server), 0);
+        Line::new(&Arc::clone(&server), move |verb| {
+            gets += usize::from(verb == "get");
+            // Somebody touches the lease between the first read of the release and its write.
+            if verb == "update" && gets == 2 {
+                server.edit(|lease| lease);
+                gets += 1;
+            }
+            Fate::prompt(End::Answered)
+        })
+    };
+    elector(line, "me").run_while_leading(|_| async {}).await.expect("led");
+    assert_eq!(server.log(), ["get", "create me", "get", "update ", "get", "update "]);
+    assert_eq!(server.holder(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn le_4_the_work_has_ended_before_the_lease_is_released() {
+    let server = Arc::new(Server::default());
+    let (up, lead) = flag();
+    let line = {
+        let (up, server) = (Arc::clone(&up), Arc::clone(&server));
+        Line::new(&server.clone(), move |_| {
+            let released = server.lease().is_some_and(|it| record::holder(&it).is_none());
+            assert!(!(released && up.load(Ordering::SeqCst)), "released while the work went on");
+            Fate::prompt(End::Answered)
+        })
+    };
+    let ended = elector(line, "me").run_until(sleep(s(5)), lead).await;
+    assert!(matches!(ended, Err(Ended::Stopped)) && !up.load(Ordering::SeqCst));
+    assert_eq!(server.holder(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn le_4_release_on_cancellation_during_a_write_whose_outcome_is_unknown() {
+    let server = Arc::new(Server::default());
+    let line = Line::script(&server, [End::Answered, End::AnswerSilent]);
+    let ended = elector(line, "me").run_until(sleep(s(1)), |_| async {}).await;
+    assert!(matches!(ended, Err(Ended::Stopped)));
+    assert_eq!(server.log(), ["get", "create me", "get", "update "]);
+    assert_eq!(server.holder(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn le_4_cancellation_during_a_read_has_nothing_to_release() {
+    let server = Arc::new(Server::default());
+    let line = Line::script(&server, [End::Silent]);
+    let ended = elector(line, "me").run_until(sleep(s(1)), |_| async {}).await;
+    assert!(matches!(ended, Err(Ended::Stopped)));
+    assert_eq!(server.log(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn le_4_who_does_not_release_leaves_the_lease_to_expire() {
+    let server = Arc::new(Server::default());
+    let elector = LeaderElector::over(Line::good(&server), "lock").identity("me").release_on_stop(false);
+    elector.build().expect("valid").run_while_leading(|_| async {}).await.expect("led");
+    assert_eq!(server.holder().as_deref(), Some("me"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn le_5_labels_and_whole_seconds_are_written_to_the_lease() {
+    let server = Arc::new(Server::default());
+    let elector = LeaderElector::over(Line::good(&server), "lock")
+        .identity("me")
+        .label("app", "mine")
+        .lease_duration(Duration::from_millis(2_100))
+        .renew_deadline(s(2))
+        .retry_period(s(1))
+        .release_on_stop(false);
+    elector.build().expect("valid").run_while_leading(|_| async {}).await.expect("led");
+    let lease = server.lease().expect("there");
+    assert_eq!(record::duration(&lease), Some(s(3)));
+    assert_eq!(lease.metadata.labels.expect("labels")["app"], "mine");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_that_waits_for_the_leader_ends_only_a_standby() {
+    let server = Arc::new(Server::default());
+    let [one, other] = ["one", "other"].map(|it| elector(Line::good(&server), it));
+    let orderly = async |elector: &LeaderElector| {
+        sleep(s(5)).await;
+        if elector.is_leader() {
+            std::future::pending().await
+        }
+    };
+    let leader = one.run_until(orderly(&one), async |_| {
+        sleep(s(9)).await;
+        "drained"
+    });
+    let standby = async {
+        sleep(s(1)).await;
+        other.run_until(orderly(&other), async |_| "led").await
+    };
+    let (first, second) = tokio::join!(leader, standby);
+    assert_eq!(first.expect("ends by itself"), "drained");
+    assert!(matches!(second, Err(Ended::Stopped)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_leases_of_one_process_are_led_at_once() {
+    let servers = [(); 20].map(|()| Arc::new(Server::default()));
+    let electors = servers.each_ref().map(|it| elector(Line::good(it), "me"));
+    let together = tokio::sync::Barrier::new(20);
+    let runs = electors.iter().map(|it| it.run_while_leading(async |_| together.wait().await.is_leader()));
+    let all = futures_util::future::join_all(runs).await;
+    assert_eq!(all.into_iter().filter(|it| matches!(it, Ok(true))).count(), 1, "all of them met");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_leader_handed_on_knows_when_its_term_is_over() {
+    let server = Arc::new(Server::default());
+    let elector = elector(Line::good(&server), "me");
+    let kept = elector.run_while_leading(async |led: Led| led).await.expect("led");
+    assert!(!kept.is_leading());
+    kept.lost().await;
+    let next = elector.run_while_leading(async |led: Led| led.is_leading()).await.expect("leads again");
+    assert!(next && !kept.is_leading(), "a new term is not the old one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_run_drops_the_work_and_ends_the_renewals() {
+    let server = Arc::new(Server::default());
+    let elector = elector(Line::good(&server), "me");
+    let (up, lead) = flag();
+    let cut = tokio::time::timeout(s(3), elector.run_while_leading(lead)).await;
+    assert!(cut.is_err() && !up.load(Ordering::SeqCst) && !elector.is_leader());
+    server.log();
+    sleep(s(60)).await;
+    assert_eq!(server.log(), [""; 0], "nobody renews any more");
+}
+
+/// A future that computes without a pause cannot be dropped. The renewals go on beside it, and so does the term.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_that_blocks_its_thread_does_not_keep_the_lease_from_being_renewed() {
+    let server = Arc::new(Server::default());
+    let elector = LeaderElector::over(Line::good(&server), "lock")
+        .identity("me")
+        .lease_duration(s(600))
+        .renew_deadline(s(500))
+        .retry_period(Duration::from_millis(1))
+        .build()
+        .expect("valid");
+    let watched = Arc::clone(&server);
+    let work = move |_: Led| async move {
+        let updates = || watched.log().iter().filter(|it| *it == "update me").count();
+        let mut seen = 0;
+        while seen < 3 {
+            seen += updates();
+            std::thread::yield_now();
+        }
+    };
+    tokio::spawn(async move { elector.run_while_leading(work).await }).await.expect("no panic").expect("led");
+}

@@ -1,0 +1,181 @@
+//! What an election shows to the rest of the program: who leads, whether we do, and whether that is in order.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::clock::Clock;
+use super::meter::Meter;
+use super::term::{Ended, Term};
+
+/// A leader that should have stopped has not: its future does not yield, so it cannot be dropped.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the lease expired {since:?} ago and the work of the leader still goes on")]
+#[non_exhaustive]
+pub struct Unhealthy {
+    /// How long ago others could take the lease.
+    pub since: Duration,
+}
+
+/// Who is told of a new leader.
+pub(super) type Tell = Box<dyn Fn(&str) + Send + Sync>;
+
+/// Read by everyone, written by the election.
+pub(super) struct Shared {
+    pub(super) clock: Clock,
+    pub(super) meter: Meter,
+    lease_duration: Duration,
+    leader: watch::Sender<Option<Arc<str>>>,
+    on_new_leader: Option<Tell>,
+    /// There as long as a future leads: from before its first poll until it is dropped.
+    term: Mutex<Option<watch::Receiver<Term>>>,
+}
+
+/// Makes a term visible, and ends it when dropped. It must be dropped after the future that leads.
+pub(super) struct Leading {
+    shared: Arc<Shared>,
+    pub(super) term: watch::Sender<Term>,
+}
+
+impl Shared {
+    pub(super) fn new(
+        clock: Clock,
+        meter: Meter,
+        lease_duration: Duration,
+        on_new_leader: Option<Tell>,
+    ) -> Self {
+        let leader = watch::Sender::new(None);
+        Self { clock, meter, lease_duration, leader, on_new_leader, term: Mutex::new(None) }
+    }
+
+    /// Somebody was seen to hold the lease, or nobody.
+    pub(super) fn saw(&self, holder: Option<&str>) {
+        let changed = self.leader.send_if_modified(|leader| {
+            let changed = leader.as_deref() != holder;
+            if changed {
+                *leader = holder.map(Arc::from);
+            }
+            changed
+        });
+        if let (true, Some(holder), Some(tell)) = (changed, holder, &self.on_new_leader) {
+            tell(holder);
+        }
+    }
+
+    pub(super) fn leader(&self) -> Option<Arc<str>> {
+        self.leader.borrow().clone()
+    }
+
+    pub(super) fn leaders(&self) -> watch::Receiver<Option<Arc<str>>> {
+        self.leader.subscribe()
+    }
+
+    pub(super) fn is_leader(&self) -> bool {
+        let term = self.term();
+        term.is_some_and(|term| term.over.is_none() && self.clock.now() < term.until)
+    }
+
+    /// Whether a leader has stopped when it had to (rule LE-5).
+    pub(super) fn health(&self, tolerance: Duration) -> Result<(), Unhealthy> {
+        let Some(term) = self.term() else { return Ok(()) };
+        let expiry = term.renewed.saturating_add(self.lease_duration);
+        let now = self.clock.now();
+        if now <= expiry.saturating_add(tolerance) {
+            return Ok(());
+        }
+        Err(Unhealthy { since: now.saturating_sub(expiry) })
+    }
+
+    /// Begins a term.
+    pub(super) fn lead(self: &Arc<Self>, term: Term) -> Leading {
+        let term = watch::Sender::new(term);
+        *self.term.lock().unwrap_or_else(PoisonError::into_inner) = Some(term.subscribe());
+        self.meter.leads(true);
+        Leading { shared: Arc::clone(self), term }
+    }
+
+    fn term(&self) -> Option<Term> {
+        let receiver = self.term.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        receiver.map(|it| it.borrow().clone())
+    }
+}
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        self.term.send_modify(|term| {
+            term.over.get_or_insert(Ended::Stopped);
+        });
+        *self.shared.term.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.shared.meter.leads(false);
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("leader", &self.leader())
+            .field("is_leader", &self.is_leader())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared() -> Arc<Shared> {
+        Arc::new(Shared::new(Clock::new(), Meter::new("lock"), Duration::from_secs(15), None))
+    }
+
+    fn term() -> Term {
+        Term { renewed: Duration::ZERO, until: Duration::from_secs(10), over: None, failure: None }
+    }
+
+    /// The upstream table of the health checker: not leading, leading, expired within and beyond the tolerance.
+    #[tokio::test(start_paused = true)]
+    async fn le_5_health_checker() {
+        let shared = shared();
+        let tolerance = Duration::from_secs(5);
+        assert_eq!(shared.health(tolerance), Ok(()), "who does not lead is in order");
+        let leading = shared.lead(term());
+        assert_eq!(shared.health(tolerance), Ok(()));
+        tokio::time::advance(Duration::from_secs(20)).await;
+        assert_eq!(shared.health(tolerance), Ok(()), "expired, within the tolerance");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let late = shared.health(tolerance).expect_err("beyond it");
+        assert_eq!(late.to_string(), "the lease expired 6s ago and the work of the leader still goes on");
+        leading.term.send_modify(|term| term.renewed = Duration::from_secs(21));
+        assert_eq!(shared.health(tolerance), Ok(()), "renewed");
+        drop(leading);
+        tokio::time::advance(Duration::from_secs(100)).await;
+        assert_eq!(shared.health(tolerance), Ok(()), "who has stopped is in order");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_leads_after_the_deadline_even_before_it_was_noticed() {
+        let shared = shared();
+        let _leading = shared.lead(term());
+        tokio::time::advance(Duration::from_millis(9_999)).await;
+        assert!(shared.is_leader());
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(!shared.is_leader());
+    }
+
+    #[tokio::test]
+    async fn le_3_a_new_leader_is_told_once() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let tell = {
+            let told = Arc::clone(&told);
+            Box::new(move |it: &str| told.lock().expect("no panic").push(it.to_owned()))
+        };
+        let shared = Shared::new(Clock::new(), Meter::new("lock"), Duration::from_secs(15), Some(tell));
+        let mut leaders = shared.leaders();
+        for holder in [Some("a"), Some("a"), None, Some("b"), Some("b")] {
+            shared.saw(holder);
+        }
+        assert_eq!(*told.lock().expect("no panic"), ["a", "b"]);
+        assert_eq!(leaders.borrow_and_update().as_deref(), Some("b"));
+    }
+}

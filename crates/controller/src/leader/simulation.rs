@@ -1,0 +1,249 @@
+//! Never two leaders: thousands of random schedules in simulated time, each with its own clocks, delays and faults.
+//!
+//! A schedule is made from its seed alone, and a failure names it. While the weather is bad, requests are slow, cut, refused,
+//! or carried out without an answer, long after the sender gave up on them too; electors stop, crash and come back. Then the
+//! weather clears, and within a bounded time somebody has to lead.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use super::clock::{Clock, Skew};
+use super::scripted::{End, Fate, Line, Server};
+use super::{LeaderElector, Led};
+
+/// How many schedules are tried, for each number of electors.
+const SCHEDULES: u64 = 1_000;
+/// How long the weather is bad, and how long it is good then, in lease durations.
+const STORM: u32 = 14;
+const CALM: u32 = 9;
+
+/// Who leads right now, as the work itself sees it.
+struct Throne {
+    on_it: Mutex<Vec<usize>>,
+    /// Two at once, where that ever was so.
+    shared: Mutex<Option<String>>,
+    terms: Mutex<u32>,
+    began: Instant,
+}
+
+impl Throne {
+    fn new() -> Self {
+        Self {
+            on_it: Mutex::default(),
+            shared: Mutex::default(),
+            terms: Mutex::default(),
+            began: Instant::now(),
+        }
+    }
+}
+
+/// Sits on the throne until dropped.
+struct Seat(Arc<Throne>, usize);
+
+impl Seat {
+    fn take(throne: &Arc<Throne>, who: usize) -> Self {
+        let mut on_it = throne.on_it.lock().unwrap();
+        on_it.push(who);
+        *throne.terms.lock().unwrap() += 1;
+        if on_it.len() > 1 {
+            let at = throne.began.elapsed();
+            throne.shared.lock().unwrap().get_or_insert(format!("{on_it:?} lead at once, {at:?} in"));
+        }
+        drop(on_it);
+        Self(Arc::clone(throne), who)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.on_it.lock().unwrap().retain(|it| *it != self.1);
+    }
+}
+
+/// What is common to the electors of one schedule.
+struct Setting {
+    lease: Duration,
+    renew: Duration,
+    retry: Duration,
+    /// How much faster the fastest clock may be than the slowest.
+    spread: f64,
+}
+
+impl Setting {
+    fn random(random: &mut StdRng) -> Self {
+        let lease = Duration::from_secs(random.random_range(2..=15));
+        let renew = lease.mul_f64(random.random_range(0.4..0.85));
+        let retry = renew.mul_f64(random.random_range(0.15..0.6));
+        // A little less than what the rule allows: time moves in steps of a millisecond here.
+        let spread = (lease.as_secs_f64() - 0.01) / (renew.as_secs_f64() + 0.01);
+        Self { lease, renew, retry, spread: spread.min(2.0) }
+    }
+
+    fn skew(&self, random: &mut StdRng) -> Skew {
+        Skew {
+            rate: random.random_range(1.0..self.spread),
+            offset: Duration::from_millis(random.random_range(0..1_000_000)),
+            wall: random.random_range(-100_000..100_000),
+            frozen: random.random_bool(0.1),
+        }
+    }
+}
+
+/// What happens to the requests of one elector: mostly good, with spells in which its connection is down.
+fn weather(
+    seed: u64,
+    stormy: watch::Receiver<bool>,
+    slow: Duration,
+    lease: Duration,
+) -> impl FnMut(&str) -> Fate + Send {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut spell: Option<(Instant, End)> = None;
+    move |_| {
+        let mut travel = |most: Duration| most.mul_f64(random.random::<f64>().powi(3));
+        let brief = Duration::from_millis(20);
+        if !*stormy.borrow() {
+            return Fate { there: travel(brief), back: travel(brief), end: End::Answered };
+        }
+        let (there, back) = (travel(slow), travel(slow));
+        if let Some((until, end)) = spell {
+            if Instant::now() < until {
+                return Fate { there, back, end };
+            }
+            spell = None;
+        }
+        let end = match random.random_range(0..100) {
+            0..66 => End::Answered,
+            66..74 => End::AnswerLost,
+            74..80 => End::AnswerSilent,
+            80..84 => End::Cut,
+            84..88 => End::Silent,
+            88..92 => End::Refused(500),
+            _ => {
+                let ends = [End::Silent, End::Cut, End::AnswerSilent, End::Refused(503)];
+                let end = ends[random.random_range(0..ends.len())];
+                spell = Some((Instant::now() + lease.mul_f64(random.random_range(0.2..3.0)), end));
+                // A connection often becomes slow before it breaks: this one request is still answered, late.
+                let back = lease.mul_f64(random.random_range(0.0..0.6));
+                return Fate { there: Duration::ZERO, back, end: End::Answered };
+            }
+        };
+        Fate { there, back, end }
+    }
+}
+
+/// One process: takes part again and again, with work that ends, stops, crashes or is lost, until the weather clears; then it works on.
+async fn process(
+    who: usize,
+    seed: u64,
+    setting: Arc<Setting>,
+    server: Arc<Server>,
+    throne: Arc<Throne>,
+    stormy: watch::Receiver<bool>,
+) {
+    let mut random = StdRng::seed_from_u64(seed);
+    // Most lines are quick and some are very slow: who is slow to take a lease cannot catch a leader that overstays.
+    let slow = setting.lease.mul_f64(10f64.powf(random.random_range(-2.5..0.4)));
+    let line = Line::new(&server, weather(random.random(), stormy.clone(), slow, setting.lease));
+    let mut clock = Clock::new();
+    clock.skew = setting.skew(&mut random);
+    let elector = LeaderElector::over(line, "lock")
+        .identity(format!("elector-{who}"))
+        .lease_duration(setting.lease)
+        .renew_deadline(setting.renew)
+        .retry_period(setting.retry)
+        .release_on_stop(random.random_bool(0.7))
+        .simulated(clock, random.random())
+        .build()
+        .expect("valid settings");
+    let span = setting.lease * random.random_range(3..40);
+    loop {
+        let calm = !*stormy.borrow();
+        let mut some_time = || if calm { span * 1_000 } else { span.mul_f64(random.random::<f64>()) };
+        let (work_ends, stops, crashes, rests) = (some_time(), some_time(), some_time(), some_time() / 16);
+        let lead = |_: Led| {
+            let seat = Seat::take(&throne, who);
+            async move {
+                let _seat = seat;
+                sleep(work_ends).await;
+            }
+        };
+        let mut cleared = stormy.clone();
+        let round = async {
+            let _ = tokio::time::timeout(crashes, elector.run_until(sleep(stops), lead)).await;
+            sleep(rests).await;
+        };
+        tokio::select! {
+            biased;
+            () = round => {}
+            _ = cleared.wait_for(|it| !it), if !calm => {}
+        }
+    }
+}
+
+/// Plays one schedule; the answer says what went wrong, or how many terms there were.
+async fn play(seed: u64, electors: usize) -> Result<u32, String> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let setting = Arc::new(Setting::random(&mut random));
+    let server = Arc::new(Server::default());
+    let throne = Arc::new(Throne::new());
+    let stormy = watch::Sender::new(true);
+    let mut processes = tokio::task::JoinSet::new();
+    for who in 0..electors {
+        let (server, throne) = (Arc::clone(&server), Arc::clone(&throne));
+        processes.spawn(process(
+            who,
+            random.random(),
+            Arc::clone(&setting),
+            server,
+            throne,
+            stormy.subscribe(),
+        ));
+    }
+    let end = Instant::now() + setting.lease * STORM;
+    while Instant::now() < end {
+        sleep(setting.lease.mul_f64(random.random_range(0.0..8.0))).await;
+        // Somebody touches the lease, which changes nothing about who holds it.
+        server.edit(|lease| lease);
+    }
+    stormy.send_replace(false);
+    // The longest way to a leader: a request of before is carried out late, one who saw it waits for a lease, and those who
+    // collide try again.
+    sleep(setting.lease * CALM).await;
+    let leads = throne.on_it.lock().unwrap().len();
+    let terms = *throne.terms.lock().unwrap();
+    match throne.shared.lock().unwrap().take() {
+        Some(both) => Err(both),
+        None if leads == 0 => Err("nobody leads although the weather is good".to_owned()),
+        None => Ok(terms),
+    }
+}
+
+fn try_schedules(electors: usize) {
+    let one: Option<u64> = std::env::var("ELECTION_SEED").ok().and_then(|it| it.parse().ok());
+    let seeds = one.map_or(0..SCHEDULES, |it| it..it + 1);
+    let mut terms = 0;
+    for seed in seeds {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        match runtime.expect("a runtime can be made").block_on(play(seed, electors)) {
+            Ok(count) => terms += u64::from(count),
+            Err(what) => panic!("{electors} electors, ELECTION_SEED={seed}: {what}"),
+        }
+    }
+    let few = one.is_none() && terms < 3 * SCHEDULES;
+    assert!(!few, "only {terms} terms in {SCHEDULES} schedules: the test tests nothing");
+}
+
+#[test]
+fn two_electors_never_lead_at_once_and_one_leads_when_the_weather_clears() {
+    try_schedules(2);
+}
+
+#[test]
+fn three_electors_never_lead_at_once_and_one_leads_when_the_weather_clears() {
+    try_schedules(3);
+}
