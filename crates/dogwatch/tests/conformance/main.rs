@@ -19,3 +19,7 @@ mod custom_resources;
 mod forms;
 mod refusals;
 mod discovery;
+mod leader_election;
+mod events;
+mod finalizers;
+mod owner_references;
