@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::note::{EventKey, InvalidReporter, Note, Reporter};
-use super::series::{Heard, Remembered, Write};
+use super::series::{Remembered, Write};
 use super::sink::{EventSink, deliver};
 use super::spam::SpamFilter;
 
@@ -231,11 +231,7 @@ fn hear(
     now: Duration,
 ) -> impl Iterator<Item = Write> {
     let Told { reporter, regarding, note, at } = told;
-    let (heard, forgotten) = remembered.hear(key, now, at, || note.event(&reporter, regarding, at));
-    let write = match heard {
-        Heard::Counted => None,
-        Heard::Tell(write) => Some(write),
-    };
+    let (write, forgotten) = remembered.hear(key, now, at, || note.event(&reporter, regarding, at));
     write.into_iter().chain(forgotten)
 }
 

@@ -41,36 +41,28 @@ struct Entry {
     untold: bool,
 }
 
-/// What became of an event.
-#[derive(Debug, PartialEq)]
-pub(super) enum Heard {
-    /// It is the same again in a series that is known.
-    Counted,
-    /// The server is to be told.
-    Tell(Write),
-}
-
 impl Remembered {
     /// Whether an event would only be counted.
     pub(super) fn is_counted(&self, key: &EventKey) -> bool {
         self.events.get(key).is_some_and(|it| it.event.series.is_some())
     }
 
-    /// An event happened. `make` gives it as it is created; it is called only for one that is new. The second answer is
-    /// what is still to be told of an event that is forgotten for it.
+    /// An event happened. `make` gives it as it is created; it is called only for one that is new. The first answer is what the
+    /// server is to be told of it, which is nothing where it is the same again in a series that is known; the second is what is
+    /// still to be told of an event that is forgotten for it.
     pub(super) fn hear(
         &mut self,
         key: EventKey,
         now: Duration,
         wall: Timestamp,
         make: impl FnOnce() -> Event,
-    ) -> (Heard, Option<Write>) {
+    ) -> (Option<Write>, Option<Write>) {
         let Some(entry) = self.events.get_mut(&key) else {
             let forgotten = self.make_room();
             let event = make();
             let told = Write::Create(event.clone());
             self.events.insert(key, Entry { event, heard: now, told: now, untold: false });
-            return (Heard::Tell(told), forgotten);
+            return (Some(told), forgotten);
         };
         entry.heard = now;
         let last_observed_time = MicroTime(wall);
@@ -79,12 +71,12 @@ impl Remembered {
                 series.count = series.count.saturating_add(1);
                 series.last_observed_time = last_observed_time;
                 entry.untold = true;
-                (Heard::Counted, None)
+                (None, None)
             }
             none => {
                 *none = Some(EventSeries { count: 2, last_observed_time });
                 entry.told = now;
-                (Heard::Tell(Write::Series(entry.event.clone())), None)
+                (Some(Write::Series(entry.event.clone())), None)
             }
         }
     }
@@ -145,7 +137,7 @@ mod tests {
         Note::normal(reason, "Testing").key(&reporter, &Pod::default().object_ref(&()))
     }
 
-    fn hear(remembered: &mut Remembered, reason: &str, at: Duration) -> Heard {
+    fn hear(remembered: &mut Remembered, reason: &str, at: Duration) -> Option<Write> {
         let make = || {
             let reporter = Reporter::new("tests", "one").expect("a name");
             Note::normal(reason, "Testing").event(
@@ -164,13 +156,13 @@ mod tests {
     #[test]
     fn ev_2_the_second_occurrence_becomes_a_series_and_later_ones_are_counted() {
         let mut remembered = Remembered::default();
-        assert!(matches!(hear(&mut remembered, "a", minutes(0)), Heard::Tell(Write::Create(_))));
-        let Heard::Tell(series) = hear(&mut remembered, "a", minutes(1)) else { panic!("a series begins") };
+        assert!(matches!(hear(&mut remembered, "a", minutes(0)), Some(Write::Create(_))));
+        let Some(series) = hear(&mut remembered, "a", minutes(1)) else { panic!("a series begins") };
         assert!(matches!(series, Write::Series(_)) && count(&series) == Some(2));
         for _ in 0..10 {
-            assert_eq!(hear(&mut remembered, "a", minutes(2)), Heard::Counted);
+            assert_eq!(hear(&mut remembered, "a", minutes(2)), None);
         }
-        assert!(matches!(hear(&mut remembered, "b", minutes(2)), Heard::Tell(Write::Create(_))));
+        assert!(matches!(hear(&mut remembered, "b", minutes(2)), Some(Write::Create(_))));
     }
 
     #[test]
@@ -182,7 +174,7 @@ mod tests {
         assert_eq!(remembered.tick(minutes(8) - Duration::from_secs(1)), []);
         let told = remembered.tick(minutes(8));
         assert_eq!(told.iter().map(count).collect::<Vec<_>>(), [Some(3)]);
-        assert!(matches!(hear(&mut remembered, "a", minutes(9)), Heard::Tell(Write::Create(_))));
+        assert!(matches!(hear(&mut remembered, "a", minutes(9)), Some(Write::Create(_))));
     }
 
     #[test]
@@ -190,7 +182,7 @@ mod tests {
         let mut remembered = Remembered::default();
         hear(&mut remembered, "a", minutes(0));
         assert_eq!(remembered.tick(minutes(6)), []);
-        assert!(matches!(hear(&mut remembered, "a", minutes(7)), Heard::Tell(Write::Create(_))));
+        assert!(matches!(hear(&mut remembered, "a", minutes(7)), Some(Write::Create(_))));
     }
 
     #[test]

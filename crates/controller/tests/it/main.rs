@@ -6,3 +6,4 @@ mod elections;
 mod finalizers;
 mod upserts;
 mod events;
+mod shards;

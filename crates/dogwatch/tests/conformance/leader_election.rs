@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dogwatch::controller::leader::{Ended, LeaderElector, Led};
+use dogwatch::controller::leader::{Ended, LeaderElector, LeaderElectorBuilder, Led};
 use dogwatch::k8s_openapi::api::coordination::v1::Lease;
 use dogwatch::{Api, Client, Patch, PatchParams};
 use serde_json::json;
@@ -13,16 +13,19 @@ use crate::support::{Space, client, within};
 
 const RETRY: Duration = Duration::from_millis(100);
 
+/// Its lease lasts long, so that no slow machine loses it.
 fn elector(client: &Client, space: &Space, identity: &str) -> LeaderElector {
+    settings(client, space, identity).build().expect("valid settings")
+}
+
+fn settings(client: &Client, space: &Space, identity: &str) -> LeaderElectorBuilder {
     LeaderElector::builder(client.clone(), "lock")
         .namespace(&space.name)
         .identity(identity)
-        .lease_duration(Duration::from_secs(2))
-        .renew_deadline(Duration::from_secs(1))
+        .lease_duration(Duration::from_secs(600))
+        .renew_deadline(Duration::from_secs(500))
         .retry_period(RETRY)
         .label("app", "conformance")
-        .build()
-        .expect("valid settings")
 }
 
 #[tokio::test]
@@ -42,7 +45,7 @@ async fn le_2_a_lease_is_made_renewed_and_released() {
     let (transitions, first, renewed) =
         within("leading", elector.run_while_leading(work)).await.expect("led");
     assert_eq!((transitions, first.lease_transitions), (0, Some(0)));
-    assert_eq!((first.holder_identity.as_deref(), first.lease_duration_seconds), (Some("me"), Some(2)));
+    assert_eq!((first.holder_identity.as_deref(), first.lease_duration_seconds), (Some("me"), Some(600)));
     assert_eq!(renewed.metadata.labels.expect("labels")["app"], "conformance");
     assert_eq!(renewed.spec.expect("a spec").acquire_time, first.acquire_time);
     let released = leases.get("lock").await.expect("there").spec.expect("a spec");
@@ -85,7 +88,11 @@ async fn le_2_a_lease_whose_holder_is_gone_is_taken_when_it_has_expired() {
     let client = client();
     let space = Space::new(&client).await;
     // A leader that vanishes: its run is dropped, and nothing is released.
-    let gone = elector(&client, &space, "gone");
+    let gone = settings(&client, &space, "gone")
+        .lease_duration(Duration::from_secs(2))
+        .renew_deadline(Duration::from_secs(1))
+        .build()
+        .expect("valid settings");
     let begun = Notify::new();
     let work = async |_: Led| {
         begun.notify_one();
