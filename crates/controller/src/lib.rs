@@ -81,7 +81,12 @@
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
+pub mod owner;
+pub mod finalizer;
+pub mod upsert;
+pub mod events;
 pub mod leader;
+pub mod sharding;
 mod action;
 mod reconciler;
 mod predicate;
@@ -97,11 +102,16 @@ mod manager;
 pub use action::{Action, ReconcileError, Terminal};
 pub use controller::{Controller, ControllerBuilder, ControllerError};
 pub use endpoints::Endpoints;
+pub use events::{EventBroadcaster, EventRecorder, Note};
+pub use finalizer::Finalizer;
 pub use leader::{LeaderElector, Led};
 pub use manager::{Manager, ManagerError};
 pub use metrics::RECONCILE_TIME_BUCKETS;
+pub use owner::Owner;
 pub use predicate::Predicate;
 pub use reconciler::{Context, Key, Reconciler};
+pub use sharding::ShardMember;
 pub use source::{LOW_PRIORITY, Owned, Watched};
 /// Says when to stop; tasks of a manager are given one.
 pub use tokio_util::sync::CancellationToken;
+pub use upsert::create_or_update;

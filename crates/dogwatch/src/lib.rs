@@ -81,6 +81,9 @@
 //! | `cache.Reflector`, `cache.ListWatch`, `cache.DeltaFIFO` | [`informer::Reflector`], [`ListWatch`], [`informer::DeltaQueue`] |
 //! | `cache.ObjectName` | [`ObjectKey`] |
 //! | `workqueue` (and controller-runtime's `priorityqueue`) | [`workqueue`] |
+//! | `leaderelection.LeaderElector`, `LeaderElectionConfig` | [`LeaderElector`], whose work is a future that is dropped at loss |
+//! | `tools/events`, `record.EventRecorder` | [`EventBroadcaster`], [`EventRecorder`] |
+//! | `controllerutil` finalizers, owner references, `CreateOrUpdate` | [`Finalizer`], [`Owner`], [`create_or_update`] |
 
 pub use dogwatch_client::api::{
     ApplyConflict, ApplyError, ConflictRetries, Deletion, List, LogParams, Patch, RowObject, StaticScope,
@@ -93,6 +96,9 @@ pub use dogwatch_client::{
     InvalidRequest, Judgement, ListStream, Listed, LogWarnings, Request, RequestBody, Response, ResponseBody,
     RestMapper, RetryWatcher, ServerBackoff, UntilError, Warning, WarningHandler, WatchStream, auth, boxed,
     config, discovery, in_order, tls, transport, until,
+};
+pub use dogwatch_controller::{
+    EventBroadcaster, EventRecorder, Finalizer, LeaderElector, Led, Note, Owner, create_or_update,
 };
 pub use dogwatch_core::{
     Cause, DeleteParams, Details, FieldSelector, FieldSelectorError, FieldValidation, GetParams, Gvk, Gvr,

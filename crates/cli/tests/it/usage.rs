@@ -54,8 +54,8 @@ fn the_demo_needs_no_cluster_and_ends_with_a_summary() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let told = text(&output.stdout);
     assert!(told.contains("deployment web runs example.com/web:1") && told.contains("\nsummary\n"), "{told}");
-    for counted in ["  events followed  ", " by 3 informers, with 0 relists\n", "  lag  ", "  pods by node  "]
-    {
+    let counts = ["  events followed  ", " by 4 informers, with 0 relists\n", "  lag  ", "  pods by node  "];
+    for counted in counts.into_iter().chain(["  leadership  ", " calls, 0 failed, ", "  share of each  "]) {
         assert!(told.contains(counted), "{counted:?} in {told}");
     }
     assert_eq!(text(&output.stderr), "");

@@ -201,6 +201,10 @@ impl LeaderElector {
                     next = clock.now();
                 }
                 Attempt::Anothers { until, .. } => next = next.min(until),
+                // Another was quicker; that is what an election is for.
+                Attempt::Failed(error) if error.is_conflict() || error.is_already_exists() => {
+                    tracing::debug!(identity = %self.identity, %error, "another was quicker");
+                }
                 Attempt::Failed(error) => {
                     tracing::warn!(identity = %self.identity, %error, "cannot get the lease, trying again");
                 }

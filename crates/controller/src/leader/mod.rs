@@ -16,9 +16,9 @@
 //! layer order.
 
 mod timing;
-mod identity;
-mod clock;
-mod record;
+pub(crate) mod identity;
+pub(crate) mod clock;
+pub(crate) mod record;
 mod decide;
 mod lock;
 mod meter;

@@ -10,38 +10,38 @@ use kube_core::ObjectMeta;
 
 /// What an elector writes into every Lease it holds.
 #[derive(Clone, Debug)]
-pub(super) struct Entry<'e> {
-    pub(super) identity: &'e str,
-    pub(super) lease_seconds: i32,
+pub(crate) struct Entry<'e> {
+    pub(crate) identity: &'e str,
+    pub(crate) lease_seconds: i32,
     /// Laid over the labels that are there; others stay.
-    pub(super) labels: &'e BTreeMap<String, String>,
+    pub(crate) labels: &'e BTreeMap<String, String>,
     /// The time of day.
-    pub(super) now: Timestamp,
+    pub(crate) now: Timestamp,
 }
 
 /// Who holds it; `None` when nobody does.
-pub(super) fn holder(lease: &Lease) -> Option<&str> {
+pub(crate) fn holder(lease: &Lease) -> Option<&str> {
     lease.spec.as_ref()?.holder_identity.as_deref().filter(|it| !it.is_empty())
 }
 
 /// How long it lasts after each renewal, where it says so.
-pub(super) fn duration(lease: &Lease) -> Option<Duration> {
+pub(crate) fn duration(lease: &Lease) -> Option<Duration> {
     let seconds = lease.spec.as_ref()?.lease_duration_seconds?;
     u64::try_from(seconds).ok().filter(|it| *it > 0).map(Duration::from_secs)
 }
 
 /// How often it has changed hands.
-pub(super) fn transitions(lease: &Lease) -> i32 {
+pub(crate) fn transitions(lease: &Lease) -> i32 {
     lease.spec.as_ref().and_then(|it| it.lease_transitions).unwrap_or_default()
 }
 
 /// Which version of the object it is; two versions that are equal are the same.
-pub(super) fn version(lease: &Lease) -> Option<&str> {
+pub(crate) fn version(lease: &Lease) -> Option<&str> {
     lease.metadata.resource_version.as_deref()
 }
 
 /// A lease that is held for the first time, or again after somebody deleted it.
-pub(super) fn created(name: &str, entry: &Entry<'_>, transitions: i32) -> Lease {
+pub(crate) fn created(name: &str, entry: &Entry<'_>, transitions: i32) -> Lease {
     let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
     let spec = LeaseSpec { lease_transitions: Some(transitions), ..LeaseSpec::default() };
     let mut lease = Lease { metadata, spec: Some(spec) };
@@ -51,7 +51,7 @@ pub(super) fn created(name: &str, entry: &Entry<'_>, transitions: i32) -> Lease 
 }
 
 /// The same lease, held by somebody new.
-pub(super) fn taken(mut lease: Lease, entry: &Entry<'_>) -> Lease {
+pub(crate) fn taken(mut lease: Lease, entry: &Entry<'_>) -> Lease {
     let transitions = transitions(&lease).saturating_add(1);
     fill(&mut lease, entry);
     let spec = lease.spec.get_or_insert_default();
@@ -61,13 +61,13 @@ pub(super) fn taken(mut lease: Lease, entry: &Entry<'_>) -> Lease {
 }
 
 /// The same lease, held as before, a moment later.
-pub(super) fn renewed(mut lease: Lease, entry: &Entry<'_>) -> Lease {
+pub(crate) fn renewed(mut lease: Lease, entry: &Entry<'_>) -> Lease {
     fill(&mut lease, entry);
     lease
 }
 
 /// The same lease, held by nobody (rule LE-4). A second is the shortest a Lease can last.
-pub(super) fn released(mut lease: Lease, now: Timestamp) -> Lease {
+pub(crate) fn released(mut lease: Lease, now: Timestamp) -> Lease {
     let now = MicroTime(micros(now));
     let spec = lease.spec.get_or_insert_default();
     spec.holder_identity = Some(String::new());

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
@@ -20,7 +21,7 @@ fn elector(line: Line, identity: &str) -> LeaderElector {
 }
 
 /// Leads until dropped, and says so.
-fn flag() -> (Arc<AtomicBool>, impl FnOnce(Led) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>) {
+fn flag() -> (Arc<AtomicBool>, impl FnOnce(Led) -> BoxFuture<'static, ()>) {
     struct Lower(Arc<AtomicBool>);
     impl Drop for Lower {
         fn drop(&mut self) {
@@ -32,7 +33,7 @@ fn flag() -> (Arc<AtomicBool>, impl FnOnce(Led) -> std::pin::Pin<Box<dyn Future<
     let lead = move |_led: Led| {
         raised.store(true, Ordering::SeqCst);
         let lower = Lower(raised);
-        let work: std::pin::Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+        let work: BoxFuture<'static, ()> = Box::pin(async move {
             let _lower = lower;
             std::future::pending().await
         });

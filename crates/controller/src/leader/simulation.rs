@@ -146,7 +146,8 @@ async fn process(
     stormy: watch::Receiver<bool>,
 ) {
     let mut random = StdRng::seed_from_u64(seed);
-    let slow = setting.lease.mul_f64(random.random_range(0.1..3.0));
+    // Most lines are quick and some are very slow: who is slow to take a lease cannot catch a leader that overstays.
+    let slow = setting.lease.mul_f64(10f64.powf(random.random_range(-2.5..0.4)));
     let line = Line::new(&server, weather(random.random(), stormy.clone(), slow, setting.lease));
     let mut clock = Clock::new();
     clock.skew = setting.skew(&mut random);

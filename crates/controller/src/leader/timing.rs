@@ -78,12 +78,12 @@ impl ElectionTiming {
     }
 
     /// How long one request may take (rule LE-5).
-    pub(super) fn request_timeout(&self) -> Duration {
+    pub(crate) fn request_timeout(&self) -> Duration {
         (self.renew_deadline / 2).max(Duration::from_secs(1))
     }
 
     /// The lease duration in whole seconds, rounded up: rounding down, as client-go does, would let others in early.
-    pub(super) fn lease_seconds(&self) -> i32 {
+    pub(crate) fn lease_seconds(&self) -> i32 {
         let whole = self.lease_duration.as_secs() + u64::from(self.lease_duration.subsec_nanos() > 0);
         i32::try_from(whole).unwrap_or(i32::MAX)
     }

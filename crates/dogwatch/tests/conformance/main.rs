@@ -20,3 +20,7 @@ mod informers;
 mod forms;
 mod refusals;
 mod discovery;
+mod leader_election;
+mod events;
+mod finalizers;
+mod owner_references;

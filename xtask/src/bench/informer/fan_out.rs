@@ -21,7 +21,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio::time::Instant;
 
-use super::Effort;
+use super::effort::Effort;
 
 /// How many objects change in turn.
 const OBJECTS: u64 = 10_000;

@@ -1,15 +1,15 @@
 //! `cargo xtask bench informer [store|fan_out|memory] [--quick] [--alone]`: what a local copy costs to keep, to read and to tell of,
 //! beside client-go's and kube-rs'.
 
+mod effort;
 mod peers;
 mod store;
 mod fan_out;
 mod memory;
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 
+use self::effort::{Goals, QUICK, THOROUGH};
 use self::peers::{Beside, Figures, Notification};
 
 /// At least so many times client-go's updates, beside 80 readers.
@@ -18,44 +18,6 @@ const WRITES_GOAL: f64 = 5.0;
 const NOTIFICATION_GOAL: f64 = 1.0 / 5.0;
 /// At least so many times quicker than client-go to find 100 of 100,000 objects by label.
 const LABEL_GOAL: f64 = 10.0;
-
-/// How much is measured, of ours and of the peers.
-#[derive(Debug)]
-struct Effort {
-    pods: &'static [usize],
-    readers: &'static [usize],
-    /// Of each pair of them.
-    time: Duration,
-    /// Changes that a single handler is told of.
-    events: u64,
-    rounds: usize,
-}
-
-const THOROUGH: Effort = Effort {
-    pods: &[10_000, 20_000, 40_000, 80_000, 160_000],
-    readers: &[0, 1, 10, 20, 40, 80],
-    time: Duration::from_secs(2),
-    events: 500_000,
-    rounds: 9,
-};
-
-const QUICK: Effort = Effort {
-    pods: &[10_000, 160_000],
-    readers: &[0, 80],
-    time: Duration::from_millis(500),
-    events: 200_000,
-    rounds: 5,
-};
-
-/// Goals, and whether they are met.
-#[derive(Debug, Default)]
-struct Goals(Vec<(bool, String)>);
-
-impl Goals {
-    fn add(&mut self, met: bool, goal: String) {
-        self.0.push((met, goal));
-    }
-}
 
 /// Runs one part, or all of them one after the other.
 ///

@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-use super::Effort;
+use super::effort::Effort;
 use crate::bench::go;
 use crate::cargo::Cargo;
 

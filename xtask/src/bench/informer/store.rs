@@ -17,8 +17,8 @@ use dogwatch_core::{Header, LabelSelector, Meta, Object, ObjectKey};
 use dogwatch_informer::{Change, Delta, Index, Lister, Store, StoreWriter};
 use tokio::time::Instant;
 
+use super::effort::{Effort, Goals};
 use super::peers::Beside;
-use super::{Effort, Goals};
 
 const NAMESPACE: &str = "default";
 /// How many namespaces there are where one is picked.

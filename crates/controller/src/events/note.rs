@@ -1,0 +1,275 @@
+//! What is to be told, cut to what a server takes.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube_core::{ObjectMeta, Resource};
+
+/// The longest note, in bytes, that a server takes.
+const MAX_NOTE: usize = 1024;
+/// The longest reason, action and reporting instance, in bytes.
+const MAX_WORD: usize = 128;
+/// The longest name of an object.
+const MAX_NAME: usize = 253;
+
+/// Whether an event is as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// Things went as they should.
+    Normal,
+    /// Something needs a look.
+    Warning,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Note {
+    kind: EventKind,
+    reason: String,
+    action: String,
+    text: String,
+    related: Option<ObjectReference>,
+}
+
+/// Why a recorder cannot have this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{name:?} cannot name a controller: letters, digits, `-`, `_` and `.`, with a domain before a slash where needed"
+)]
+#[non_exhaustive]
+pub struct InvalidReporter {
+    /// The name.
+    pub name: String,
+}
+
+/// Who tells.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Reporter {
+    pub(super) controller: String,
+    pub(super) instance: String,
+}
+
+/// What makes two events the same (rule EV-2). The text is not part of it, nor the time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct EventKey {
+    pub(super) reporter: Reporter,
+    pub(super) kind: EventKind,
+    pub(super) regarding: Subject,
+    reason: String,
+    action: String,
+    related: Option<Subject>,
+}
+
+/// An object that an event is about, by what makes it the same object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Subject([Option<String>; 6]);
+
+impl Note {
+    /// Something that went as it should: what was done, in one word such as `Scaling`, and why, such as `ScaledUp`.
+    pub fn normal(reason: impl Into<String>, action: impl Into<String>) -> Self {
+        Self::new(EventKind::Normal, reason.into(), action.into())
+    }
+
+    /// Something that needs a look.
+    pub fn warning(reason: impl Into<String>, action: impl Into<String>) -> Self {
+        Self::new(EventKind::Warning, reason.into(), action.into())
+    }
+
+    /// What happened, for people. Cut after 1024 bytes, which is what a server takes.
+    #[must_use]
+    pub fn text(mut self, text: impl Into<String>) -> Self {
+        self.text = cut(text.into(), MAX_NOTE);
+        self
+    }
+
+    /// Another object that this has to do with.
+    #[must_use]
+    pub fn related<K: Resource<DynamicType = ()>>(mut self, object: &K) -> Self {
+        self.related = Some(object.object_ref(&()));
+        self
+    }
+
+    fn new(kind: EventKind, reason: String, action: String) -> Self {
+        let (reason, action) = (cut(reason, MAX_WORD), cut(action, MAX_WORD));
+        Self { kind, reason, action, text: String::new(), related: None }
+    }
+
+    /// A server takes none without these.
+    pub(super) fn is_complete(&self) -> bool {
+        !self.reason.is_empty() && !self.action.is_empty()
+    }
+
+    pub(super) fn key(&self, reporter: &Reporter, regarding: &ObjectReference) -> EventKey {
+        EventKey {
+            reporter: reporter.clone(),
+            kind: self.kind,
+            regarding: Subject::of(regarding),
+            reason: self.reason.clone(),
+            action: self.action.clone(),
+            related: self.related.as_ref().map(Subject::of),
+        }
+    }
+
+    /// The event, as it is created.
+    pub(super) fn event(self, reporter: &Reporter, regarding: ObjectReference, now: Timestamp) -> Event {
+        // An event about an object of the cluster is in the namespace `default`; elsewhere it must be beside its object.
+        let namespace = regarding.namespace.clone().filter(|it| !it.is_empty());
+        Event {
+            metadata: ObjectMeta {
+                name: Some(event_name(regarding.name.as_deref().unwrap_or_default(), now)),
+                namespace: Some(namespace.unwrap_or_else(|| "default".to_owned())),
+                ..ObjectMeta::default()
+            },
+            event_time: Some(MicroTime(now)),
+            reporting_controller: Some(reporter.controller.clone()),
+            reporting_instance: Some(reporter.instance.clone()),
+            action: Some(self.action),
+            reason: Some(self.reason),
+            note: Some(self.text),
+            type_: Some(self.kind.as_str().to_owned()),
+            regarding: Some(regarding),
+            related: self.related,
+            ..Event::default()
+        }
+    }
+}
+
+impl EventKind {
+    /// The word the API uses.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+impl Reporter {
+    pub(super) fn new(controller: &str, instance: &str) -> Result<Self, InvalidReporter> {
+        let (domain, name) = controller.rsplit_once('/').unwrap_or(("domain", controller));
+        if !is_word(name) || name.len() > 63 || !is_subdomain(domain) {
+            return Err(InvalidReporter { name: controller.to_owned() });
+        }
+        let instance = cut(instance.to_owned(), MAX_WORD);
+        Ok(Self { controller: controller.to_owned(), instance })
+    }
+}
+
+impl Subject {
+    fn of(reference: &ObjectReference) -> Self {
+        let it = reference.clone();
+        Self([it.api_version, it.kind, it.namespace, it.name, it.uid, it.field_path])
+    }
+}
+
+/// Unlike any other: the name of the object and the time, to the nanosecond. An object whose name could not be that of an event, or
+/// is too long for the two, is left out of it.
+fn event_name(object: &str, now: Timestamp) -> String {
+    let time = format!("{:x}", now.as_nanosecond());
+    let room = MAX_NAME - time.len() - 1;
+    if is_subdomain(object) && object.len() <= room {
+        return format!("{object}.{time}");
+    }
+    let unique = uuid::Builder::from_random_bytes(rand::random()).into_uuid();
+    format!("event-{unique}.{time}")
+}
+
+/// As much of a text as fits, at the end of a character.
+fn cut(mut text: String, most: usize) -> String {
+    text.truncate(text.floor_char_boundary(most));
+    text
+}
+
+/// The middle of a qualified name: letters and digits, with `-`, `_` and `.` in between.
+fn is_word(text: &str) -> bool {
+    let inner = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);
+    let ends_well = |it: Option<char>| it.is_some_and(|it| it.is_ascii_alphanumeric());
+    text.chars().all(inner) && ends_well(text.chars().next()) && ends_well(text.chars().last())
+}
+
+/// A DNS name in lower case.
+fn is_subdomain(text: &str) -> bool {
+    let label = |it: &str| {
+        let inner = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
+        !it.is_empty() && it.bytes().all(inner) && !it.starts_with('-') && !it.ends_with('-')
+    };
+    text.len() <= MAX_NAME && text.split('.').all(label)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{Node, Pod};
+
+    use super::*;
+
+    fn pod(name: &str) -> ObjectReference {
+        ObjectReference {
+            name: Some(name.to_owned()),
+            namespace: Some("here".to_owned()),
+            ..Pod::default().object_ref(&())
+        }
+    }
+
+    fn reporter() -> Reporter {
+        Reporter::new("example.com/tests", "one").expect("a name")
+    }
+
+    #[test]
+    fn an_event_has_everything_a_server_asks_for() {
+        let now = Timestamp::from_second(1_700_000_000).expect("a time");
+        let event =
+            Note::warning("Failed", "Pulling").text("no such image").event(&reporter(), pod("web"), now);
+        assert_eq!(event.metadata.name.as_deref(), Some("web.17979cfe362a0000"));
+        assert_eq!(event.metadata.namespace.as_deref(), Some("here"));
+        assert_eq!((event.type_.as_deref(), event.note.as_deref()), (Some("Warning"), Some("no such image")));
+        let node = Note::normal("a", "b").event(&reporter(), Node::default().object_ref(&()), now);
+        assert_eq!(node.metadata.namespace.as_deref(), Some("default"));
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_at_the_end_of_a_character() {
+        let note = Note::normal("r".repeat(200), "a".repeat(200)).text("é".repeat(1_000));
+        assert_eq!((note.reason.len(), note.action.len(), note.text.len()), (128, 128, 1024));
+        let odd = Note::normal("r", "a").text(format!("x{}", "é".repeat(1_000)));
+        assert_eq!(odd.text.len(), 1023);
+        assert!(!Note::normal("", "a").is_complete() && !Note::normal("r", "").is_complete());
+    }
+
+    #[test]
+    fn the_name_of_an_event_is_valid_whatever_the_object_is_called() {
+        let now = Timestamp::from_second(1_700_000_000).expect("a time");
+        for object in ["system:admin", &"a".repeat(253), "", "UPPER"] {
+            let name = event_name(object, now);
+            assert!(is_subdomain(&name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_reporter_is_a_qualified_one() {
+        for (name, valid) in [
+            ("example.com/tests", true),
+            ("my-controller", true),
+            ("My_Controller.v1", true),
+            ("", false),
+            ("-a", false),
+            ("a b", false),
+            ("Example.com/tests", false),
+            ("example.com/", false),
+        ] {
+            assert_eq!(Reporter::new(name, "one").is_ok(), valid, "{name}");
+        }
+    }
+
+    #[test]
+    fn ev_2_the_same_event_is_that_of_the_same_source_object_reason_and_action() {
+        let key = |note: &Note, name: &str| note.key(&reporter(), &pod(name));
+        let note = Note::normal("r", "a");
+        assert_eq!(key(&note, "web"), key(&note.clone().text("another text"), "web"));
+        assert_ne!(key(&note, "web"), key(&note, "api"));
+        assert_ne!(key(&note, "web"), key(&Note::warning("r", "a"), "web"));
+        assert_ne!(key(&note, "web"), key(&Note::normal("r", "b"), "web"));
+        assert_ne!(key(&note, "web"), key(&note.clone().related(&Node::default()), "web"));
+    }
+}

@@ -1,0 +1,223 @@
+//! Which events are new, which are the same again, and when a series is over (rule EV-2). A plain structure with its own times.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::events::v1::{Event, EventSeries};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+
+use super::note::EventKey;
+
+/// A series that was not heard of for so long is over.
+pub(super) const FINISH_AFTER: Duration = Duration::from_secs(6 * 60);
+/// How often the count of a series that goes on is written.
+pub(super) const REFRESH_EVERY: Duration = Duration::from_secs(30 * 60);
+/// How many events are remembered; the one that was not heard of for longest is forgotten for a new one. As client-go's cache.
+const MOST_REMEMBERED: usize = 4096;
+
+/// What the server is to be told.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Write {
+    /// An event that is new.
+    Create(Event),
+    /// The series of an event, which the server may have forgotten meanwhile.
+    Series(Event),
+}
+
+/// The events that may come again.
+#[derive(Debug, Default)]
+pub(super) struct Remembered {
+    events: HashMap<EventKey, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    event: Event,
+    /// When it last happened, and when the server was last told of it.
+    heard: Duration,
+    told: Duration,
+    /// Occurrences that the server has not been told of.
+    untold: bool,
+}
+
+impl Remembered {
+    /// Whether an event would only be counted.
+    pub(super) fn is_counted(&self, key: &EventKey) -> bool {
+        self.events.get(key).is_some_and(|it| it.event.series.is_some())
+    }
+
+    /// An event happened. `make` gives it as it is created; it is called only for one that is new. The first answer is what the
+    /// server is to be told of it, which is nothing where it is the same again in a series that is known; the second is what is
+    /// still to be told of an event that is forgotten for it.
+    pub(super) fn hear(
+        &mut self,
+        key: EventKey,
+        now: Duration,
+        wall: Timestamp,
+        make: impl FnOnce() -> Event,
+    ) -> (Option<Write>, Option<Write>) {
+        let Some(entry) = self.events.get_mut(&key) else {
+            let forgotten = self.make_room();
+            let event = make();
+            let told = Write::Create(event.clone());
+            self.events.insert(key, Entry { event, heard: now, told: now, untold: false });
+            return (Some(told), forgotten);
+        };
+        entry.heard = now;
+        let last_observed_time = MicroTime(wall);
+        match &mut entry.event.series {
+            Some(series) => {
+                series.count = series.count.saturating_add(1);
+                series.last_observed_time = last_observed_time;
+                entry.untold = true;
+                (None, None)
+            }
+            none => {
+                *none = Some(EventSeries { count: 2, last_observed_time });
+                entry.told = now;
+                (Some(Write::Series(entry.event.clone())), None)
+            }
+        }
+    }
+
+    /// What is to be told because time has passed: series that are over, which are forgotten, and the counts of those that go on.
+    pub(super) fn tick(&mut self, now: Duration) -> Vec<Write> {
+        let mut writes = Vec::new();
+        self.events.retain(|_, entry| {
+            let over = now.saturating_sub(entry.heard) >= FINISH_AFTER;
+            let due = now.saturating_sub(entry.told) >= REFRESH_EVERY;
+            if (over || due) && entry.untold {
+                writes.push(Write::Series(entry.event.clone()));
+                entry.told = now;
+                entry.untold = false;
+            }
+            !over
+        });
+        writes
+    }
+
+    /// What is to be told at the end.
+    pub(super) fn finish(&mut self) -> Vec<Write> {
+        let untold = self.events.drain().filter(|(_, entry)| entry.untold);
+        untold.map(|(_, entry)| Write::Series(entry.event)).collect()
+    }
+
+    fn make_room(&mut self) -> Option<Write> {
+        if self.events.len() < MOST_REMEMBERED {
+            return None;
+        }
+        let oldest = self.events.iter().min_by_key(|(_, entry)| entry.heard).map(|(key, _)| key.clone())?;
+        self.events.remove(&oldest).filter(|it| it.untold).map(|it| Write::Series(it.event))
+    }
+}
+
+impl Write {
+    pub(super) fn event(&self) -> &Event {
+        match self {
+            Self::Create(event) | Self::Series(event) => event,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+    use kube_core::Resource;
+
+    use super::super::note::{Note, Reporter};
+    use super::*;
+
+    const fn minutes(minutes: u64) -> Duration {
+        Duration::from_secs(60 * minutes)
+    }
+
+    fn key(reason: &str) -> EventKey {
+        let reporter = Reporter::new("tests", "one").expect("a name");
+        Note::normal(reason, "Testing").key(&reporter, &Pod::default().object_ref(&()))
+    }
+
+    fn hear(remembered: &mut Remembered, reason: &str, at: Duration) -> Option<Write> {
+        let make = || {
+            let reporter = Reporter::new("tests", "one").expect("a name");
+            Note::normal(reason, "Testing").event(
+                &reporter,
+                ObjectReference::default(),
+                Timestamp::UNIX_EPOCH,
+            )
+        };
+        remembered.hear(key(reason), at, Timestamp::UNIX_EPOCH + at, make).0
+    }
+
+    fn count(write: &Write) -> Option<i32> {
+        write.event().series.as_ref().map(|it| it.count)
+    }
+
+    #[test]
+    fn ev_2_the_second_occurrence_becomes_a_series_and_later_ones_are_counted() {
+        let mut remembered = Remembered::default();
+        assert!(matches!(hear(&mut remembered, "a", minutes(0)), Some(Write::Create(_))));
+        let Some(series) = hear(&mut remembered, "a", minutes(1)) else { panic!("a series begins") };
+        assert!(matches!(series, Write::Series(_)) && count(&series) == Some(2));
+        for _ in 0..10 {
+            assert_eq!(hear(&mut remembered, "a", minutes(2)), None);
+        }
+        assert!(matches!(hear(&mut remembered, "b", minutes(2)), Some(Write::Create(_))));
+    }
+
+    #[test]
+    fn ev_2_a_series_is_finished_after_six_idle_minutes_and_then_begins_anew() {
+        let mut remembered = Remembered::default();
+        for at in [0, 1, 2] {
+            hear(&mut remembered, "a", minutes(at));
+        }
+        assert_eq!(remembered.tick(minutes(8) - Duration::from_secs(1)), []);
+        let told = remembered.tick(minutes(8));
+        assert_eq!(told.iter().map(count).collect::<Vec<_>>(), [Some(3)]);
+        assert!(matches!(hear(&mut remembered, "a", minutes(9)), Some(Write::Create(_))));
+    }
+
+    #[test]
+    fn ev_2_an_event_that_happened_once_is_forgotten_in_silence() {
+        let mut remembered = Remembered::default();
+        hear(&mut remembered, "a", minutes(0));
+        assert_eq!(remembered.tick(minutes(6)), []);
+        assert!(matches!(hear(&mut remembered, "a", minutes(7)), Some(Write::Create(_))));
+    }
+
+    #[test]
+    fn ev_2_a_series_that_goes_on_is_refreshed_every_half_hour() {
+        let mut remembered = Remembered::default();
+        let mut told = Vec::new();
+        for minute in 0..=61 {
+            hear(&mut remembered, "a", minutes(minute));
+            told.extend(remembered.tick(minutes(minute)).iter().map(count));
+        }
+        assert_eq!(told, [Some(32), Some(62)]);
+    }
+
+    #[test]
+    fn at_the_end_what_was_only_counted_is_told() {
+        let mut remembered = Remembered::default();
+        for reason in ["a", "a", "a", "b", "b", "c"] {
+            hear(&mut remembered, reason, minutes(0));
+        }
+        let told = remembered.finish();
+        assert_eq!(told.iter().map(count).collect::<Vec<_>>(), [Some(3)]);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_what_was_counted_is_told_when_it_is_forgotten() {
+        let mut remembered = Remembered::default();
+        for _ in 0..3 {
+            hear(&mut remembered, "first", minutes(0));
+        }
+        for number in 1..MOST_REMEMBERED {
+            hear(&mut remembered, &format!("reason-{number}"), minutes(1));
+        }
+        let make = || Event::default();
+        let (_, forgotten) = remembered.hear(key("last"), minutes(2), Timestamp::UNIX_EPOCH, make);
+        assert_eq!(forgotten.as_ref().and_then(count), Some(3));
+        assert_eq!(remembered.events.len(), MOST_REMEMBERED);
+    }
+}

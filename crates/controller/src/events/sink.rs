@@ -1,0 +1,90 @@
+//! Where events go, and how often it is tried (rule EV-1).
+
+use std::time::Duration;
+
+use dogwatch_client::api::Patch;
+use dogwatch_client::{Api, Client, Error};
+use dogwatch_core::{PatchParams, WriteParams};
+use futures_util::future::BoxFuture;
+use k8s_openapi::api::events::v1::Event;
+use serde_json::json;
+
+use super::series::Write;
+
+/// How often one write is tried, and how far apart; the first wait is random, so that many do not come back together.
+const TRIES: u32 = 12;
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// Takes events. A client does; tests have their own.
+pub trait EventSink: Send + Sync + 'static {
+    /// Makes a new event.
+    fn create(&self, event: &Event) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// Replaces the series of an event that is there.
+    fn patch_series(&self, event: &Event) -> BoxFuture<'_, Result<(), Error>>;
+}
+
+impl EventSink for Client {
+    fn create(&self, event: &Event) -> BoxFuture<'_, Result<(), Error>> {
+        let event = event.clone();
+        Box::pin(async move {
+            events(self, &event).create(&WriteParams::default(), &event).await?;
+            Ok(())
+        })
+    }
+
+    fn patch_series(&self, event: &Event) -> BoxFuture<'_, Result<(), Error>> {
+        let event = event.clone();
+        Box::pin(async move {
+            let series = json!({ "series": event.series });
+            let name = event.metadata.name.as_deref().unwrap_or_default();
+            events(self, &event).patch(name, &PatchParams::default(), Patch::Merge(&series)).await?;
+            Ok(())
+        })
+    }
+}
+
+/// Writes until it is done or it is of no use; `false` when the event is lost.
+pub(super) async fn deliver(sink: &dyn EventSink, write: &Write) -> bool {
+    for attempt in 1..=TRIES {
+        let error = match once(sink, write).await {
+            Ok(()) => return true,
+            Err(error) => error,
+        };
+        if is_final(&error) || attempt == TRIES {
+            tracing::warn!(event = write.event().metadata.name, %error, attempt, "an event is lost");
+            return false;
+        }
+        let pause = if attempt == 1 { PAUSE.mul_f64(rand::random::<f64>()) } else { PAUSE };
+        tokio::time::sleep(pause).await;
+    }
+    false
+}
+
+async fn once(sink: &dyn EventSink, write: &Write) -> Result<(), Error> {
+    match write {
+        // A write of ours whose answer was lost has made it already.
+        Write::Create(event) => match sink.create(event).await {
+            Err(error) if error.is_already_exists() => Ok(()),
+            outcome => outcome,
+        },
+        // Events live for an hour or so; a series may outlive its event.
+        Write::Series(event) => match sink.patch_series(event).await {
+            Err(error) if error.is_not_found() => sink.create(event).await,
+            outcome => outcome,
+        },
+    }
+}
+
+/// Whether the server has said no, and will say it again.
+fn is_final(error: &Error) -> bool {
+    match error {
+        Error::Unreachable { .. } | Error::TimedOut(_) => false,
+        Error::AfterRetries { current, .. } => is_final(current),
+        other => other.status().is_none_or(|it| it.code < 500 && it.code != 429),
+    }
+}
+
+fn events(client: &Client, event: &Event) -> Api<Event> {
+    Api::namespaced(client.clone(), event.metadata.namespace.as_deref().unwrap_or("default"))
+}

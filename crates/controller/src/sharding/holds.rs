@@ -1,0 +1,51 @@
+//! Which keys are being worked on, so that a key is handed over only when the work on it has ended.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::Notify;
+
+/// The keys that are held, and how often. A hold ends when it is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Holds {
+    keys: Mutex<BTreeMap<String, usize>>,
+    ended: Notify,
+}
+
+/// The work on one key goes on.
+#[derive(Debug)]
+pub(super) struct Hold<'h> {
+    holds: &'h Holds,
+    key: &'h str,
+}
+
+impl Holds {
+    pub(super) fn begin<'h>(&'h self, key: &'h str) -> Hold<'h> {
+        *self.keys.lock().unwrap_or_else(PoisonError::into_inner).entry(key.to_owned()).or_default() += 1;
+        Hold { holds: self, key }
+    }
+
+    /// Whether a key is held that should not be.
+    pub(super) fn any(&self, should_not: impl Fn(&str) -> bool) -> bool {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).keys().any(|it| should_not(it))
+    }
+
+    /// Waits until a hold ends.
+    pub(super) async fn ended(&self) {
+        self.ended.notified().await;
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        let mut keys = self.holds.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = keys.get_mut(self.key) {
+            *count -= 1;
+            if *count == 0 {
+                keys.remove(self.key);
+            }
+        }
+        drop(keys);
+        self.holds.ended.notify_one();
+    }
+}

@@ -1,0 +1,68 @@
+//! Where the Leases of members are kept: the requests that sharding makes.
+
+use dogwatch_client::{Api, Error};
+use dogwatch_core::{DeleteParams, LabelSelector, ListParams, Preconditions, WriteParams};
+use futures_util::future::BoxFuture;
+use k8s_openapi::api::coordination::v1::Lease;
+
+/// On the Lease of every member: the group it belongs to.
+pub(super) const GROUP: &str = "sharding.dogwatch.dev/group";
+
+/// Keeps the Leases of one group. A server does; tests have their own.
+///
+/// Any future may be dropped before it ends; what it asked for may then still happen later.
+pub trait MemberSeats: Send + Sync + 'static {
+    /// The newest state of all Leases of the group. It must not come from a cache.
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Lease>, Error>>;
+
+    /// Makes a Lease, unless there is one of that name.
+    fn create(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>>;
+
+    /// Replaces a Lease, unless it has changed since the version that `lease` carries.
+    fn update(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>>;
+
+    /// Deletes a Lease, unless it has changed since this version.
+    fn delete<'s>(&'s self, name: &'s str, version: &'s str) -> BoxFuture<'s, Result<(), Error>>;
+}
+
+/// The Leases of a group on a server.
+#[derive(Clone, Debug)]
+pub(super) struct ServedSeats {
+    pub(super) api: Api<Lease>,
+    pub(super) group: LabelSelector,
+}
+
+impl MemberSeats for ServedSeats {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Lease>, Error>> {
+        Box::pin(async {
+            let list = self.api.list(&ListParams::default().labels(self.group.clone())).await?;
+            match list.bad.into_iter().next() {
+                // A member that cannot be read might be live.
+                Some(bad) => Err(bad.into()),
+                None => Ok(list.items),
+            }
+        })
+    }
+
+    fn create(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>> {
+        Box::pin(async move { self.api.create(&WriteParams::default(), &lease).await })
+    }
+
+    fn update(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>> {
+        Box::pin(async move {
+            let name = lease.metadata.name.clone().unwrap_or_default();
+            self.api.replace(&name, &WriteParams::default(), &lease).await
+        })
+    }
+
+    fn delete<'s>(&'s self, name: &'s str, version: &'s str) -> BoxFuture<'s, Result<(), Error>> {
+        Box::pin(async move {
+            let mut params = DeleteParams::default();
+            params.preconditions = Some(Preconditions {
+                resource_version: Some(version.to_owned()),
+                ..Preconditions::default()
+            });
+            self.api.delete(name, &params).await.map(|_| ())
+        })
+    }
+}

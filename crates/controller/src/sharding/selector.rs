@@ -1,0 +1,112 @@
+//! Parts of a collection that the server itself divides, by the hash of a field (KEP-5866, alpha in Kubernetes 1.36).
+//!
+//! The parts are fixed ranges: part `index` of `count`. A server that does not know the parameter ignores it and sends everything, so
+//! [`ShardSelector::has`] makes the same choice here.
+
+use std::fmt;
+
+use dogwatch_core::{ListParams, WatchParams};
+
+/// By what a server divides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ShardField {
+    /// Each object by itself.
+    Uid,
+    /// The objects of a namespace stay together.
+    Namespace,
+}
+
+/// One of several parts of equal size. Its text is what the parameter `shardSelector` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShardSelector {
+    field: ShardField,
+    index: u32,
+    count: u32,
+}
+
+impl ShardSelector {
+    /// Part `index`, from 0, of `count`; `None` when there is no such part.
+    pub fn new(field: ShardField, index: u32, count: u32) -> Option<Self> {
+        (index < count).then_some(Self { field, index, count })
+    }
+
+    /// The same list, of this part only, where the server can.
+    pub fn list(&self, params: ListParams) -> ListParams {
+        params.shard(self.to_string())
+    }
+
+    /// The same watch, of this part only, where the server can.
+    pub fn watch(&self, params: WatchParams) -> WatchParams {
+        params.shard(self.to_string())
+    }
+
+    /// Whether an object with this value of the field belongs to the part.
+    pub fn has(&self, value: &str) -> bool {
+        let (from, to) = self.range();
+        (from..to).contains(&u128::from(fnv_1a(value)))
+    }
+
+    /// From the first hash of the part to before the first of the next.
+    fn range(&self) -> (u128, u128) {
+        let bound = |index: u32| (u128::from(index) << 64) / u128::from(self.count);
+        (bound(self.index), bound(self.index + 1))
+    }
+}
+
+impl fmt::Display for ShardSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let field = match self.field {
+            ShardField::Uid => "object.metadata.uid",
+            ShardField::Namespace => "object.metadata.namespace",
+        };
+        let (from, to) = self.range();
+        write!(f, "shardRange({field}, '0x{from:016x}', '0x{to:016x}')")
+    }
+}
+
+/// The 64-bit FNV-1a hash, which is what servers use here.
+fn fnv_1a(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_is_what_a_server_takes_and_the_last_part_ends_at_two_to_the_64() {
+        let part = |index, count| ShardSelector::new(ShardField::Uid, index, count).map(|it| it.to_string());
+        assert_eq!(
+            part(0, 2).as_deref(),
+            Some("shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')")
+        );
+        assert_eq!(
+            part(1, 2).as_deref(),
+            Some("shardRange(object.metadata.uid, '0x8000000000000000', '0x10000000000000000')")
+        );
+        assert_eq!(part(2, 2), None);
+    }
+
+    #[test]
+    fn every_value_is_in_exactly_one_part() {
+        for count in [1, 2, 3, 7, 100] {
+            let parts =
+                (0..count).map(|it| ShardSelector::new(ShardField::Namespace, it, count).expect("a part"));
+            let parts: Vec<_> = parts.collect();
+            for value in 0..200 {
+                let value = format!("value-{value}");
+                assert_eq!(parts.iter().filter(|it| it.has(&value)).count(), 1, "{value} of {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_hash_is_fnv_1a() {
+        // The published values of the hash.
+        assert_eq!((fnv_1a(""), fnv_1a("a")), (0xcbf2_9ce4_8422_2325, 0xaf63_dc4c_8601_ec8c));
+        assert_eq!(fnv_1a("foobar"), 0x8594_4171_f739_67e8);
+    }
+}

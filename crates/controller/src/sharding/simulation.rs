@@ -1,0 +1,275 @@
+//! Never two owners: random schedules in simulated time, with skewed clocks, late writes, lost answers, and members that come,
+//! crash and leave. When the weather clears, every key has exactly one owner.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use dogwatch_client::Error;
+use dogwatch_core::{Reason, Status};
+use futures_util::future::BoxFuture;
+use k8s_openapi::api::coordination::v1::Lease;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use super::{MemberSeats, ShardMember};
+use crate::leader::clock::{Clock, Skew};
+
+const SCHEDULES: u64 = 300;
+const MEMBERS: usize = 3;
+const KEYS: usize = 8;
+const LEASE: Duration = Duration::from_secs(15);
+const RENEW: Duration = Duration::from_secs(10);
+const RETRY: Duration = Duration::from_secs(2);
+/// How long the weather is bad, and how long it is good then.
+const STORM: Duration = Duration::from_secs(300);
+const CALM: Duration = Duration::from_secs(120);
+
+/// The Leases of all members, with versions and conflicts as a server has them.
+#[derive(Default)]
+struct Server {
+    leases: Mutex<(BTreeMap<String, Lease>, u64)>,
+}
+
+#[derive(Clone)]
+enum Ask {
+    List,
+    Create(Lease),
+    Update(Lease),
+    Delete(String, String),
+}
+
+impl Server {
+    fn carry_out(&self, ask: Ask) -> Result<Vec<Lease>, Error> {
+        let refused = |reason| Err(Status::failure(reason, "no").into());
+        let mut stored = self.leases.lock().unwrap();
+        let (mut lease, is_new) = match ask {
+            Ask::List => return Ok(stored.0.values().cloned().collect()),
+            Ask::Delete(name, version) => {
+                let same = |it: &Lease| it.metadata.resource_version.as_ref() == Some(&version);
+                if !stored.0.get(&name).is_some_and(same) {
+                    return refused(Reason::Conflict);
+                }
+                stored.0.remove(&name);
+                return Ok(Vec::new());
+            }
+            Ask::Create(lease) => (lease, true),
+            Ask::Update(lease) => (lease, false),
+        };
+        let name = lease.metadata.name.clone().unwrap();
+        match (stored.0.get(&name), is_new) {
+            (Some(_), true) => return refused(Reason::AlreadyExists),
+            (None, false) => return refused(Reason::NotFound),
+            (Some(old), false) if old.metadata.resource_version != lease.metadata.resource_version => {
+                return refused(Reason::Conflict);
+            }
+            (Some(old), false) if *old == lease => return Ok(vec![lease]),
+            _ => {}
+        }
+        stored.1 += 1;
+        lease.metadata.resource_version = Some(stored.1.to_string());
+        stored.0.insert(name, lease.clone());
+        Ok(vec![lease])
+    }
+}
+
+/// One member's connection.
+struct Line {
+    server: Arc<Server>,
+    stormy: watch::Receiver<bool>,
+    random: Mutex<(StdRng, Option<Instant>)>,
+    slow: Duration,
+}
+
+impl Line {
+    /// Sends a request, which goes on by itself when nobody waits any more.
+    async fn ask(&self, ask: Ask) -> Result<Vec<Lease>, Error> {
+        let (there, back, end) = self.fate();
+        let server = Arc::clone(&self.server);
+        let (answer, answered) = oneshot::channel();
+        tokio::spawn(async move {
+            sleep(there).await;
+            let outcome = match end {
+                0..8 => server.carry_out(ask),
+                // Carried out without an answer.
+                8 => server.carry_out(ask).and_then(|_| Err(Error::TimedOut(there))),
+                _ => Err(Error::TimedOut(there)),
+            };
+            sleep(back).await;
+            let _ = answer.send(outcome);
+        });
+        answered.await.unwrap()
+    }
+
+    fn fate(&self) -> (Duration, Duration, u32) {
+        let mut state = self.random.lock().unwrap();
+        let (random, cut) = &mut *state;
+        let mut travel = |most: Duration| most.mul_f64(random.random::<f64>().powi(3));
+        if !*self.stormy.borrow() {
+            return (travel(Duration::from_millis(20)), travel(Duration::from_millis(20)), 0);
+        }
+        let (there, back) = (travel(self.slow), travel(self.slow));
+        if cut.is_some_and(|it| Instant::now() < it) {
+            return (there, back, 9);
+        }
+        if random.random_bool(0.03) {
+            *cut = Some(Instant::now() + LEASE.mul_f64(random.random_range(0.3..3.0)));
+        }
+        (there, back, random.random_range(0..10))
+    }
+
+    async fn one(&self, ask: Ask) -> Result<Lease, Error> {
+        Ok(self.ask(ask).await?.pop().unwrap())
+    }
+}
+
+impl MemberSeats for Line {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Lease>, Error>> {
+        Box::pin(self.ask(Ask::List))
+    }
+
+    fn create(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>> {
+        Box::pin(self.one(Ask::Create(lease)))
+    }
+
+    fn update(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>> {
+        Box::pin(self.one(Ask::Update(lease)))
+    }
+
+    fn delete<'s>(&'s self, name: &'s str, version: &'s str) -> BoxFuture<'s, Result<(), Error>> {
+        Box::pin(async move { self.ask(Ask::Delete(name.to_owned(), version.to_owned())).await.map(|_| ()) })
+    }
+}
+
+/// Who works on each key, and what went wrong first.
+#[derive(Default)]
+struct Desk {
+    workers: Mutex<BTreeMap<usize, Vec<usize>>>,
+    shared: Mutex<Option<String>>,
+    taken: Mutex<u64>,
+}
+
+struct Work<'d>(&'d Desk, usize, usize);
+
+impl<'d> Work<'d> {
+    fn begin(desk: &'d Desk, key: usize, who: usize) -> Self {
+        let mut workers = desk.workers.lock().unwrap();
+        let at_it = workers.entry(key).or_default();
+        at_it.push(who);
+        *desk.taken.lock().unwrap() += 1;
+        if at_it.len() > 1 {
+            desk.shared.lock().unwrap().get_or_insert(format!("{at_it:?} work on key {key}"));
+        }
+        Self(desk, key, who)
+    }
+}
+
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        let mut workers = self.0.workers.lock().unwrap();
+        workers.get_mut(&self.1).unwrap().retain(|it| *it != self.2);
+    }
+}
+
+/// Works on one key whenever it is its member's.
+async fn work_on(member: ShardMember, key: usize, who: usize, desk: Arc<Desk>, seed: u64) {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut changes = member.changes();
+    let name = format!("ns/key-{key}");
+    loop {
+        let takes = LEASE.mul_f64(random.random_range(0.0..3.0));
+        let work = async {
+            let _work = Work::begin(&desk, key, who);
+            sleep(takes).await;
+        };
+        if member.while_owning(&name, work).await.is_none() {
+            let _ = tokio::time::timeout(LEASE, changes.changed()).await;
+        }
+    }
+}
+
+/// One member: joins, leaves, crashes and comes back until the weather clears, and then stays.
+async fn process(who: usize, seed: u64, server: Arc<Server>, desk: Arc<Desk>, stormy: watch::Receiver<bool>) {
+    let mut random = StdRng::seed_from_u64(seed);
+    let slow = LEASE.mul_f64(10f64.powf(random.random_range(-2.5..0.2)));
+    let line = Line {
+        server,
+        stormy: stormy.clone(),
+        random: Mutex::new((StdRng::seed_from_u64(random.random()), None)),
+        slow,
+    };
+    let mut clock = Clock::new();
+    clock.skew = Skew {
+        rate: random.random_range(1.0..1.45),
+        offset: Duration::from_millis(random.random_range(0..1_000_000)),
+        wall: random.random_range(-100_000..100_000),
+        frozen: random.random_bool(0.1),
+    };
+    let member = ShardMember::over(line, "group")
+        .identity(format!("member-{who}"))
+        .lease_duration(LEASE)
+        .renew_deadline(RENEW)
+        .retry_period(RETRY)
+        .simulated(clock)
+        .build()
+        .expect("valid settings");
+    let mut workers = JoinSet::new();
+    for key in 0..KEYS {
+        workers.spawn(work_on(member.clone(), key, who, Arc::clone(&desk), random.random()));
+    }
+    loop {
+        let calm = !*stormy.borrow();
+        let mut some_time = || if calm { STORM * 100 } else { LEASE.mul_f64(random.random_range(0.0..20.0)) };
+        let (stops, crashes, rests) = (some_time(), some_time(), some_time() / 8);
+        let mut cleared = stormy.clone();
+        let round = async {
+            let _ = tokio::time::timeout(crashes, member.run_until(sleep(stops))).await;
+            sleep(rests).await;
+        };
+        tokio::select! {
+            biased;
+            () = round => {}
+            _ = cleared.wait_for(|it| !it), if !calm => {}
+        }
+    }
+}
+
+async fn play(seed: u64) -> Result<u64, String> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let (server, desk) = (Arc::new(Server::default()), Arc::new(Desk::default()));
+    let stormy = watch::Sender::new(true);
+    let mut processes = JoinSet::new();
+    for who in 0..MEMBERS {
+        let (server, desk) = (Arc::clone(&server), Arc::clone(&desk));
+        processes.spawn(process(who, random.random(), server, desk, stormy.subscribe()));
+    }
+    sleep(STORM).await;
+    stormy.send_replace(false);
+    sleep(CALM).await;
+    // Work ends and begins anew between two moments; somebody is at it within one of them.
+    let owned = || desk.workers.lock().unwrap().values().filter(|it| it.len() == 1).count();
+    let owned = owned();
+    let taken = *desk.taken.lock().unwrap();
+    match desk.shared.lock().unwrap().take() {
+        Some(both) => Err(both),
+        None if owned < KEYS => Err(format!("only {owned} of {KEYS} keys have an owner in good weather")),
+        None => Ok(taken),
+    }
+}
+
+#[test]
+fn no_key_has_two_owners_and_each_has_one_when_the_weather_clears() {
+    let one: Option<u64> = std::env::var("SHARDING_SEED").ok().and_then(|it| it.parse().ok());
+    let mut taken = 0;
+    for seed in one.map_or(0..SCHEDULES, |it| it..it + 1) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        match runtime.expect("a runtime can be made").block_on(play(seed)) {
+            Ok(count) => taken += count,
+            Err(what) => panic!("SHARDING_SEED={seed}: {what}"),
+        }
+    }
+    assert!(one.is_some() || taken > 20 * SCHEDULES, "only {taken} pieces of work: the test tests nothing");
+}

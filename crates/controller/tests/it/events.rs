@@ -1,0 +1,177 @@
+//! Events, to a server and to a sink in a test's hands.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use dogwatch_client::{Api, Error};
+use dogwatch_controller::events::{EventBroadcaster, EventSink, Note};
+use dogwatch_core::{ListParams, Reason, Status, WriteParams};
+use futures_util::future::BoxFuture;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::events::v1::Event;
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use tokio::sync::Semaphore;
+
+use crate::served::{config_map, server};
+
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// Keeps what it is told, one at a time as permits allow, and refuses what it is told to.
+#[derive(Clone)]
+struct Kept {
+    told: Arc<Mutex<Vec<(&'static str, Event)>>>,
+    permits: Arc<Semaphore>,
+    /// How often in a row requests fail, and how.
+    failures: Arc<Mutex<(u32, Reason)>>,
+}
+
+impl Kept {
+    fn new() -> Self {
+        let failures = Arc::new(Mutex::new((0, Reason::InternalError)));
+        Self { told: Arc::default(), permits: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)), failures }
+    }
+
+    fn fail(&self, times: u32, reason: Reason) {
+        *self.failures.lock().unwrap() = (times, reason);
+    }
+
+    fn told(&self) -> Vec<(&'static str, i32)> {
+        let told = self.told.lock().unwrap();
+        told.iter().map(|(verb, it)| (*verb, it.series.as_ref().map_or(1, |it| it.count))).collect()
+    }
+
+    fn take(&self, verb: &'static str, event: &Event) -> BoxFuture<'_, Result<(), Error>> {
+        let event = event.clone();
+        Box::pin(async move {
+            let _permit = self.permits.acquire().await.expect("open");
+            let mut failures = self.failures.lock().unwrap();
+            if failures.0 > 0 {
+                failures.0 -= 1;
+                return Err(Status::failure(failures.1.clone(), "no").into());
+            }
+            self.told.lock().unwrap().push((verb, event));
+            Ok(())
+        })
+    }
+}
+
+impl EventSink for Kept {
+    fn create(&self, event: &Event) -> BoxFuture<'_, Result<(), Error>> {
+        self.take("create", event)
+    }
+
+    fn patch_series(&self, event: &Event) -> BoxFuture<'_, Result<(), Error>> {
+        self.take("patch", event)
+    }
+}
+
+#[tokio::test]
+async fn ev_2_events_of_a_server_become_a_series() {
+    let (_server, client) = server().await;
+    let maps = Api::<ConfigMap>::default_namespaced(client.clone());
+    let object = maps.create(&WriteParams::default(), &config_map("a")).await.expect("created");
+    let events = EventBroadcaster::builder(client.clone()).instance("test-1").start();
+    let recorder = events.recorder("example.com/tests").expect("a name");
+    for number in 0..5 {
+        recorder.record(&object, Note::warning("TooRed", "Painting").text(format!("try {number}")));
+    }
+    recorder.record(&object, Note::normal("Blue", "Painting").related(&object));
+    assert!(events.shutdown(PATIENCE).await);
+
+    let list = Api::<Event>::default_namespaced(client).list(&ListParams::default()).await.expect("listed");
+    let mut told: Vec<_> = list.items.iter().collect();
+    told.sort_by_key(|it| it.reason.clone());
+    let [blue, red] = told.as_slice() else { panic!("{told:?}") };
+    assert_eq!((blue.type_.as_deref(), blue.series.is_none()), (Some("Normal"), true));
+    assert_eq!(red.series.as_ref().map(|it| it.count), Some(5));
+    assert_eq!((red.note.as_deref(), red.reporting_instance.as_deref()), (Some("try 0"), Some("test-1")));
+    assert_eq!(red.regarding.as_ref().and_then(|it| it.uid.as_ref()), object.metadata.uid.as_ref());
+    recorder.record(&object, Note::normal("Late", "Painting"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn ev_2_a_series_is_patched_at_its_second_occurrence_and_finished_after_six_idle_minutes() {
+    let kept = Kept::new();
+    let events = EventBroadcaster::over(kept.clone()).start();
+    let recorder = events.recorder("tests").expect("a name");
+    for _ in 0..7 {
+        recorder.record(&config_map("a"), Note::normal("r", "a"));
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(kept.told(), [("create", 1), ("patch", 2)]);
+    tokio::time::sleep(Duration::from_secs(7 * 60)).await;
+    assert_eq!(kept.told(), [("create", 1), ("patch", 2), ("patch", 7)]);
+    recorder.record(&config_map("a"), Note::normal("r", "a"));
+    assert!(events.shutdown(PATIENCE).await);
+    assert_eq!(kept.told().last(), Some(&("create", 1)), "what comes later is a new event");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ev_1_a_series_whose_event_is_gone_is_created_and_what_the_server_refuses_is_dropped() {
+    let kept = Kept::new();
+    let events = EventBroadcaster::over(kept.clone()).start();
+    let recorder = events.recorder("tests").expect("a name");
+    recorder.record(&config_map("a"), Note::normal("r", "a"));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    kept.fail(1, Reason::NotFound);
+    recorder.record(&config_map("a"), Note::normal("r", "a"));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(kept.told(), [("create", 1), ("create", 2)]);
+    kept.fail(1, Reason::Forbidden);
+    recorder.record(&config_map("b"), Note::normal("r", "a"));
+    assert!(events.shutdown(PATIENCE).await);
+    assert_eq!(kept.told().len(), 2, "refused for good");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ev_1_what_may_pass_is_tried_twelve_times() {
+    for (failures, arrives) in [(11, 1), (12, 0)] {
+        let kept = Kept::new();
+        kept.fail(failures, Reason::InternalError);
+        let events = EventBroadcaster::over(kept.clone()).start();
+        events.recorder("tests").expect("a name").record(&config_map("a"), Note::normal("r", "a"));
+        assert!(events.shutdown(PATIENCE).await);
+        assert_eq!(kept.told().len(), arrives, "{failures} failures");
+    }
+}
+
+/// Upstream once had a task for every event: three million of them in an event storm.
+#[tokio::test(start_paused = true)]
+async fn a_storm_fills_a_bounded_buffer_and_the_rest_is_dropped_and_counted() {
+    let recorder = DebuggingRecorder::new();
+    let snapshots = recorder.snapshotter();
+    let kept = Kept::new();
+    kept.permits.forget_permits(usize::MAX);
+    let events = metrics::with_local_recorder(&recorder, || {
+        EventBroadcaster::over(kept.clone()).queue(10).workers(2).start()
+    });
+    let recorder = events.recorder("tests").expect("a name");
+    for number in 0..1_000 {
+        recorder.record(&config_map(&format!("a-{number}")), Note::normal("r", "a"));
+        tokio::task::yield_now().await;
+    }
+    kept.permits.add_permits(2);
+    assert!(events.shutdown(PATIENCE).await);
+    let dropped: u64 = snapshots
+        .snapshot()
+        .into_vec()
+        .into_iter()
+        .filter(|(key, ..)| key.key().labels().any(|it| it.value() == "full"))
+        .map(|(.., value)| if let DebugValue::Counter(count) = value { count } else { 0 })
+        .sum();
+    assert_eq!(kept.told().len() as u64 + dropped, 1_000, "each is written or counted");
+    assert!(kept.told().len() <= 10 + 2 * 65 + 1, "{}", kept.told().len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn ev_1_a_source_with_much_to_say_about_one_object_is_limited() {
+    let kept = Kept::new();
+    let events = EventBroadcaster::over(kept.clone()).start();
+    let recorder = events.recorder("tests").expect("a name");
+    for number in 0..100 {
+        recorder.record(&config_map("a"), Note::normal(format!("r{number}"), "a"));
+    }
+    recorder.record(&config_map("a"), Note::normal("", "a"));
+    assert!(events.shutdown(PATIENCE).await);
+    assert_eq!(kept.told().len(), 25);
+}

@@ -1,0 +1,90 @@
+//! Finalizers on a server, with caches that are behind.
+
+use dogwatch_apiserver::faults::Rule;
+use dogwatch_client::Api;
+use dogwatch_client::api::Patch;
+use dogwatch_controller::finalizer::{Finalizer, Phase};
+use dogwatch_core::{DeleteParams, PatchParams, WriteParams};
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::json;
+
+use crate::served::{config_map, server};
+
+const OURS: &str = "example.com/ours";
+
+async fn objects() -> (dogwatch_apiserver::ApiServer, Api<ConfigMap>, Finalizer<ConfigMap>) {
+    let (server, client) = server().await;
+    let api = Api::default_namespaced(client.clone());
+    let finalizer = Finalizer::new(Api::all(client), OURS).expect("a name");
+    (server, api, finalizer)
+}
+
+fn finalizers(object: &ConfigMap) -> Vec<&str> {
+    object.metadata.finalizers.iter().flatten().map(String::as_str).collect()
+}
+
+#[tokio::test]
+async fn an_object_lives_is_cleaned_up_after_and_goes() {
+    let (_server, api, finalizer) = objects().await;
+    let created = api.create(&WriteParams::default(), &config_map("a")).await.expect("created");
+    let Phase::Live(live) = finalizer.phase(created).await.expect("an answer") else { panic!("it lives") };
+    assert_eq!(finalizers(&live), [OURS]);
+    api.delete("a", &DeleteParams::default()).await.expect("asked for");
+    let going = api.get("a").await.expect("still there");
+    let Phase::CleanUp(going) = finalizer.phase(going).await.expect("an answer") else { panic!("it goes") };
+    finalizer.done(&going).await.expect("taken off");
+    assert!(api.get_opt("a").await.expect("an answer").is_none());
+    finalizer.done(&going).await.expect("a second time does no harm");
+}
+
+#[tokio::test]
+async fn a_copy_that_is_behind_is_judged_by_the_newest_state() {
+    let (_server, api, finalizer) = objects().await;
+    let stale = api.create(&WriteParams::default(), &config_map("a")).await.expect("created");
+    let touch = json!({ "metadata": { "finalizers": ["example.com/theirs"] } });
+    api.patch("a", &PatchParams::default(), Patch::Merge(&touch)).await.expect("patched");
+    let Phase::Live(live) = finalizer.phase(stale.clone()).await.expect("an answer") else {
+        panic!("it lives")
+    };
+    assert_eq!(finalizers(&live), ["example.com/theirs", OURS], "what others added since is kept");
+    let Phase::Live(again) = finalizer.phase(stale).await.expect("an answer") else { panic!("it lives") };
+    assert_eq!(finalizers(&again).len(), 2, "added once");
+}
+
+#[tokio::test]
+async fn nothing_is_added_to_an_object_that_is_being_deleted_although_the_copy_does_not_know() {
+    let (_server, api, finalizer) = objects().await;
+    let mut object = config_map("a");
+    object.metadata.finalizers = Some(vec!["example.com/theirs".to_owned()]);
+    let stale = api.create(&WriteParams::default(), &object).await.expect("created");
+    api.delete("a", &DeleteParams::default()).await.expect("asked for");
+    assert!(matches!(finalizer.phase(stale).await, Ok(Phase::Ignored)));
+    assert_eq!(finalizers(&api.get("a").await.expect("waits for them")), ["example.com/theirs"]);
+}
+
+#[tokio::test]
+async fn an_object_that_is_gone_or_another_of_its_name_is_left_alone() {
+    let (_server, api, finalizer) = objects().await;
+    let first = api.create(&WriteParams::default(), &config_map("a")).await.expect("created");
+    api.delete("a", &DeleteParams::default()).await.expect("deleted");
+    assert!(matches!(finalizer.phase(first.clone()).await, Ok(Phase::Ignored)));
+    api.create(&WriteParams::default(), &config_map("a")).await.expect("created again");
+    assert!(matches!(finalizer.phase(first).await, Ok(Phase::Ignored)));
+    assert_eq!(finalizers(&api.get("a").await.expect("there")), [""; 0]);
+}
+
+#[tokio::test]
+async fn only_our_own_is_taken_off_under_conflicts_too() {
+    let (server, api, finalizer) = objects().await;
+    let mut object = config_map("a");
+    object.metadata.finalizers = Some(vec![OURS.to_owned()]);
+    let stale = api.create(&WriteParams::default(), &object).await.expect("created");
+    let touch = json!({ "metadata": { "finalizers": [OURS, "example.com/theirs"] } });
+    api.patch("a", &PatchParams::default(), Patch::Merge(&touch)).await.expect("patched");
+    server.faults().rule(Rule::on("patch").resource("configmaps").times(2).refuse(409));
+    finalizer.done(&stale).await.expect("taken off");
+    assert_eq!(finalizers(&api.get("a").await.expect("there")), ["example.com/theirs"]);
+    server.faults().rule(Rule::on("patch").resource("configmaps").refuse(409));
+    let error = finalizer.phase(api.get("a").await.expect("there")).await.expect_err("always in conflict");
+    assert!(error.is_conflict(), "{error}");
+}
