@@ -13,6 +13,8 @@ use crate::store::{Change, CollectionName, Cursor, Encoded};
 #[derive(Debug)]
 pub(super) struct Definition {
     followed: Option<(Cursor, ObjectKey)>,
+    /// It was gone before it could be followed: a request finds its kind a moment before it asks for the changes of it.
+    gone: bool,
 }
 
 impl Definition {
@@ -24,12 +26,17 @@ impl Definition {
             let key = ObjectKey::from_parts(None, &format!("{}.{}", kind.def.plural, kind.def.group)).ok()?;
             Some((cursor, key))
         });
-        Self { followed: followed.flatten() }
+        let followed = followed.flatten();
+        let gone = followed.as_ref().is_some_and(|(_, key)| cluster.store().get(&collection, key).is_none());
+        Self { followed, gone }
     }
 
     /// Ready when the definition is gone or says something else.
     pub(super) fn poll_changed(&mut self, context: &Context<'_>) -> Poll<()> {
         let Some((cursor, key)) = &mut self.followed else { return Poll::Pending };
+        if self.gone {
+            return Poll::Ready(());
+        }
         // A cursor that was overtaken missed something: that may have been it.
         while let Ok(change) = ready!(cursor.poll_next(context)) {
             if ends(&change, key) {

@@ -91,8 +91,9 @@ impl Streams {
 
     fn run_one(&mut self, place: usize) {
         let Some(running) = &mut self.places[place] else { return };
-        // Before it runs, so that a wake from then on counts.
-        running.call.queued.store(false, Ordering::Release);
+        // Before it runs, so that a wake from then on counts. And an exchange, not a store: whoever found it queued already has
+        // said so by then, and what they did before is seen by what runs now.
+        running.call.queued.swap(false, Ordering::AcqRel);
         if running.stream.as_mut().poll(&mut Context::from_waker(&running.waker)).is_ready() {
             self.places[place] = None;
             self.free.push(place);
