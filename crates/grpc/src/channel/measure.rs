@@ -9,10 +9,11 @@ use crate::chance;
 use crate::load::Load;
 use crate::policy::{Group, Member, Memory, Policy};
 
-/// A snapshot of endpoints to pick from.
+/// A snapshot of endpoints to pick from, where calls find it and at hand.
 #[derive(Debug)]
 pub struct Picks {
     snapshot: ArcSwap<Group<usize>>,
+    at_hand: Arc<Group<usize>>,
 }
 
 impl Picks {
@@ -28,15 +29,21 @@ impl Picks {
         };
         let members = keys.iter().map(String::as_str).enumerate().map(member).collect();
         let group = Group::new(members, &policy.into(), None, Arc::new(Memory::new()));
-        Self { snapshot: ArcSwap::from_pointee(group) }
+        let at_hand = Arc::new(group);
+        Self { snapshot: ArcSwap::new(Arc::clone(&at_hand)), at_hand }
     }
 
-    /// Loads the snapshot and picks; the number of the endpoint.
+    /// What the policy does: picks from the snapshot at hand. The number of the endpoint.
     pub fn choose(&self) -> usize {
-        self.snapshot.load().choice(chance::bits).unwrap_or_default()
+        self.at_hand.choice(chance::bits).unwrap_or_default()
     }
 
-    /// As [`choose`](Self::choose), and the call is counted in and out.
+    /// Finds the snapshot, and lets it go. How many endpoints it has.
+    pub fn load(&self) -> usize {
+        self.snapshot.load().len()
+    }
+
+    /// What every call does: finds the snapshot, picks from it, and is counted in and out.
     pub fn pick(&self) -> usize {
         self.snapshot.load().pick(chance::bits).map_or(0, |it| *it.0)
     }

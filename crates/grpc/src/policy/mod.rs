@@ -4,6 +4,7 @@
 //! calls pick from without a lock. What must outlive a group (counters, clocks) is in [`Memory`]. Everything here is a pure
 //! function of numbers that are passed in, or an atomic; no file knows what a connection is.
 
+mod turns;
 mod weighted;
 mod ring;
 mod first;

@@ -8,6 +8,7 @@ use http::HeaderName;
 use tokio::time::Instant;
 
 use super::ring::{Place, Ring};
+use super::turns::Turns;
 use super::weighted::Stride;
 use crate::chance;
 use crate::load::Load;
@@ -141,7 +142,7 @@ pub(crate) struct Traits<'a> {
 /// A policy made ready for one set of endpoints.
 #[derive(Debug)]
 pub(crate) enum Picker {
-    RoundRobin,
+    RoundRobin(Turns),
     First,
     LeastRequest { choices: usize },
     PeakEwma { decay: Duration },
@@ -153,7 +154,9 @@ impl Picker {
     /// `all` are the endpoints that may be called, ready or not, in the order of their ids.
     pub(crate) fn new(policy: &Policy, all: &[Traits<'_>]) -> Self {
         match policy {
-            Policy::RoundRobin => Self::RoundRobin,
+            Policy::RoundRobin => {
+                Self::RoundRobin(Turns::among(all.iter().filter(|it| it.ready.is_some()).count()))
+            }
             Policy::PickFirst => Self::First,
             Policy::LeastRequest(it) => Self::LeastRequest { choices: it.choices },
             Policy::PeakEwma(it) => Self::PeakEwma { decay: it.decay },
@@ -175,10 +178,7 @@ impl Picker {
     /// The index of the endpoint for a call; `loads` are those that are ready, and there must be one. `key` is only asked by a ring.
     pub(crate) fn pick(&self, loads: &[Arc<Load>], memory: &Memory, key: impl FnOnce() -> u64) -> usize {
         match self {
-            // Thirty-two bits divide faster than sixty-four; once in 2^32 calls a turn is out of order.
-            Self::RoundRobin => {
-                (memory.turn.fetch_add(1, Ordering::Relaxed) as u32 % loads.len() as u32) as usize
-            }
+            Self::RoundRobin(turns) => turns.index(memory.turn.fetch_add(1, Ordering::Relaxed)),
             Self::First => 0,
             Self::LeastRequest { choices: 2 } => {
                 let (one, other) = two(loads.len());
