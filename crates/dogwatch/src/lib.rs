@@ -32,11 +32,13 @@
 //! # The pipeline
 //!
 //! ```text
-//! ┌──────┐   ┌──────┐   ┌────────┐   ┌──────────┐   ┌──────────┐
-//! │ core │──►│ wire │──►│ client │──►│ informer │──►│ dogwatch │──► your program
-//! └──────┘   └──────┘   └────────┘   └──────────┘   └──────────┘
-//!  words      bytes to   requests,    a local        this crate
-//!             objects    watches      copy
+//! ┌──────┐   ┌──────┐   ┌────────┐   ┌──────────┐     ┌───────────┐   ┌────────────┐
+//! │ core │──►│ wire │──►│ client │──►│ informer │──┬─►│ workqueue │──►│ controller │──► your reconcilers
+//! └──────┘   └──────┘   └────────┘   └──────────┘  │  └───────────┘   └────────────┘
+//!  words      bytes to   requests,    a local      │  ┌──────┐
+//!             objects    watches      copy         ├─►│ grpc │──► your calls
+//!                                                  │  └──────┘
+//!                                                  └─► your handlers and reads
 //! ```
 //!
 //! - **Which server, and who are we?** [`Config`], from a kubeconfig, a pod or by hand; everything about it is in [`config`].
@@ -48,6 +50,10 @@
 //! - **Have a copy of it.** [`SharedInformer`] keeps one in step with the server; [`Store`] and [`Lister`] read it, an
 //!   [`EventHandler`], closures or a stream are told of its changes, and an [`InformerFactory`] shares it in the program.
 //! - **Work on what changed.** [`workqueue::WorkQueue`] holds keys without duplicates, by priority, by turns, later, or with limits.
+//! - **Bring things about.** A [`Reconciler`] compares what is with what should be; a [`Controller`] runs it for every key that
+//!   changed, and a [`Manager`] runs controllers with their informers, elections, endpoints and an orderly end.
+//! - **Call a service by its name.** [`grpc`] resolves `kubernetes:///greeter.shop:grpc` from the same watch, and its `KubeChannel`
+//!   spreads the calls of any tonic client over the pods.
 //! - **When it fails.** [`Error`] says what to do next; [`Status`] is the server's own word.
 //!
 //! # If you come from client-go
@@ -81,6 +87,7 @@
 //! | `cache.Reflector`, `cache.ListWatch`, `cache.DeltaFIFO` | [`informer::Reflector`], [`ListWatch`], [`informer::DeltaQueue`] |
 //! | `cache.ObjectName` | [`ObjectKey`] |
 //! | `workqueue` (and controller-runtime's `priorityqueue`) | [`workqueue`] |
+//! | controller-runtime's `Reconciler`, `Builder`, `Manager`, `predicate` | [`Reconciler`], [`Controller`], [`Manager`], [`controller::Predicate`] |
 //! | `leaderelection.LeaderElector`, `LeaderElectionConfig` | [`LeaderElector`], whose work is a future that is dropped at loss |
 //! | `tools/events`, `record.EventRecorder` | [`EventBroadcaster`], [`EventRecorder`] |
 //! | `controllerutil` finalizers, owner references, `CreateOrUpdate` | [`Finalizer`], [`Owner`], [`create_or_update`] |
@@ -98,7 +105,8 @@ pub use dogwatch_client::{
     config, discovery, in_order, tls, transport, until,
 };
 pub use dogwatch_controller::{
-    EventBroadcaster, EventRecorder, Finalizer, LeaderElector, Led, Note, Owner, create_or_update,
+    Action, Controller, EventBroadcaster, EventRecorder, Finalizer, LeaderElector, Led, Manager, Note, Owner,
+    Reconciler, create_or_update,
 };
 pub use dogwatch_core::{
     Cause, DeleteParams, Details, FieldSelector, FieldSelectorError, FieldValidation, GetParams, Gvk, Gvr,
