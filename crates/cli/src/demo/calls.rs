@@ -200,7 +200,10 @@ impl Part for Calls {
             told.push_str(&format!("; the last: {why}"));
         }
         let share = |(name, count): (&String, &u64)| format!("{name} {} %", count * 100 / taken.max(1));
-        let shares: Vec<String> = tally.taken.iter().map(share).collect();
+        // The names differ in their numbers only: the shorter is the older.
+        let mut by_age: Vec<_> = tally.taken.iter().collect();
+        by_age.sort_by_key(|(name, _)| (name.len(), name.as_str()));
+        let shares: Vec<String> = by_age.into_iter().map(share).collect();
         vec![("gRPC", told), ("share of each", shares.join(", "))]
     }
 }

@@ -31,7 +31,8 @@ pub(super) fn of_pod(pod: &Pod) -> String {
 pub(super) fn of_slice(slice: &EndpointSlice) -> String {
     let ready = |it: &&Endpoint| it.conditions.as_ref().and_then(|it| it.ready).unwrap_or(true);
     let endpoints = slice.endpoints.as_deref().unwrap_or_default();
-    format!("have {} addresses, {} ready", endpoints.len(), endpoints.iter().filter(ready).count())
+    let addresses = if endpoints.len() == 1 { "address" } else { "addresses" };
+    format!("have {} {addresses}, {} ready", endpoints.len(), endpoints.iter().filter(ready).count())
 }
 
 pub(super) fn of_ingress(ingress: &Ingress) -> String {
