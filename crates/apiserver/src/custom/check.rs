@@ -12,8 +12,8 @@ use super::parts::{
     forbidden, invalid,
 };
 use super::printed::{json as compact, quoted};
-use super::rules::{flag, listed, text};
-use super::{Structural, defaulted, names, openapi, rules};
+use super::words::{flag, listed, text};
+use super::{Structural, defaulted, names, openapi, rules, words};
 use crate::refusal::{Problem, ProblemKind};
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
@@ -356,7 +356,7 @@ fn unchecked_formats(definition: &Value) -> Vec<String> {
         for key in ["allOf", "anyOf", "oneOf"] {
             listed(schema, key).iter().for_each(|schema| collect(schema, found));
         }
-        rules::named(schema, "properties").for_each(|(_, schema)| collect(schema, found));
+        words::named(schema, "properties").for_each(|(_, schema)| collect(schema, found));
     }
     let versions = listed(&definition["spec"], "versions");
     let mut found = Vec::new();

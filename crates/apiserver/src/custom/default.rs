@@ -10,73 +10,39 @@ use super::Structural;
 /// Defaults are filled into objects that are there, and into those that defaults bring; a missing object without a
 /// default stays missing. Idempotent.
 pub fn fill(value: &mut Value, schema: &Structural) {
-    drop_nulls(value, Some(schema));
-    fill_in(value, schema);
-}
-
-fn drop_nulls(value: &mut Value, schema: Option<&Structural>) {
-    let refused = |child: &Value, schema: Option<&Structural>| {
-        child.is_null() && schema.is_some_and(|schema| !schema.nullable && schema.default.is_none())
-    };
     match value {
-        Value::Object(object) => {
-            let child_of = |key: &str| schema.and_then(|schema| schema.child(key));
-            object.retain(|key, child| !refused(child, child_of(key)));
-            for (key, child) in object.iter_mut() {
-                drop_nulls(child, child_of(key));
-            }
-        }
-        Value::Array(items) => {
-            let schema = schema.and_then(|schema| schema.items.as_deref());
-            items.iter_mut().for_each(|item| drop_nulls(item, schema));
-        }
-        _ => {}
-    }
-}
-
-fn fill_in(value: &mut Value, schema: &Structural) {
-    match value {
-        Value::Object(object) => {
-            for (key, property) in &schema.properties {
-                let missing = object.get(key).is_none_or(|child| child.is_null() && !property.nullable);
-                if let Some(default) = ready(property).filter(|_| missing) {
-                    object.insert(key.clone(), default);
+        Value::Object(fields) => {
+            fields.retain(|key, field| schema.child(key).is_none_or(|schema| settle_null(field, schema)));
+            for (key, property) in schema.properties.iter().filter(|(_, it)| it.default.is_some()) {
+                if !fields.contains_key(key) {
+                    fields.insert(key.clone(), property.default.clone().unwrap_or_default());
                 }
             }
-            for (key, child) in object.iter_mut() {
-                if let Some(property) = schema.properties.get(key) {
-                    fill_in(child, property);
-                } else if let Some(additional) = schema.additional_schema() {
-                    fill_null(child, additional);
-                    fill_in(child, additional);
+            for (key, field) in fields.iter_mut() {
+                if let Some(schema) = schema.child(key) {
+                    fill(field, schema);
                 }
             }
         }
         Value::Array(items) => {
             let Some(schema) = schema.items.as_deref() else { return };
             for item in items {
-                fill_null(item, schema);
-                fill_in(item, schema);
+                // An item that is null and may not be stays: taking it out would move the others.
+                settle_null(item, schema);
+                fill(item, schema);
             }
         }
         _ => {}
     }
 }
 
-fn fill_null(value: &mut Value, schema: &Structural) {
-    if value.is_null()
-        && !schema.nullable
-        && let Some(default) = ready(schema)
-    {
-        *value = default;
+/// Puts the default in the place of a null that may not be one. Says whether there is a value that can stay.
+fn settle_null(value: &mut Value, schema: &Structural) -> bool {
+    if !value.is_null() || schema.nullable {
+        return true;
     }
-}
-
-/// The default of a schema, without nulls that would be dropped from an object anyway.
-fn ready(schema: &Structural) -> Option<Value> {
-    let mut default = schema.default.clone()?;
-    drop_nulls(&mut default, Some(schema));
-    Some(default)
+    *value = schema.default.clone().unwrap_or_default();
+    !value.is_null()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Structural;
 use super::printed::shown;
-use super::{embedded, metadata, prune, rules, validate};
+use super::{embedded, metadata, prune, validate, words};
 use crate::refusal::{Problem, ProblemKind};
 
 /// What is wrong with the defaults of a structural schema.
@@ -26,7 +26,7 @@ fn visit(schema: &Structural, path: &str, inside_meta: bool, problems: &mut Vec<
     }
     for (name, property) in &schema.properties {
         let meta = inside_meta || (schema.embedded && prune::is_meta(name));
-        visit(property, &rules::property(path, name), meta, problems);
+        visit(property, &words::property(path, name), meta, problems);
     }
 }
 

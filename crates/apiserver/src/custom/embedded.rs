@@ -4,39 +4,20 @@ use serde_json::Value;
 
 use super::Structural;
 use super::label::label_faults;
+use super::nodes::{child, nodes};
 use super::printed::{quoted, shown};
 use crate::refusal::{Problem, ProblemKind};
 
 /// What is wrong with the resources embedded in a value at a path. The value itself counts as one if its schema says so.
 pub(crate) fn problems(value: &Value, schema: &Structural, path: &str) -> Vec<Problem> {
     let mut problems = Vec::new();
-    visit(value, schema, path, &mut problems);
-    problems
-}
-
-fn visit(value: &Value, schema: &Structural, path: &str, problems: &mut Vec<Problem>) {
-    match value {
-        Value::Object(object) => {
-            if schema.embedded {
-                check_version(value.get("apiVersion"), &child(path, "apiVersion"), problems);
-                check_kind(value.get("kind"), &child(path, "kind"), problems);
-            }
-            for (key, value) in object {
-                if let Some(property) = schema.properties.get(key) {
-                    visit(value, property, &child(path, key), problems);
-                } else if let Some(additional) = schema.additional_schema() {
-                    visit(value, additional, &format!("{path}[{key}]"), problems);
-                }
-            }
+    for node in nodes(value, schema, path).into_iter().filter(|node| node.schema.embedded) {
+        if let Value::Object(resource) = node.value {
+            check_version(resource.get("apiVersion"), &child(&node.path, "apiVersion"), &mut problems);
+            check_kind(resource.get("kind"), &child(&node.path, "kind"), &mut problems);
         }
-        Value::Array(items) => {
-            let Some(schema) = schema.items.as_deref() else { return };
-            for (index, item) in items.iter().enumerate() {
-                visit(item, schema, &format!("{path}[{index}]"), problems);
-            }
-        }
-        _ => {}
     }
+    problems
 }
 
 fn check_version(version: Option<&Value>, path: &str, problems: &mut Vec<Problem>) {
@@ -68,8 +49,4 @@ fn text_of<'a>(value: Option<&'a Value>, path: &str, problems: &mut Vec<Problem>
     };
     problems.push(problem);
     None
-}
-
-fn child(path: &str, key: &str) -> String {
-    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }

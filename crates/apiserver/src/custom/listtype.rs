@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Map as Object, Value};
 
 use super::Structural;
+use super::nodes::{Node, nodes};
 use super::printed::shown;
 use crate::refusal::{Problem, ProblemKind};
 use crate::schema::Topology;
@@ -12,36 +13,14 @@ use crate::schema::Topology;
 /// The duplicates in the lists of an object.
 pub(crate) fn problems(object: &Value, schema: &Structural) -> Vec<Problem> {
     let mut problems = Vec::new();
-    visit(object, schema, "", &mut problems);
-    problems
-}
-
-fn visit(value: &Value, schema: &Structural, path: &str, problems: &mut Vec<Problem>) {
-    match value {
-        Value::Object(object) => {
-            for (key, child) in object {
-                if let Some(property) = schema.properties.get(key) {
-                    let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                    visit(child, property, &path, problems);
-                } else if let Some(additional) = schema.additional_schema() {
-                    visit(child, additional, &format!("{path}[{key}]"), problems);
-                }
-            }
+    for Node { path, value, schema } in nodes(object, schema, "") {
+        match (value, &schema.list) {
+            (Value::Array(items), Some(Topology::Set)) => repeated(items, &path, &mut problems),
+            (Value::Array(items), Some(Topology::Map(keys))) => keyed(items, keys, &path, &mut problems),
+            _ => {}
         }
-        Value::Array(items) => {
-            match &schema.list {
-                Some(Topology::Set) => repeated(items, path, problems),
-                Some(Topology::Map(keys)) => keyed(items, keys, path, problems),
-                _ => {}
-            }
-            if let Some(schema) = schema.items.as_deref() {
-                for (index, item) in items.iter().enumerate() {
-                    visit(item, schema, &format!("{path}[{index}]"), problems);
-                }
-            }
-        }
-        _ => {}
     }
+    problems
 }
 
 /// Reports each value that is there twice, where it is there the second time.

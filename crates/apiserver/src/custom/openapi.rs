@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::printed::{json, quoted, quoted_list};
-use super::rules::{flag, listed, named, property, text, value_of};
+use super::rules::value_of;
+use super::words::{flag, listed, named, property, text};
 use crate::refusal::{Problem, ProblemKind};
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::Structural;
 use super::printed::{json as compact, quoted, quoted_list};
-use super::rules::{flag, listed, text};
+use super::words::{flag, listed, text};
 use crate::refusal::{Problem, ProblemKind};
 
 /// The warning of a deprecated version.

@@ -9,18 +9,12 @@ use super::Structural;
 /// `apiVersion`, `kind` and `metadata` stay, at the root and in embedded resources: [`super::metadata`] looks into
 /// those. Idempotent.
 pub fn prune(object: &mut Value, schema: &Structural) -> Vec<String> {
-    let mut pruner = Pruner::default();
-    pruner.node(object, Some(schema), true, false);
-    pruner.dropped.sort();
-    pruner.dropped
+    dropped(object, Known { is_resource: true, ..Known::by(schema) })
 }
 
 /// Like [`prune`] for a value below the root, such as a default. Paths are relative to it.
 pub(crate) fn prune_part(value: &mut Value, schema: &Structural) -> Vec<String> {
-    let mut pruner = Pruner::default();
-    pruner.node(value, Some(schema), false, false);
-    pruner.dropped.sort();
-    pruner.dropped
+    dropped(value, Known::by(schema))
 }
 
 /// The words for a dropped field in a warning, or in the message of a refusal under strict field validation.
@@ -33,61 +27,93 @@ pub(crate) fn is_meta(key: &str) -> bool {
     matches!(key, "apiVersion" | "kind" | "metadata")
 }
 
-#[derive(Default)]
-struct Pruner {
-    path: String,
-    dropped: Vec<String>,
+/// What is known of a value.
+#[derive(Clone, Copy, Debug)]
+struct Known<'a> {
+    /// None: nothing is, so that an object there has no field that is known.
+    schema: Option<&'a Structural>,
+    /// It has the keys every resource has.
+    is_resource: bool,
+    /// What is not known stays.
+    keeps: bool,
 }
 
-impl Pruner {
-    /// No schema means that nothing is known: objects lose all their fields. `kept` says that this is an item of a list
-    /// that preserves.
-    fn node(&mut self, value: &mut Value, schema: Option<&Structural>, root: bool, kept: bool) {
-        let keeps = kept || schema.is_some_and(|schema| schema.preserve_unknown);
-        match value {
-            Value::Object(object) => {
-                let embedded = root || schema.is_some_and(|schema| schema.embedded);
-                object.retain(|key, child| {
-                    if embedded && is_meta(key) {
-                        return true;
-                    }
-                    let property = schema.and_then(|schema| schema.properties.get(key));
-                    let more = schema.is_some_and(|schema| schema.additional.is_some());
-                    if property.is_none() && !more {
-                        if !keeps {
-                            self.below(key, |pruner| pruner.dropped.push(pruner.path.clone()));
-                        }
-                        return keeps;
-                    }
-                    let schema = property.or_else(|| schema.and_then(Structural::additional_schema));
-                    self.below(key, |pruner| pruner.node(child, schema, false, false));
-                    true
-                });
+/// What becomes of a field.
+enum Fate<'a> {
+    Stays,
+    Goes,
+    /// It stays, and what is in it is looked at.
+    Pruned(Known<'a>),
+}
+
+impl<'a> Known<'a> {
+    fn by(schema: &'a Structural) -> Self {
+        Self { schema: Some(schema), is_resource: schema.embedded, keeps: schema.preserve_unknown }
+    }
+
+    fn nothing() -> Self {
+        Self { schema: None, is_resource: false, keeps: false }
+    }
+
+    fn field(&self, key: &str) -> Fate<'a> {
+        if self.is_resource && is_meta(key) {
+            return Fate::Stays;
+        }
+        match self.schema {
+            Some(schema) if schema.child(key).is_some() => {
+                Fate::Pruned(schema.child(key).map_or_else(Self::nothing, Known::by))
             }
-            Value::Array(items) => {
-                let schema = schema.and_then(|schema| schema.items.as_deref());
-                if keeps && schema.is_none() {
-                    return;
-                }
-                for (index, item) in items.iter_mut().enumerate() {
-                    let length = self.path.len();
-                    self.path.push_str(&format!("[{index}]"));
-                    self.node(item, schema, false, keeps);
-                    self.path.truncate(length);
-                }
-            }
-            _ => {}
+            // Any key is known, but not what is in it.
+            Some(Structural { additional: Some(_), .. }) => Fate::Pruned(Self::nothing()),
+            _ if self.keeps => Fate::Stays,
+            _ => Fate::Goes,
         }
     }
 
-    fn below(&mut self, key: &str, run: impl FnOnce(&mut Self)) {
-        let length = self.path.len();
-        if length > 0 {
-            self.path.push('.');
+    /// The items of a list that keeps what is not known keep it too. None where there is nothing to look for.
+    fn items(&self) -> Option<Self> {
+        match self.schema.and_then(|schema| schema.items.as_deref()) {
+            Some(schema) => {
+                let item = Known::by(schema);
+                Some(Known { keeps: item.keeps || self.keeps, ..item })
+            }
+            None => (!self.keeps).then(Self::nothing),
         }
-        self.path.push_str(key);
-        run(self);
-        self.path.truncate(length);
+    }
+}
+
+fn dropped(value: &mut Value, known: Known<'_>) -> Vec<String> {
+    let mut dropped = Vec::new();
+    sift(value, known, &mut String::new(), &mut dropped);
+    dropped.sort();
+    dropped
+}
+
+/// `path` is where the value is, and is the same again afterwards.
+fn sift(value: &mut Value, known: Known<'_>, path: &mut String, dropped: &mut Vec<String>) {
+    let here = path.len();
+    match value {
+        Value::Object(fields) => fields.retain(|key, field| {
+            path.push_str(if here == 0 { "" } else { "." });
+            path.push_str(key);
+            let fate = known.field(key);
+            match &fate {
+                Fate::Stays => {}
+                Fate::Pruned(known) => sift(field, *known, path, dropped),
+                Fate::Goes => dropped.push(path.clone()),
+            }
+            path.truncate(here);
+            !matches!(fate, Fate::Goes)
+        }),
+        Value::Array(items) => {
+            let Some(known) = known.items() else { return };
+            for (index, item) in items.iter_mut().enumerate() {
+                path.push_str(&format!("[{index}]"));
+                sift(item, known, path, dropped);
+                path.truncate(here);
+            }
+        }
+        _ => {}
     }
 }
 

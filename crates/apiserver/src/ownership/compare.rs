@@ -1,12 +1,14 @@
 //! Which fields were added, modified and removed between two objects of one schema.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
 
 use serde_json::Value;
 
-use super::element::{Element, same};
+use super::element::same;
 use super::field_set::FieldSet;
-use super::shape::{Items, Members, Shape, field, fields, items};
+use super::pairing::{Pair, side_by_side};
+use super::parts::{Content, Held, Part};
+use super::stated::everything_in;
 use crate::schema::{Definitions, Schema};
 
 /// The difference of two objects.
@@ -22,120 +24,71 @@ pub struct Comparison {
 
 /// Compares two objects. An object that comes or goes is named with everything in it.
 pub fn compare(old: &Value, new: &Value, schema: &Schema, definitions: &dyn Definitions) -> Comparison {
-    let mut walk = Walk { definitions, path: Vec::new(), found: Comparison::default() };
-    walk.visit(Some(old), Some(new), schema);
-    walk.found
+    between(old, new, schema, definitions).1
 }
 
-struct Walk<'a> {
-    definitions: &'a dyn Definitions,
-    path: Vec<Element>,
-    found: Comparison,
+/// Whether the value itself is another one, and what differs in it.
+fn between(old: &Value, new: &Value, schema: &Schema, definitions: &dyn Definitions) -> (bool, Comparison) {
+    if old == new {
+        return (false, Comparison::default());
+    }
+    let was = Content::of(old, schema, definitions);
+    let is = Content::of(new, schema, definitions);
+    // Where a schema allows anything, one that has parts may become one that has none. It is another value then, and its
+    // parts come or go. One that only loses or gets all its parts is the same value still.
+    let another = match (&was, &is) {
+        (Content::Parts(_), Content::Parts(_) | Content::Nothing) | (Content::Nothing, Content::Parts(_)) => {
+            false
+        }
+        (Content::Parts(_), Content::Whole) | (Content::Whole, Content::Parts(_)) => true,
+        _ => !same(old, new),
+    };
+    (another, of_parts(was.parts(), is.parts(), definitions))
 }
 
-impl Walk<'_> {
-    fn visit(&mut self, old: Option<&Value>, new: Option<&Value>, schema: &Schema) {
-        let is = Shape::of(schema, new.or(old), self.definitions);
-        let both = old.is_some() && new.is_some();
-        if both && matches!(schema, Schema::Any | Schema::Scalar(_) | Schema::Named(_)) {
-            // Where anything is allowed, a value may have become something else altogether.
-            let was = Shape::of(schema, old, self.definitions);
-            if !was.alike(&is) {
-                self.visit_as(&was, old, new);
+fn of_parts(old: Vec<Part<'_>>, new: Vec<Part<'_>>, definitions: &dyn Definitions) -> Comparison {
+    let mut found = Comparison::default();
+    let order = |a: &Part<'_>, b: &Part<'_>| -> Ordering { a.element.cmp(&b.element) };
+    for pair in side_by_side(old, new, order) {
+        match pair {
+            Pair::Left(gone) => found.goes(gone, definitions),
+            Pair::Right(come) => found.comes(come, definitions),
+            Pair::Both(was, is) => found.stays(was, is, definitions),
+        }
+    }
+    found
+}
+
+impl Comparison {
+    fn comes(&mut self, part: Part<'_>, definitions: &dyn Definitions) {
+        let below = everything_in(part.content(definitions), definitions);
+        self.added.put(part.element, true, below);
+    }
+
+    fn goes(&mut self, part: Part<'_>, definitions: &dyn Definitions) {
+        let below = everything_in(part.content(definitions), definitions);
+        self.removed.put(part.element, true, below);
+    }
+
+    /// Items that cannot be told apart are one value together; one that joins or leaves them makes it another thing.
+    fn stays(&mut self, was: Part<'_>, is: Part<'_>, definitions: &dyn Definitions) {
+        match (&was.held, &is.held) {
+            (Held::One(old), Held::One(new)) => {
+                let (another, inside) = between(old, new, &is.schema, definitions);
+                for (all, below) in [(&mut self.added, inside.added), (&mut self.removed, inside.removed)] {
+                    if !below.is_empty() {
+                        all.put(is.element.clone(), false, below);
+                    }
+                }
+                self.modified.put(is.element, another, inside.modified);
             }
-        }
-        let leaf = self.visit_as(&is, old, new);
-        if leaf {
-            return;
-        }
-        if old.is_none() {
-            self.found.added.insert(&self.path);
-        } else if new.is_none() {
-            self.found.removed.insert(&self.path);
-        }
-    }
-
-    /// Compares both as this shape; says whether they were compared as a whole.
-    fn visit_as(&mut self, shape: &Shape, old: Option<&Value>, new: Option<&Value>) -> bool {
-        let empty = match shape {
-            Shape::Scalar(_) => true,
-            Shape::List(_) => items(old).is_empty() && items(new).is_empty(),
-            Shape::Object { .. } => [old, new].into_iter().all(|it| fields(it).next().is_none()),
-        };
-        // Two empty ones are compared as a whole, so that empty and null stay different.
-        if shape.is_atomic() || empty {
-            self.visit_leaf(old, new);
-            return true;
-        }
-        match shape {
-            Shape::List(list) => self.visit_items(list, items(old), items(new)),
-            Shape::Object { members, .. } => self.visit_fields(members, old, new),
-            Shape::Scalar(_) => {}
-        }
-        false
-    }
-
-    fn visit_leaf(&mut self, old: Option<&Value>, new: Option<&Value>) {
-        match (old, new) {
-            (None, _) => self.found.added.insert(&self.path),
-            (_, None) => self.found.removed.insert(&self.path),
-            (Some(old), Some(new)) if !same(old, new) => self.found.modified.insert(&self.path),
-            _ => {}
-        }
-    }
-
-    fn visit_fields(&mut self, members: &Members, old: Option<&Value>, new: Option<&Value>) {
-        let before = fields(old).map(|(name, _)| name);
-        let more = fields(new).map(|(name, _)| name).filter(|name| field(old, name).is_none());
-        for name in before.chain(more) {
-            let Some(schema) = members.schema(name) else { continue };
-            let (was, is) = (field(old, name), field(new, name));
-            self.path.push(Element::field(name));
-            self.visit(was, is, &schema);
-            self.path.pop();
-        }
-    }
-
-    fn visit_items(&mut self, list: &Items, old: &[Value], new: &[Value]) {
-        let mut told_apart: BTreeMap<Element, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
-        for item in old {
-            if let Ok(element) = list.element(item, self.definitions) {
-                told_apart.entry(element).or_default().0.push(item);
-            }
-        }
-        for item in new {
-            if let Ok(element) = list.element(item, self.definitions) {
-                told_apart.entry(element).or_default().1.push(item);
-            }
-        }
-        for (element, (old, new)) in told_apart {
-            self.path.push(element);
-            self.visit_item(&list.schema, &old, &new);
-            self.path.pop();
-        }
-    }
-
-    /// Items that cannot be told apart are one leaf together.
-    fn visit_item(&mut self, schema: &Schema, old: &[&Value], new: &[&Value]) {
-        match (old, new) {
-            ([] | [_], [] | [_]) => self.visit(old.first().copied(), new.first().copied(), schema),
-            ([_, _, ..], [_, _, ..]) => {
+            (Held::Several(old), Held::Several(new)) => {
                 let equal = old.len() == new.len() && old.iter().zip(new).all(|(old, new)| same(old, new));
-                if !equal {
-                    self.found.modified.insert(&self.path);
-                }
+                self.modified.put(is.element, !equal, FieldSet::new());
             }
-            ([_, _, ..], _) => {
-                if let Some(new) = new.first() {
-                    self.visit(None, Some(new), schema);
-                }
-                self.found.removed.insert(&self.path);
-            }
-            (_, _) => {
-                if let Some(old) = old.first() {
-                    self.visit(Some(old), None, schema);
-                }
-                self.found.added.insert(&self.path);
+            _ => {
+                self.goes(was, definitions);
+                self.comes(is, definitions);
             }
         }
     }

@@ -9,6 +9,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use super::element::{BadElement, Element};
+use super::pairing::{Pair, side_by_side};
 
 /// A set of field paths.
 ///
@@ -46,8 +47,8 @@ pub enum BadFields {
 
 impl FieldSet {
     /// The empty set.
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new() -> Self {
+        Self { nodes: Vec::new() }
     }
 
     /// A set of paths of named fields, each written with dots: `metadata.name`.
@@ -180,9 +181,9 @@ impl FieldSet {
         self.node(element).is_some_and(|node| node.member)
     }
 
-    /// The paths that go on from this element, where there are any.
-    pub(super) fn below(&self, element: &Element) -> Option<&Self> {
-        self.node(element).map(|node| &node.below).filter(|below| !below.is_empty())
+    /// Whether there is anything at this element: its own path or ones that go on from it; and the latter.
+    pub(super) fn at(&self, element: &Element) -> Option<(bool, &Self)> {
+        self.node(element).map(|node| (node.member, &node.below))
     }
 
     /// The first elements, each with whether it is a member and what is below it.
@@ -193,9 +194,40 @@ impl FieldSet {
     /// The paths in either.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
-        let mut union = self.clone();
-        union.absorb(other.clone());
-        union
+        self.combined(other, |here, there| here || there)
+    }
+
+    /// The paths in both.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        self.combined(other, |here, there| here && there)
+    }
+
+    /// The paths in this one and not in the other.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Self {
+        self.combined(other, |here, there| here && !there)
+    }
+
+    /// The paths of both for which the rule holds, which is told whether a path is in this one and in the other.
+    fn combined(&self, other: &Self, rule: impl Fn(bool, bool) -> bool + Copy) -> Self {
+        let (of_here, of_there) = (rule(true, false), rule(false, true));
+        let mut nodes = Vec::new();
+        for pair in side_by_side(&self.nodes, &other.nodes, |a, b| a.element.cmp(&b.element)) {
+            match pair {
+                // What only one of them has is kept or left as it is, with all that is below it.
+                Pair::Left(node) => nodes.extend(of_here.then(|| node.clone())),
+                Pair::Right(node) => nodes.extend(of_there.then(|| node.clone())),
+                Pair::Both(a, b) => {
+                    let below = a.below.combined(&b.below, rule);
+                    let member = rule(a.member, b.member);
+                    if member || !below.is_empty() {
+                        nodes.push(Node { element: a.element.clone(), member, below });
+                    }
+                }
+            }
+        }
+        Self { nodes }
     }
 
     /// The paths in either, where neither is needed any more.
@@ -205,56 +237,29 @@ impl FieldSet {
         self
     }
 
-    /// The paths in both.
-    #[must_use]
-    pub fn intersection(&self, other: &Self) -> Self {
-        let mut both = Self::new();
-        for (element, member, below) in self.nodes() {
-            if let Some(node) = other.node(element) {
-                both.put(element.clone(), member && node.member, below.intersection(&node.below));
-            }
-        }
-        both
-    }
-
-    /// The paths in this one and not in the other.
-    #[must_use]
-    pub fn difference(&self, other: &Self) -> Self {
-        let mut rest = Self::new();
-        for (element, member, below) in self.nodes() {
-            match other.node(element) {
-                Some(node) => {
-                    rest.put(element.clone(), member && !node.member, below.difference(&node.below));
-                }
-                None => rest.put(element.clone(), member, below.clone()),
-            }
-        }
-        rest
-    }
-
     /// The paths that are neither in the other nor below one of its paths.
     #[must_use]
-    pub fn without_trees(&self, other: &Self) -> Self {
-        let mut rest = Self::new();
-        for (element, member, below) in self.nodes() {
-            match other.node(element) {
-                Some(node) if node.member => {}
-                Some(node) => rest.put(element.clone(), member, below.without_trees(&node.below)),
-                None => rest.put(element.clone(), member, below.clone()),
-            }
-        }
-        rest
+    pub fn without_trees(&self, trees: &Self) -> Self {
+        self.cut_along(trees, false)
     }
 
     /// The paths that are in the other, below one of its paths, or on the way to one.
     #[must_use]
-    pub fn within_trees(&self, other: &Self) -> Self {
+    pub fn within_trees(&self, trees: &Self) -> Self {
+        self.cut_along(trees, true)
+    }
+
+    /// Keeps what is inside of the trees or what is outside of them; the way to a tree is on both sides.
+    fn cut_along(&self, trees: &Self, inside: bool) -> Self {
         let mut kept = Self::new();
-        for (element, member, below) in self.nodes() {
-            match other.node(element) {
-                Some(node) if node.member => kept.put(element.clone(), member, below.clone()),
-                Some(node) => kept.put(element.clone(), member, below.within_trees(&node.below)),
-                None => {}
+        for node in &self.nodes {
+            let tree = trees.node(&node.element);
+            match tree {
+                Some(way) if !way.member => {
+                    kept.put(node.element.clone(), node.member, node.below.cut_along(&way.below, inside));
+                }
+                _ if tree.is_some() == inside => kept.nodes.push(node.clone()),
+                _ => {}
             }
         }
         kept
@@ -268,6 +273,15 @@ impl FieldSet {
             leaves.put(element.clone(), member && below.is_empty(), below.leaves());
         }
         leaves
+    }
+
+    /// The paths that are not in the set, but on the way to ones that are.
+    pub(super) fn ways(&self) -> Self {
+        let mut ways = Self::new();
+        for node in &self.nodes {
+            ways.put(node.element.clone(), !node.member, node.below.ways());
+        }
+        ways
     }
 
     /// All paths, in the order messages list them: those that end at a step before those that go on.

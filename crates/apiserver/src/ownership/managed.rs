@@ -155,46 +155,48 @@ impl Managed {
         time.map_or(0, Timestamp::as_second)
     }
 
-    /// Moves the oldest updates into one entry for each version until there are not too many entries of updates.
+    /// Folds the oldest updaters into one entry for each version until there are not too many of them.
+    ///
+    /// The oldest of a version takes the others in, and is only renamed when it does; where there is an entry of old updates
+    /// already, that one takes them in.
     pub(super) fn cap(&mut self) {
-        let updaters = || self.sets.keys().filter(|manager| manager.operation == Operation::Update);
-        let mut count = updaters().count();
-        if count <= MOST_UPDATERS {
+        let updaters = self.sets.keys().filter(|manager| manager.operation == Operation::Update);
+        let mut oldest_first: Vec<Manager> = updaters.cloned().collect();
+        let Some(excess) = oldest_first.len().checked_sub(MOST_UPDATERS).filter(|excess| *excess > 0) else {
             return;
-        }
-        let mut updaters: Vec<Manager> = updaters().cloned().collect();
-        updaters.sort_by_cached_key(|manager| (self.seconds(manager), manager.identifier()));
+        };
+        oldest_first.sort_by_cached_key(|manager| (self.seconds(manager), manager.identifier()));
         let mut first_of_version: BTreeMap<String, Manager> = BTreeMap::new();
-        for manager in updaters {
-            if count <= MOST_UPDATERS {
-                return;
+        let mut folded = Vec::new();
+        for manager in oldest_first {
+            match first_of_version.get(&manager.api_version) {
+                None => _ = first_of_version.insert(manager.api_version.clone(), manager),
+                Some(_) if manager.is_old_updates() => {}
+                Some(first) => folded.push((first.clone(), manager)),
             }
-            let Some(version) = self.sets.get(&manager).map(|owned| owned.api_version.clone()) else {
-                continue;
-            };
-            let Some(first) = first_of_version.get(&version) else {
-                // Alone it stays what it is: an entry is only renamed when it takes in another.
-                first_of_version.insert(version, manager);
-                continue;
-            };
-            let bucket = Manager::new(OLD_UPDATES.to_owned(), Operation::Update, &version, String::new());
-            if !self.sets.contains_key(&bucket)
-                && let Some(owned) = self.sets.remove(first)
-            {
-                self.sets.insert(bucket.clone(), owned);
-            }
-            if manager == bucket {
-                continue;
-            }
-            if let (Some(moved), Some(into)) = (self.sets.remove(&manager), self.sets.get_mut(&bucket)) {
-                into.fields = into.fields.union(&moved.fields);
-                count -= 1;
-            }
-            match self.times.get(&manager).cloned() {
-                Some(time) => self.times.insert(bucket, time),
-                None => self.times.remove(&bucket),
-            };
         }
+        for (first, manager) in folded.into_iter().take(excess) {
+            self.fold(&first, &manager);
+        }
+    }
+
+    /// Moves what a manager owns to the old updates of its version, which `first` becomes where there are none yet.
+    fn fold(&mut self, first: &Manager, manager: &Manager) {
+        let old =
+            Manager::new(OLD_UPDATES.to_owned(), Operation::Update, &manager.api_version, String::new());
+        if !self.sets.contains_key(&old)
+            && let Some(owned) = self.sets.remove(first)
+        {
+            self.sets.insert(old.clone(), owned);
+        }
+        if let (Some(moved), Some(into)) = (self.sets.remove(manager), self.sets.get_mut(&old)) {
+            into.fields = std::mem::take(&mut into.fields).joined(moved.fields);
+        }
+        // The entry is as old as what came into it last.
+        match self.times.get(manager).cloned() {
+            Some(time) => self.times.insert(old, time),
+            None => self.times.remove(&old),
+        };
     }
 }
 
@@ -206,6 +208,11 @@ impl Manager {
             Operation::Update => api_version.to_owned(),
         };
         Self { name, operation, api_version, subresource }
+    }
+
+    /// Whether this is the entry that the oldest updates are moved to.
+    fn is_old_updates(&self) -> bool {
+        self.name == OLD_UPDATES && self.operation == Operation::Update && self.subresource.is_empty()
     }
 
     /// The text managers are sorted by in messages.

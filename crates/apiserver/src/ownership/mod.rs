@@ -5,23 +5,33 @@
 //! storage or clocks: the time comes with the [`Writer`].
 //!
 //! ```text
-//! Schema + value --shape--> FieldSet (extract) --+
-//!                           Comparison (compare) +--> owners (managed) --> update, apply
-//!                           merged value (merge) +
+//! value + Schema --shape--> parts --> FieldSet (stated), Comparison (compare), what goes (dropping)
+//!                                        \--> owners (managed), in all versions (views, changes)
+//!                                                \--> update, apply
 //! ```
+//!
+//! Owning a field means answering for its value. Who writes a field owns it alone; who applies it owns it together with all who
+//! apply the same value, and cannot give it another one against an owner except by force. What an applier drops and nobody
+//! else owns goes.
 //!
 //! The `mod` lines below are in layer order.
 
 mod element;
+mod pairing;
 mod field_set;
 mod shape;
+mod parts;
 mod check;
-mod extract;
+mod stated;
 mod compare;
 mod merge;
+mod dropping;
 mod managed;
 mod scale;
+mod views;
+mod changes;
 mod update;
+mod client_side;
 mod apply;
 
 use jiff::Timestamp;
@@ -32,11 +42,11 @@ use crate::schema::{Definitions, Schema};
 pub use apply::apply;
 pub use compare::{Comparison, compare};
 pub use element::{BadElement, Datum, Element};
-pub use extract::{blank, fields_of};
 pub use field_set::{BadFields, FieldSet, Path};
 pub use managed::keep_times_if_unchanged;
-pub use merge::{merge, remove};
+pub use merge::merge;
 pub use scale::{Replicas, from_scale, to_scale};
+pub use stated::{blank, fields_of};
 pub use update::update;
 
 /// What is written: a kind in one of its versions, through one of its endpoints.

@@ -1,6 +1,6 @@
 //! How a value of a schema is taken apart: as a leaf, as a list of told-apart items, or as an object.
 //!
-//! The one place that looks into [`Schema`] for ownership; extraction, comparison and merging walk by what it says.
+//! The one place that looks into [`Schema`] for ownership; taking values apart, checking and merging go by what it says.
 
 use std::sync::Arc;
 
@@ -62,11 +62,6 @@ impl Shape {
                 Some(_) => Self::Scalar(None),
             },
         }
-    }
-
-    /// Whether both are taken apart in the same way. Of one schema, only values of [`Schema::Any`] are not.
-    pub(super) fn alike(&self, other: &Self) -> bool {
-        std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
     /// Whether the value is owned and replaced as a whole.
@@ -152,24 +147,13 @@ impl Items {
     }
 }
 
-/// The items of a value that is a list; none where it is absent, null or something else.
-pub(super) fn items(value: Option<&Value>) -> &[Value] {
-    value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+/// The items of a value that is a list; none where it is something else.
+pub(super) fn items(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The names of the fields of either value, sorted, each once.
-pub(super) fn names<'a>(a: Option<&'a Value>, b: Option<&'a Value>) -> std::collections::BTreeSet<&'a str> {
-    let fields = [a, b].into_iter().flatten().filter_map(Value::as_object);
-    fields.flat_map(|fields| fields.keys().map(String::as_str)).collect()
-}
-
-/// The fields of a value that is an object; none where it is absent or something else.
-pub(super) fn fields(value: Option<&Value>) -> impl Iterator<Item = (&str, &Value)> {
-    let fields = value.and_then(Value::as_object).into_iter().flatten();
+/// The fields of a value that is an object; none where it is something else.
+pub(super) fn fields(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let fields = value.as_object().into_iter().flatten();
     fields.map(|(name, value)| (name.as_str(), value))
-}
-
-/// A field of a value that is an object; none where it is absent or the value something else.
-pub(super) fn field<'a>(value: Option<&'a Value>, name: &str) -> Option<&'a Value> {
-    value?.as_object()?.get(name)
 }

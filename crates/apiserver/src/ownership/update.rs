@@ -3,19 +3,17 @@
 //! What a write changes it owns from then on, alone; what it does not change stays with its owners.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::changes::Changes;
 use super::check::{Duplicates, Mistakes, check};
-use super::compare::{Comparison, compare};
-use super::extract::settled;
 use super::field_set::FieldSet;
 use super::managed::{Managed, Manager, Operation, Owned, asks_for_reset, entries_of, strip};
+use super::views::settle;
 use super::{Target, Writer};
-use crate::schema::Schema;
 
 /// The fields nobody owns, because the server or the path of the request sets them.
 const OWNED_BY_NOBODY: [&str; 12] = [
@@ -88,7 +86,7 @@ pub(super) fn track(
     let changes = Changes::between(&live, new, target, &managed)?;
     changes.take_from_others(&mut managed, None);
     // What the endpoint does not write is not among the changes.
-    let gained = without_nobodys(&changes.here.set);
+    let gained = without_nobodys(changes.set_here());
     if gained.is_empty() {
         return Ok(managed);
     }
@@ -101,127 +99,6 @@ pub(super) fn track(
     managed.sets.insert(manager.clone(), Owned { fields, api_version });
     managed.times.insert(manager, stamp(writer.now));
     Ok(managed)
-}
-
-/// The difference of two objects, in each version somebody wrote.
-pub(super) struct Changes {
-    /// The version that is written.
-    version: String,
-    /// The difference in it.
-    here: Difference,
-    /// By version, for the others; those that are gone are not there.
-    elsewhere: BTreeMap<String, Difference>,
-}
-
-/// The difference of two objects, as far as an endpoint writes it.
-struct Difference {
-    /// Fields that have another value, or have one at last.
-    set: FieldSet,
-    /// Fields that are no longer there.
-    removed: FieldSet,
-}
-
-impl Difference {
-    fn of(found: Comparison, target: &Target<'_>) -> Self {
-        let Comparison { added, modified, removed } = found;
-        Self { set: target.reset.filter(modified.joined(added)), removed: target.reset.filter(removed) }
-    }
-}
-
-impl Changes {
-    /// Compares both objects in the target's version and in those of all entries.
-    pub(super) fn between(
-        old: &Value,
-        new: &Value,
-        target: &Target<'_>,
-        managed: &Managed,
-    ) -> Result<Self, Mistakes> {
-        let here = Difference::of(compare(old, new, target.schema, target.definitions), target);
-        let mut changes = Self { version: target.api_version.to_owned(), here, elsewhere: BTreeMap::new() };
-        for owned in managed.sets.values() {
-            if changes.in_version(&owned.api_version).is_some() {
-                continue;
-            }
-            let failed = |which: &'static str| {
-                move |why: Mistakes| why.within(&format!("failed to convert {which} object"))
-            };
-            let Some((old, schema)) = view(old, &owned.api_version, target).map_err(failed("old"))? else {
-                continue;
-            };
-            let Some((new, _)) = view(new, &owned.api_version, target).map_err(failed("new"))? else {
-                continue;
-            };
-            let there = Difference::of(compare(&old, &new, &schema, target.definitions), target);
-            changes.elsewhere.insert(owned.api_version.clone(), there);
-        }
-        Ok(changes)
-    }
-
-    fn in_version(&self, version: &str) -> Option<&Difference> {
-        if version == self.version { Some(&self.here) } else { self.elsewhere.get(version) }
-    }
-
-    /// The fields each manager but `me` owns that were given another value.
-    pub(super) fn conflicts(&self, managed: &Managed, me: &Manager) -> BTreeMap<Manager, FieldSet> {
-        let mut conflicts = BTreeMap::new();
-        for (manager, owned) in managed.sets.iter().filter(|(manager, _)| *manager != me) {
-            let Some(difference) = self.in_version(&owned.api_version) else { continue };
-            let lost = owned.fields.intersection(&difference.set);
-            if !lost.is_empty() {
-                conflicts.insert(manager.clone(), lost);
-            }
-        }
-        conflicts
-    }
-
-    /// Takes what was changed or removed from all managers but `me`; those left with nothing go.
-    pub(super) fn take_from_others(&self, managed: &mut Managed, me: Option<&Manager>) {
-        managed.sets.retain(|manager, owned| {
-            if Some(manager) != me {
-                let Some(Difference { set, removed }) = self.in_version(&owned.api_version) else {
-                    return false;
-                };
-                owned.fields = owned.fields.difference(set).difference(removed);
-            }
-            !owned.fields.is_empty()
-        });
-    }
-}
-
-/// The object as another version shows it; `None` where the version is gone. A version that does not know all fields of
-/// the object cannot show it.
-pub(super) fn view(
-    object: &Value,
-    api_version: &str,
-    target: &Target<'_>,
-) -> Result<Option<(Value, Schema)>, Mistakes> {
-    if api_version == target.api_version && object.get("apiVersion").is_none_or(|it| it == api_version) {
-        return Ok(Some((object.clone(), target.schema.clone())));
-    }
-    let Some((object, schema)) = target.versions.convert(object, api_version) else { return Ok(None) };
-    check(&object, &schema, target.definitions, Duplicates::Refused)?;
-    Ok(Some((object, schema)))
-}
-
-/// Reads all sets by the schemas of today; entries of versions that are gone go too.
-pub(super) fn settle(live: &Value, managed: &mut Managed, target: &Target<'_>) -> Result<(), Mistakes> {
-    let versions: BTreeSet<String> = managed.sets.values().map(|owned| owned.api_version.clone()).collect();
-    for version in versions {
-        let schema = if version == target.api_version {
-            Some(target.schema.clone())
-        } else {
-            view(live, &version, target)?.map(|(_, schema)| schema)
-        };
-        managed.sets.retain(|_, owned| {
-            if owned.api_version != version {
-                return true;
-            }
-            let Some(schema) = &schema else { return false };
-            owned.fields = settled(&owned.fields, schema, target.definitions);
-            true
-        });
-    }
-    Ok(())
 }
 
 /// The set without the fields nobody owns.

@@ -2,68 +2,35 @@
 //!
 //! Atomic lists and maps are one field; items of the others are told apart by key or value.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value};
 
 use super::element::Element;
 use super::field_set::FieldSet;
-use super::shape::{Members, Shape, items};
+use super::parts::Content;
+use super::shape::{Members, Shape};
 use crate::schema::{Definitions, Schema};
 
 /// The fields of an object. Items that cannot be told apart count once, as a whole; those without a key not at all.
 pub fn fields_of(object: &Value, schema: &Schema, definitions: &dyn Definitions) -> FieldSet {
-    walk(object, schema, definitions).1
+    stated_in(Content::of(object, schema, definitions), definitions)
 }
 
-/// Whether the value itself is stated, and the fields below it.
-fn walk(value: &Value, schema: &Schema, definitions: &dyn Definitions) -> (bool, FieldSet) {
-    let mut below = FieldSet::new();
-    match Shape::of(schema, Some(value), definitions) {
-        shape if shape.is_atomic() => return (true, below),
-        Shape::List(list) => {
-            let mut told_apart: BTreeMap<Element, Vec<&Value>> = BTreeMap::new();
-            for item in items(Some(value)) {
-                if let Ok(element) = list.element(item, definitions) {
-                    told_apart.entry(element).or_default().push(item);
-                }
-            }
-            for (element, same) in told_apart {
-                let inner = match same.as_slice() {
-                    [one] => walk(one, &list.schema, definitions).1,
-                    _ => FieldSet::new(),
-                };
-                below.put(element, true, inner);
-            }
-        }
-        Shape::Object { members, .. } => {
-            for (name, value) in value.as_object().into_iter().flatten() {
-                let Some(schema) = members.schema(name) else { continue };
-                let (stated, inner) = walk(value, &schema, definitions);
-                let hollow = value.is_null() || value.as_object().is_some_and(Map::is_empty);
-                below.put(Element::field(name), stated || hollow || !members.names(name), inner);
-            }
-        }
-        Shape::Scalar(_) => {}
+fn stated_in(content: Content<'_>, definitions: &dyn Definitions) -> FieldSet {
+    let mut stated = FieldSet::new();
+    for part in content.parts() {
+        let content = part.content(definitions);
+        let itself = part.is_stated(&content);
+        stated.put(part.element, itself, stated_in(content, definitions));
     }
-    (false, below)
+    stated
 }
 
-/// The set with every named field on the way to its members, but not the keys that users chose.
-pub(super) fn with_named_fields(set: &FieldSet, schema: &Schema, definitions: &dyn Definitions) -> FieldSet {
-    let shape = Shape::of(schema, None, definitions);
+/// All there is in an object, whether somebody stated it or it is only the way to what somebody stated.
+pub(super) fn everything_in(content: Content<'_>, definitions: &dyn Definitions) -> FieldSet {
     let mut all = FieldSet::new();
-    for (element, member, below) in set.nodes() {
-        let (named, inner) = match (&shape, element) {
-            (Shape::Object { members, .. }, Element::Field(name)) => {
-                (!below.is_empty() && members.names(name), members.schema(name))
-            }
-            (Shape::List(list), Element::Key(_)) => (false, Some(list.schema.clone())),
-            _ => (false, None),
-        };
-        let below =
-            inner.map_or_else(|| below.clone(), |schema| with_named_fields(below, &schema, definitions));
-        all.put(element.clone(), member || named, below);
+    for part in content.parts() {
+        let below = everything_in(part.content(definitions), definitions);
+        all.put(part.element, true, below);
     }
     all
 }
@@ -71,27 +38,33 @@ pub(super) fn with_named_fields(set: &FieldSet, schema: &Schema, definitions: &d
 /// The set as it is to be read today: what became atomic since it was written is owned as a whole.
 pub(super) fn settled(set: &FieldSet, schema: &Schema, definitions: &dyn Definitions) -> FieldSet {
     let shape = Shape::of(schema, None, definitions);
-    if matches!(&shape, Shape::Object { members: Members::Every(Schema::Any), .. }) {
-        return set.clone();
-    }
-    let mut settled_set = FieldSet::new();
+    let mut today = FieldSet::new();
     for (element, member, below) in set.nodes() {
-        let inner = match (&shape, element) {
-            (Shape::Object { members, .. }, Element::Field(name)) => members.schema(name),
-            (Shape::List(list), _) => Some(list.schema.clone()),
-            _ => None,
-        };
-        let Some(inner) = inner.filter(|_| !below.is_empty()) else {
-            settled_set.put(element.clone(), member, below.clone());
-            continue;
-        };
-        match Shape::of(&inner, None, definitions) {
-            Shape::Scalar(_) => settled_set.put(element.clone(), member, below.clone()),
-            shape if shape.is_atomic() => settled_set.put(element.clone(), true, FieldSet::new()),
-            _ => settled_set.put(element.clone(), member, settled(below, &inner, definitions)),
+        let inner = if below.is_empty() { None } else { within(&shape, element) };
+        let now = inner.as_ref().map(|schema| Shape::of(schema, None, definitions));
+        match (now, inner) {
+            (Some(now), Some(inner)) if !now.is_atomic() => {
+                today.put(element.clone(), member, settled(below, &inner, definitions));
+            }
+            (Some(Shape::List(_) | Shape::Object { .. }), _) => {
+                today.put(element.clone(), true, FieldSet::new())
+            }
+            // Nothing is known of it, or it cannot be what it was: it is left alone.
+            _ => today.put(element.clone(), member, below.clone()),
         }
     }
-    settled_set
+    today
+}
+
+/// What the schema says of the value at an element; nothing where it allows anything there, or nothing at all.
+fn within(shape: &Shape, element: &Element) -> Option<Schema> {
+    let inner = match (shape, element) {
+        (Shape::Object { members: Members::Every(Schema::Any), .. }, _) => None,
+        (Shape::Object { members, .. }, Element::Field(name)) => members.schema(name),
+        (Shape::List(list), _) => Some(list.schema.clone()),
+        _ => None,
+    };
+    inner.filter(|inner| !matches!(inner, Schema::Any))
 }
 
 /// An object of a built-in kind in which nothing is said: the fields that are always there, such as `metadata`, with
@@ -143,13 +116,6 @@ mod tests {
             r#"k:{"port":2,"protocol":"TCP"}"#: {},
         }});
         assert_eq!(fields.to_json(), expected);
-    }
-
-    #[test]
-    fn named_fields_on_the_way_are_added_and_keys_are_not() {
-        let set = FieldSet::from_json(&json!({"f:ports": {r#"k:{"port":1}"#: {"f:port": {}}}})).unwrap();
-        let all = with_named_fields(&set, &ports(), &NoDefinitions);
-        assert_eq!(all.to_json(), json!({"f:ports": {".": {}, r#"k:{"port":1}"#: {"f:port": {}}}}));
     }
 
     #[test]

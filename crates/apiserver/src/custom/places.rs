@@ -1,0 +1,178 @@
+//! A schema laid out as the list of its places: its parts, and what restricts them.
+//!
+//! Parts are the schema itself, its fields, items and additional properties, and theirs. Restrictions stand below `allOf`,
+//! `anyOf`, `oneOf` and `not`, of parts and of restrictions.
+
+use serde_json::{Value, json};
+
+use super::words::{flag, listed, named, property};
+
+/// One place in a schema.
+#[derive(Debug)]
+pub(crate) struct Place<'a> {
+    pub(crate) path: String,
+    pub(crate) schema: &'a Value,
+    pub(crate) role: Role<'a>,
+}
+
+/// What a place is for.
+#[derive(Debug)]
+pub(crate) enum Role<'a> {
+    /// It says what a value is.
+    Part(Level),
+    /// It says what a value may be, which a part is about.
+    Restriction(About<'a>),
+}
+
+/// What kind of part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    Root,
+    Item,
+    Field,
+}
+
+/// The part that a restriction restricts.
+#[derive(Clone, Debug)]
+pub(crate) enum About<'a> {
+    /// It is there.
+    Part(&'a Value, String),
+    /// It should be at this path.
+    Missing(String),
+    /// It is in something that is not there, or nobody asks.
+    Nothing,
+}
+
+impl Place<'_> {
+    /// The path of one of its keywords.
+    pub(crate) fn at(&self, key: &str) -> String {
+        format!("{}.{key}", self.path)
+    }
+
+    /// Whether it is a resource inside of a resource.
+    pub(crate) fn is_embedded(&self) -> bool {
+        flag(self.schema, "x-kubernetes-embedded-resource")
+    }
+}
+
+/// All places of a schema that stands at a path.
+pub(crate) fn places<'a>(schema: &'a Value, path: &str) -> Vec<Place<'a>> {
+    let mut found = Vec::new();
+    part(schema, path.to_owned(), Level::Root, &mut found);
+    found
+}
+
+fn part<'a>(schema: &'a Value, path: String, level: Level, found: &mut Vec<Place<'a>>) {
+    if let Some(items) = schema.get("items") {
+        part(items, format!("{path}.items"), Level::Item, found);
+    }
+    for (name, inner) in named(schema, "properties") {
+        part(inner, property(&path, name), Level::Field, found);
+    }
+    if let Some(more) = schema.get("additionalProperties").filter(|it| it.is_object()) {
+        part(more, format!("{path}.additionalProperties"), Level::Field, found);
+    }
+    // Only of what restricts the whole it is asked whether what it restricts is there.
+    let about = if level == Level::Root { About::Part(schema, path.clone()) } else { About::Nothing };
+    // Being a number or a text is the one thing that is said by types in a restriction: here, or in the first of `allOf`.
+    let exempt_first = listed(schema, "allOf").first().is_some_and(is_number_or_text);
+    restrictions(schema, &path, &about, is_number_or_text(schema), exempt_first, found);
+    found.push(Place { path, schema, role: Role::Part(level) });
+}
+
+fn is_number_or_text(schema: &Value) -> bool {
+    schema.get("anyOf") == Some(&json!([{"type": "integer"}, {"type": "string"}]))
+}
+
+/// What stands below the keywords that combine restrictions; those of an exempt `anyOf` are no places.
+fn restrictions<'a>(
+    schema: &'a Value,
+    path: &str,
+    about: &About<'a>,
+    exempt: bool,
+    exempt_first: bool,
+    found: &mut Vec<Place<'a>>,
+) {
+    for key in ["allOf", "anyOf", "oneOf"] {
+        if exempt && key == "anyOf" {
+            continue;
+        }
+        for (index, inner) in listed(schema, key).iter().enumerate() {
+            let exempt = exempt_first && key == "allOf" && index == 0;
+            restriction(inner, format!("{path}.{key}[{index}]"), about.clone(), exempt, found);
+        }
+    }
+    if let Some(not) = schema.get("not") {
+        restriction(not, format!("{path}.not"), about.clone(), false, found);
+    }
+}
+
+fn restriction<'a>(
+    schema: &'a Value,
+    path: String,
+    about: About<'a>,
+    exempt: bool,
+    found: &mut Vec<Place<'a>>,
+) {
+    restrictions(schema, &path, &about, exempt, false, found);
+    if let Some(items) = schema.get("items") {
+        let inner = about.inner(|part| part.get("items"), |path| format!("{path}.items"));
+        restriction(items, format!("{path}.items"), inner, false, found);
+    }
+    for (name, field) in named(schema, "properties") {
+        let inner = about
+            .inner(|part| part.get("properties").and_then(|it| it.get(name)), |path| property(path, name));
+        restriction(field, property(&path, name), inner, false, found);
+    }
+    found.push(Place { path, schema, role: Role::Restriction(about) });
+}
+
+impl<'a> About<'a> {
+    /// What a restriction inside of one about this is about.
+    fn inner(&self, part: impl Fn(&'a Value) -> Option<&'a Value>, path: impl Fn(&str) -> String) -> Self {
+        match self {
+            Self::Part(outer, at) => {
+                let path = path(at);
+                match part(outer) {
+                    Some(inner) => Self::Part(inner, path),
+                    None => Self::Missing(path),
+                }
+            }
+            Self::Missing(_) | Self::Nothing => Self::Nothing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_and_restrictions_are_found_with_what_they_are_about() {
+        let schema = json!({
+            "properties": {"a": {"items": {}, "not": {"properties": {"b": {}}}}},
+            "allOf": [{"anyOf": [{"type": "integer"}, {"type": "string"}], "items": {"not": {}}}],
+        });
+        let mut found: Vec<String> = places(&schema, "s")
+            .into_iter()
+            .map(|place| match place.role {
+                Role::Part(level) => format!("{} {level:?}", place.path),
+                Role::Restriction(About::Part(_, path)) => format!("{} of {path}", place.path),
+                Role::Restriction(About::Missing(path)) => format!("{} misses {path}", place.path),
+                Role::Restriction(About::Nothing) => format!("{} of nothing", place.path),
+            })
+            .collect();
+        found.sort();
+        let expected = [
+            "s Root",
+            "s.allOf[0] of s",
+            "s.allOf[0].items misses s.items",
+            "s.allOf[0].items.not misses s.items",
+            "s.properties[a] Field",
+            "s.properties[a].items Item",
+            "s.properties[a].not of nothing",
+            "s.properties[a].not.properties[b] of nothing",
+        ];
+        assert_eq!(found, expected);
+    }
+}

@@ -1,0 +1,93 @@
+//! What a write changes, in each version somebody has written in, and who loses fields by it.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::Target;
+use super::check::Mistakes;
+use super::compare::{Comparison, compare};
+use super::field_set::FieldSet;
+use super::managed::{Managed, Manager};
+use super::views::view;
+
+/// The difference of two objects, by version; versions that are gone are not there.
+pub(super) struct Changes {
+    by_version: BTreeMap<String, Difference>,
+    /// The version that is written.
+    here: String,
+}
+
+/// The difference of two objects, as far as an endpoint writes it.
+struct Difference {
+    /// Fields that have another value, or have one at last.
+    set: FieldSet,
+    /// Fields that are no longer there.
+    removed: FieldSet,
+}
+
+impl Difference {
+    fn of(found: Comparison, target: &Target<'_>) -> Self {
+        let Comparison { added, modified, removed } = found;
+        Self { set: target.reset.filter(modified.joined(added)), removed: target.reset.filter(removed) }
+    }
+}
+
+impl Changes {
+    /// Compares both objects in the target's version and in those of all entries.
+    pub(super) fn between(
+        old: &Value,
+        new: &Value,
+        target: &Target<'_>,
+        managed: &Managed,
+    ) -> Result<Self, Mistakes> {
+        let found = compare(old, new, target.schema, target.definitions);
+        let here = target.api_version.to_owned();
+        let mut by_version = BTreeMap::from([(here.clone(), Difference::of(found, target))]);
+        for owned in managed.sets.values() {
+            let version = &owned.api_version;
+            if by_version.contains_key(version) {
+                continue;
+            }
+            let shown = |which: &str, object: &Value| {
+                let failed = |why: Mistakes| why.within(&format!("failed to convert {which} object"));
+                view(object, version, target).map_err(failed)
+            };
+            let (Some((old, schema)), Some((new, _))) = (shown("old", old)?, shown("new", new)?) else {
+                continue;
+            };
+            let found = compare(&old, &new, &schema, target.definitions);
+            by_version.insert(version.clone(), Difference::of(found, target));
+        }
+        Ok(Self { by_version, here })
+    }
+
+    /// The fields that are set, in the version that is written.
+    pub(super) fn set_here(&self) -> &FieldSet {
+        const NOTHING: &FieldSet = &FieldSet::new();
+        self.by_version.get(&self.here).map_or(NOTHING, |it| &it.set)
+    }
+
+    /// The fields each manager but `me` owns that were given another value.
+    pub(super) fn conflicts(&self, managed: &Managed, me: &Manager) -> BTreeMap<Manager, FieldSet> {
+        let others = managed.sets.iter().filter(|(manager, _)| *manager != me);
+        let lost = others.filter_map(|(manager, owned)| {
+            let lost = owned.fields.intersection(&self.by_version.get(&owned.api_version)?.set);
+            (!lost.is_empty()).then(|| (manager.clone(), lost))
+        });
+        lost.collect()
+    }
+
+    /// Takes what was set or removed from all managers but `me`; those left with nothing go.
+    pub(super) fn take_from_others(&self, managed: &mut Managed, me: Option<&Manager>) {
+        managed.sets.retain(|manager, owned| {
+            if Some(manager) != me {
+                let Some(Difference { set, removed }) = self.by_version.get(&owned.api_version) else {
+                    return false;
+                };
+                owned.fields = owned.fields.difference(set).difference(removed);
+            }
+            !owned.fields.is_empty()
+        });
+    }
+}

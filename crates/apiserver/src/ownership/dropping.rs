@@ -1,0 +1,215 @@
+//! What goes when an applier no longer states it.
+//!
+//! An applier answers for the fields it owns. One that it stated before and does not state now is nobody's, unless another
+//! manager owns it too, and what is nobody's goes. A thing goes with all that is in it: who takes an item out of a list takes
+//! it out for those as well who only set something in that item.
+
+use serde_json::{Map, Value};
+
+use super::element::Element;
+use super::field_set::FieldSet;
+use super::parts::{Content, Part};
+use super::shape::Shape;
+use crate::schema::{Definitions, Schema, Topology};
+
+/// The fields of an object that go, where an applier owned `before` and all managers together own `now`.
+///
+/// Of each branch that goes only the top is named.
+pub(super) fn dropped(
+    object: &Value,
+    before: &FieldSet,
+    now: &FieldSet,
+    schema: &Schema,
+    definitions: &dyn Definitions,
+) -> FieldSet {
+    dropped_parts(Content::of(object, schema, definitions), before, now, Above::default(), definitions)
+}
+
+/// What is known of the parts around a part.
+#[derive(Clone, Copy, Debug, Default)]
+struct Above {
+    /// The applier owned one of them.
+    owned: bool,
+    /// One of them is nobody's now that was the applier's, or was in something that was.
+    abandoned: bool,
+}
+
+fn dropped_parts(
+    content: Content<'_>,
+    before: &FieldSet,
+    now: &FieldSet,
+    above: Above,
+    definitions: &dyn Definitions,
+) -> FieldSet {
+    let (mut gone, nothing) = (FieldSet::new(), FieldSet::new());
+    for part in content.parts() {
+        // Where the applier owned nothing, nothing goes.
+        let Some((was, owned_in_it)) = before.at(&part.element) else { continue };
+        let (is, owned_now) = now.at(&part.element).unwrap_or((false, &nothing));
+        let content = part.content(definitions);
+        // A named field is owned where something in it is.
+        let was_owned = was || (part.named && !owned_in_it.is_empty());
+        let is_owned = is || (part.named && !owned_now.is_empty());
+        let says_something = says_something(&part, &content, definitions);
+        let owned = above.owned || was_owned;
+        let abandoned = above.abandoned || (says_something && owned && !is_owned);
+        if was_owned && says_something && abandoned {
+            gone.put(part.element, true, FieldSet::new());
+        } else {
+            let above = Above { owned, abandoned };
+            let inside = dropped_parts(content, owned_in_it, owned_now, above, definitions);
+            gone.put(part.element, false, inside);
+        }
+    }
+    gone
+}
+
+/// Whether a part, or anything in it, is stated: an empty list between named fields is not.
+fn says_something(part: &Part<'_>, content: &Content<'_>, definitions: &dyn Definitions) -> bool {
+    let inside = |inner: &Part<'_>| says_something(inner, &inner.content(definitions), definitions);
+    part.is_stated(content) || matches!(content, Content::Parts(parts) if parts.iter().any(inside))
+}
+
+/// The value without the fields of a set. A list or object that loses everything becomes null.
+pub(super) fn without(
+    value: &Value,
+    set: &FieldSet,
+    schema: &Schema,
+    definitions: &dyn Definitions,
+) -> Value {
+    let keep = |element: &Element, value: &Value, schema: &Schema| match set.at(element) {
+        None => Some(value.clone()),
+        Some((true, _)) => None,
+        Some((false, below)) => Some(without(value, below, schema, definitions)),
+    };
+    let left = sifted(value, schema, definitions, keep);
+    if left.as_array().is_some_and(Vec::is_empty) || left.as_object().is_some_and(Map::is_empty) {
+        return Value::Null;
+    }
+    left
+}
+
+/// The value with nothing but the fields of a set, what they are in, and the keys of the items among these.
+pub(super) fn only(value: &Value, set: &FieldSet, schema: &Schema, definitions: &dyn Definitions) -> Value {
+    let shape = Shape::of(schema, Some(value), definitions);
+    sifted(value, schema, definitions, |element, value, inner| {
+        let (_, below) = set.at(element)?;
+        let mut left = only(value, below, inner, definitions);
+        if let (Shape::List(list), Some(item), Some(left)) = (&shape, value.as_object(), left.as_object_mut())
+            && let Topology::Map(keys) = &list.topology
+        {
+            let keys = keys.iter().filter_map(|key| Some((key.clone(), item.get(key)?.clone())));
+            left.extend(keys);
+        }
+        Some(left)
+    })
+}
+
+/// The value with each of its parts as `keep` gives it back, or without it. What is no part stays.
+fn sifted(
+    value: &Value,
+    schema: &Schema,
+    definitions: &dyn Definitions,
+    keep: impl Fn(&Element, &Value, &Schema) -> Option<Value>,
+) -> Value {
+    match (Shape::of(schema, Some(value), definitions), value) {
+        (shape, value) if shape.is_atomic() => value.clone(),
+        (Shape::List(list), Value::Array(items)) => {
+            let kept = items.iter().filter_map(|item| match list.element(item, definitions) {
+                Ok(element) => keep(&element, item, &list.schema),
+                Err(_) => Some(item.clone()),
+            });
+            Value::Array(kept.collect())
+        }
+        (Shape::Object { members, .. }, Value::Object(fields)) => {
+            let kept = fields.iter().filter_map(|(name, value)| {
+                let schema = members.schema(name).unwrap_or(Schema::Any);
+                Some((name.clone(), keep(&Element::field(name), value, &schema)?))
+            });
+            Value::Object(kept.collect())
+        }
+        (_, value) => value.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::schema::{Field, List, NoDefinitions, Scalar, Struct};
+
+    /// An object with a named list of items by name, each with a value, and a map.
+    fn schema() -> Schema {
+        let text = || Schema::Scalar(Scalar::String);
+        let named = |fields: Vec<(&str, Schema)>| {
+            let fields = fields.into_iter().map(|(name, schema)| (name.to_owned(), Field::new(schema)));
+            Schema::Struct(Arc::new(Struct { fields: fields.collect(), ..Struct::default() }))
+        };
+        let item = named(vec![("name", text()), ("v", text())]);
+        let topology = Topology::Map(vec!["name".to_owned()]);
+        let list = Schema::List(Arc::new(List { item, topology }));
+        let map = Schema::Map(Arc::new(crate::schema::Map { value: text(), atomic: false }));
+        named(vec![("spec", named(vec![("list", list), ("map", map)]))])
+    }
+
+    fn set(fields: Value) -> FieldSet {
+        FieldSet::from_json(&fields).unwrap()
+    }
+
+    /// Each case: what the applier owned, what all own now, what goes.
+    #[test]
+    fn what_nobody_owns_goes_and_what_somebody_owns_stays() {
+        let object =
+            json!({"spec": {"list": [{"name": "a", "v": "1"}, {"name": "b"}], "map": {"x": "1", "y": "2"}}});
+        let map = |fields: Value| json!({"f:spec": {"f:map": fields}});
+        let item = |fields: Value| json!({"f:spec": {"f:list": {r#"k:{"name":"a"}"#: fields}}});
+        let whole = json!({".": {}, "f:name": {}, "f:v": {}});
+        for (what, before, now, goes) in [
+            ("a key", map(json!({"f:x": {}})), map(json!({"f:y": {}})), vec![".spec.map.x"]),
+            ("a key that another has", map(json!({"f:x": {}})), map(json!({"f:x": {}, "f:y": {}})), vec![]),
+            ("all there was", map(json!({"f:x": {}})), json!({}), vec![".spec"]),
+            ("what is not there", map(json!({"f:z": {}})), map(json!({"f:y": {}})), vec![]),
+            ("an item", item(whole.clone()), map(json!({"f:x": {}})), vec![".spec.list"]),
+            (
+                "an item beside another's",
+                item(whole.clone()),
+                json!({"f:spec": {"f:list": {r#"k:{"name":"b"}"#: {}}}}),
+                vec![r#".spec.list[name="a"]"#],
+            ),
+            (
+                "an item in which another set something",
+                item(whole.clone()),
+                item(json!({"f:v": {}})),
+                vec![r#".spec.list[name="a"]"#],
+            ),
+            (
+                "the value in an item that another has",
+                item(whole),
+                item(json!({".": {}, "f:name": {}})),
+                vec![r#".spec.list[name="a"].v"#],
+            ),
+        ] {
+            let gone = dropped(&object, &set(before), &set(now), &schema(), &NoDefinitions);
+            let gone: Vec<String> = gone.paths().iter().map(ToString::to_string).collect();
+            assert_eq!(gone, goes, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_loses_everything_becomes_null() {
+        let fields = set(json!({"f:a": {"f:b": {}}, "f:c": {}}));
+        let left = without(&json!({"a": {"b": 1}, "c": 2, "d": 3}), &fields, &Schema::Any, &NoDefinitions);
+        assert_eq!(left, json!({"a": null, "d": 3}));
+    }
+
+    #[test]
+    fn items_keep_their_keys_where_only_something_in_them_is_kept() {
+        let object = json!({"spec": {"list": [{"name": "b"}, {"name": "a", "v": "1"}], "map": {"x": "1"}}});
+        let fields = set(json!({"f:spec": {"f:list": {r#"k:{"name":"a"}"#: {"f:v": {}}}}}));
+        let left = only(&object, &fields, &schema(), &NoDefinitions);
+        assert_eq!(left, json!({"spec": {"list": [{"name": "a", "v": "1"}]}}));
+    }
+}

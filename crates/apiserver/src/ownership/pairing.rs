@@ -1,0 +1,45 @@
+//! Two sorted sequences side by side: what set algebra and comparing have in common.
+
+use std::cmp::Ordering;
+
+/// An entry of two sequences: of one of them, or of both where both have its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pair<L, R> {
+    Left(L),
+    Right(R),
+    Both(L, R),
+}
+
+/// Walks two sequences in the order of their keys. Each must be sorted by its key and hold a key at most once.
+pub(super) fn side_by_side<L, R>(
+    left: impl IntoIterator<Item = L>,
+    right: impl IntoIterator<Item = R>,
+    order: impl Fn(&L, &R) -> Ordering,
+) -> impl Iterator<Item = Pair<L, R>> {
+    let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
+    std::iter::from_fn(move || {
+        let first = match (left.peek(), right.peek()) {
+            (Some(l), Some(r)) => order(l, r),
+            (Some(_), None) => Ordering::Less,
+            (None, _) => Ordering::Greater,
+        };
+        match first {
+            Ordering::Less => left.next().map(Pair::Left),
+            Ordering::Greater => right.next().map(Pair::Right),
+            Ordering::Equal => left.next().zip(right.next()).map(|(l, r)| Pair::Both(l, r)),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_comes_once_and_in_order() {
+        let pairs: Vec<_> = side_by_side([1, 3, 4], [2, 3, 5], Ord::cmp).collect();
+        let expected = [Pair::Left(1), Pair::Right(2), Pair::Both(3, 3), Pair::Left(4), Pair::Right(5)];
+        assert_eq!(pairs, expected);
+        assert_eq!(side_by_side([0; 0], [0; 0], Ord::cmp).count(), 0);
+    }
+}

@@ -1,0 +1,87 @@
+//! One object in the versions of its kind: what a manager wrote in one has to be found in another.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::Target;
+use super::check::{Duplicates, Mistakes, check};
+use super::dropping::only;
+use super::field_set::FieldSet;
+use super::managed::Managed;
+use super::stated::{fields_of, settled};
+use crate::schema::Schema;
+
+/// What is the same in all versions.
+const IN_ALL_VERSIONS: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+/// The object as another version shows it; `None` where the version is gone. A version that does not know all fields of
+/// the object cannot show it.
+pub(super) fn view(
+    object: &Value,
+    api_version: &str,
+    target: &Target<'_>,
+) -> Result<Option<(Value, Schema)>, Mistakes> {
+    if api_version == target.api_version && object.get("apiVersion").is_none_or(|it| it == api_version) {
+        return Ok(Some((object.clone(), target.schema.clone())));
+    }
+    let Some((object, schema)) = target.versions.convert(object, api_version) else { return Ok(None) };
+    check(&object, &schema, target.definitions, Duplicates::Refused)?;
+    Ok(Some((object, schema)))
+}
+
+/// Reads all sets by the schemas of today; entries of versions that are gone go too.
+pub(super) fn settle(live: &Value, managed: &mut Managed, target: &Target<'_>) -> Result<(), Mistakes> {
+    let versions: BTreeSet<String> = managed.sets.values().map(|owned| owned.api_version.clone()).collect();
+    let mut schemas = BTreeMap::new();
+    for version in versions {
+        let schema = if version == target.api_version {
+            Some(target.schema.clone())
+        } else {
+            view(live, &version, target)?.map(|(_, schema)| schema)
+        };
+        schemas.extend(schema.map(|schema| (version, schema)));
+    }
+    managed.sets.retain(|_, owned| {
+        let Some(schema) = schemas.get(&owned.api_version) else { return false };
+        owned.fields = settled(&owned.fields, schema, target.definitions);
+        true
+    });
+    Ok(())
+}
+
+/// All that is owned of an object, by anybody, as one version shows it.
+///
+/// What is owned in another version is found here by showing nothing but that here.
+pub(super) fn owned_in(
+    version: &str,
+    object: &Value,
+    managed: &Managed,
+    target: &Target<'_>,
+) -> Result<FieldSet, Mistakes> {
+    let mut by_version: BTreeMap<&str, FieldSet> = BTreeMap::new();
+    for owned in managed.sets.values() {
+        let all = by_version.entry(&owned.api_version).or_default();
+        *all = all.union(&owned.fields);
+    }
+    let mut found = by_version.remove(version).unwrap_or_default();
+    let same = FieldSet::of_fields(IN_ALL_VERSIONS);
+    for (another, fields) in by_version {
+        let failed = |why: Mistakes| {
+            why.within(&format!(
+                "failed add back owned items: failed to convert merged object at version {another}"
+            ))
+        };
+        let Some((there, schema)) = view(object, another, target).map_err(failed)? else { continue };
+        let mut owned = only(&there, &fields.union(&same), &schema, target.definitions);
+        if let Some(metadata) = there.get("metadata") {
+            owned["metadata"] = metadata.clone();
+        }
+        let Some((owned, schema)) = view(&owned, version, target)? else { continue };
+        let stated = fields_of(&owned, &schema, target.definitions).without_trees(&same);
+        // What is there only because of what is in it is owned in no version.
+        let owned = stated.difference(&fields.ways()).joined(fields.within_trees(&same));
+        found = found.joined(owned);
+    }
+    Ok(found)
+}
