@@ -3,7 +3,7 @@
 //!
 //! To wait for an object to be in a state, there is [`Api::wait_for`]; to own only some fields of it, [`Api::apply`].
 
-use dogwatch_client::api::ConflictRetries;
+use dogwatch_client::api::{ConflictRetries, retry_on_conflict};
 use dogwatch_client::{Api, Error};
 use dogwatch_core::WriteParams;
 use serde::Serialize;
@@ -45,7 +45,7 @@ pub async fn create_or_update<K>(
 where
     K: Clone + Serialize + DeserializeOwned,
 {
-    persist(|| put(api, name, &wanted)).await
+    retry_on_conflict(ConflictRetries::BRIEF, || put(api, name, &wanted)).await
 }
 
 /// Changes an object that is there, again and again until nobody was faster. An object that stays the same is not written.
@@ -60,23 +60,8 @@ where
         change_it(&mut object);
         object
     };
-    persist(|| async { change(api, name, api.get(name).await?, &changed).await }).await
-}
-
-/// As `retry_on_conflict` of the client, for futures that borrow and are spawned nevertheless: the compiler cannot see yet that
-/// those of an async closure may be sent to another thread.
-async fn persist<T, F>(mut write: impl FnMut() -> F) -> Result<T, Error>
-where
-    F: Future<Output = Result<T, Error>>,
-{
-    let retries = ConflictRetries::BRIEF;
-    for _ in 1..retries.attempts {
-        match write().await {
-            Err(error) if error.is_conflict() => tokio::time::sleep(retries.wait).await,
-            outcome => return outcome,
-        }
-    }
-    write().await
+    let write = || async { change(api, name, api.get(name).await?, &changed).await };
+    retry_on_conflict(ConflictRetries::BRIEF, write).await
 }
 
 async fn put<K>(api: &Api<K>, name: &str, wanted: &impl Fn(Option<K>) -> K) -> Result<Upserted<K>, Error>

@@ -163,6 +163,24 @@ mod tests {
     }
 
     #[test]
+    fn many_delayed_keys_cost_memory_in_proportion_and_give_it_back() {
+        for count in [10_000, 200_000] {
+            let (mut entries, mut delays, ids) = with_entries(count);
+            // Each is moved once, which leaves a dead one behind.
+            for at in [1, 2] {
+                ids.iter().for_each(|id| delays.set(&mut entries, *id, at, 0));
+            }
+            let heap = |delays: &Delays| delays.heap.capacity() * size_of::<Deadline>();
+            let each = (entries.bytes() + heap(&delays)) / count as usize;
+            assert!(each < 300, "{each} bytes for each of {count} keys");
+            while let Some((id, _)) = delays.pop_due(&mut entries, 2) {
+                entries.remove(id);
+            }
+            assert_eq!((entries.bytes(), heap(&delays)), (0, 0), "{count}");
+        }
+    }
+
+    #[test]
     fn a_dead_delay_does_not_speak_for_the_next_entry_in_its_place() {
         let (mut entries, mut delays, ids) = with_entries(1);
         delays.set(&mut entries, ids[0], 5, 0);

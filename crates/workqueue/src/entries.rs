@@ -154,6 +154,14 @@ impl<K: Eq> Entries<K> {
         self.len
     }
 
+    /// How much memory it has taken, as far as it is its own.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        self.row.capacity() * size_of::<Entry<K>>()
+            + self.aside.capacity() * size_of::<Aside>()
+            + self.index.allocation_size()
+    }
+
     /// The delayed add of an entry. The id may be out of date: the place may be free by now, or another key's.
     #[inline]
     pub(crate) fn delay(&self, id: Id) -> Option<Delay> {

@@ -9,7 +9,6 @@ use super::answer::{self, Answer};
 use super::asked::Asked;
 use super::delete_options::Deletion;
 use super::incoming;
-use super::list::selection;
 use super::service::{Exchange, Service};
 use super::show::{self, ListMetadata};
 use super::write_options::manager_of_agent;
@@ -61,7 +60,7 @@ impl Service {
         body: B,
     ) -> Result<Answer, Refusal> {
         let options = ListOptions::parse(exchange.query.pairs())?;
-        let selection = selection(asked, &options.labels, &options.fields)?;
+        let selection = self.selection(asked, exchange.query, &options.labels, &options.fields)?;
         let deletion = self.deletion(exchange, body).await?;
         let writer = deleter(exchange, &deletion);
         let (kind, wish) = (&asked.kind, &exchange.wish);
@@ -69,11 +68,7 @@ impl Service {
         let page = self.page(kind, &options, &selection).await.map_err(|it| it.refusal)?;
         self.cluster.ready_to_show(kind, &page.items).await?;
         self.cluster.delete_listed(kind, &page.items, &deletion.options, &writer).await?;
-        let metadata = ListMetadata {
-            version: page.version,
-            next: page.next.map(|it| it.encode()),
-            remaining: page.remaining,
-        };
+        let metadata = ListMetadata::of(&page, &selection);
         let items = page.items.iter().map(|it| &**it);
         let pieces = show::list(items, &metadata, kind, wish, self.cluster.source().now())?;
         Ok(answer::document(StatusCode::OK, pieces, wish, &self.settings))

@@ -1,5 +1,6 @@
 //! Reading a collection.
 
+use dogwatch_core::{FieldSelector, LabelSelector};
 use http::StatusCode;
 
 use super::answer::{self, Answer};
@@ -11,7 +12,7 @@ use super::wish::Wish;
 use crate::reading::{self, Page, Selection};
 use crate::refusal::Refusal;
 use crate::registry::Kind;
-use crate::request::{ContinueToken, ListOptions, ListVersion};
+use crate::request::{ContinueToken, ListOptions, ListVersion, ShardSelector};
 
 /// Why a list could not be given, and where it can go on in spite of it.
 #[derive(Debug)]
@@ -32,14 +33,10 @@ impl Service {
     /// A list, or a page of one.
     pub(super) async fn list(&self, asked: &Asked, query: &Query, wish: &Wish) -> Result<Answer, Unlisted> {
         let options = ListOptions::parse(query.pairs())?;
-        let selection = selection(asked, &options.labels, &options.fields)?;
+        let selection = self.selection(asked, query, &options.labels, &options.fields)?;
         let page = self.page(&asked.kind, &options, &selection).await?;
         self.cluster.ready_to_show(&asked.kind, &page.items).await?;
-        let metadata = ListMetadata {
-            version: page.version,
-            next: page.next.map(|it| it.encode()),
-            remaining: page.remaining,
-        };
+        let metadata = ListMetadata::of(&page, &selection);
         let now = self.cluster.source().now();
         let items = page.items.iter().map(|it| &**it);
         let pieces = show::list(items, &metadata, &asked.kind, wish, now)?;
@@ -79,21 +76,26 @@ impl Service {
         let arrived = self.cluster.store().reach(version);
         let _ = tokio::time::timeout(self.settings.version_wait, arrived).await;
     }
-}
 
-/// Which objects a request is about.
-///
-/// # Errors
-/// 400 for a field by which the kind cannot be selected.
-pub(super) fn selection(
-    asked: &Asked,
-    labels: &dogwatch_core::LabelSelector,
-    fields: &dogwatch_core::FieldSelector,
-) -> Result<Selection, Refusal> {
-    Ok(Selection {
-        namespace: asked.target.namespace.clone(),
-        name: asked.target.name.clone(),
-        labels: labels.clone(),
-        fields: asked.kind.field_selector(fields)?,
-    })
+    /// Which objects a request is about.
+    ///
+    /// # Errors
+    /// 400 for a field by which the kind cannot be selected, 500 for parts that are none, where there are parts.
+    pub(super) fn selection(
+        &self,
+        asked: &Asked,
+        query: &Query,
+        labels: &LabelSelector,
+        fields: &FieldSelector,
+    ) -> Result<Selection, Refusal> {
+        let fields = asked.kind.field_selector(fields)?;
+        let shards = query.get("shardSelector").filter(|_| self.settings.sharding);
+        Ok(Selection {
+            namespace: asked.target.namespace.clone(),
+            name: asked.target.name.clone(),
+            labels: labels.clone(),
+            fields,
+            shards: shards.map(ShardSelector::parse).transpose()?,
+        })
+    }
 }

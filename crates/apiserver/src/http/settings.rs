@@ -20,6 +20,8 @@ pub struct Settings {
     pub gzip_from: usize,
     /// Whether the fault lab can be used over HTTP. Not unless somebody says so.
     pub fault_admin: bool,
+    /// Whether lists and watches can be of parts of a collection. Not unless somebody says so, as in the original.
+    pub sharding: bool,
 }
 
 impl Default for Settings {
@@ -32,6 +34,7 @@ impl Default for Settings {
             version_wait: Duration::from_secs(3),
             gzip_from: 128 * 1024,
             fault_admin: false,
+            sharding: false,
         }
     }
 }

@@ -10,20 +10,23 @@ use super::wish::Wish;
 use crate::cluster::Shown;
 use crate::custom::columns as custom_columns;
 use crate::print;
+use crate::reading::{Page, Selection};
 use crate::refusal::Refusal;
 use crate::registry::Kind;
-use crate::request::AnswerForm;
+use crate::request::{AnswerForm, ContinueToken};
 use crate::store::Encoded;
 
 /// What a list says of itself.
 #[derive(Clone, Debug)]
 pub(super) struct ListMetadata {
     /// The version of the state it shows.
-    pub(super) version: u64,
+    version: u64,
     /// Where the next page begins.
-    pub(super) next: Option<String>,
+    next: Option<String>,
     /// How many objects are on the pages to come.
-    pub(super) remaining: Option<usize>,
+    remaining: Option<usize>,
+    /// Which parts of the collection it is of, where it is not of all.
+    shards: Option<String>,
 }
 
 /// One object.
@@ -113,6 +116,16 @@ pub(super) fn list_metadata_of(object: &Value) -> Value {
 }
 
 impl ListMetadata {
+    /// What a page of these objects says of itself.
+    pub(super) fn of(page: &Page, selection: &Selection) -> Self {
+        Self {
+            version: page.version,
+            next: page.next.as_ref().map(ContinueToken::encode),
+            remaining: page.remaining,
+            shards: selection.shards.as_ref().map(ToString::to_string),
+        }
+    }
+
     /// As it is sent; lists of custom kinds always say where they go on.
     fn to_value(&self, custom: bool) -> Value {
         let mut metadata = Map::new();
@@ -131,7 +144,12 @@ impl ListMetadata {
 fn whole_list<'a>(items: impl Iterator<Item = &'a Encoded>, metadata: &ListMetadata, kind: &Kind) -> Pieces {
     let (custom, stored) = (kind.def.custom, kind.shows_stored_bytes());
     let (list_kind, api_version) = (json!(kind.def.list_kind()), json!(kind.def.api_version()));
-    let metadata = metadata.to_value(custom);
+    let mut shown = metadata.to_value(custom);
+    // No other list has a place for it.
+    if let (false, Some(selector)) = (custom, &metadata.shards) {
+        shown["shardInfo"] = json!({ "selector": selector });
+    }
+    let metadata = shown;
     let (head, tail) = if custom {
         (
             format!(r#"{{"apiVersion":{api_version},"items":["#),

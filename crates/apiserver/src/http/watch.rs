@@ -25,7 +25,6 @@ use super::asked::Asked;
 use super::body::{AnswerBody, Cut};
 use super::counters::CountedWatch;
 use super::ending::Definition;
-use super::list::selection;
 use super::pieces::Pieces;
 use super::query::Query;
 use super::read::too_large;
@@ -127,7 +126,7 @@ impl Service {
     ) -> Result<Answer, Refusal> {
         wish.check_stream()?;
         let options = WatchOptions::parse(query.pairs())?;
-        let selection = selection(asked, &options.labels, &options.fields)?;
+        let selection = self.selection(asked, query, &options.labels, &options.fields)?;
         let now = Instant::now();
         let timeout = options
             .timeout

@@ -46,12 +46,16 @@ pub fn list(
         .map_err(|compacted| expired(compacted, &options.version, after))?
         .filter(|it| selection.is_in_namespace(it));
     let limit = options.limit.unwrap_or(usize::MAX);
-    let items: Vec<_> = range.by_ref().filter(|it| selection.holds(it)).take(limit).cloned().collect();
+    let mut looked_at = 0;
+    let selected = range.by_ref().inspect(|_| looked_at += 1).filter(|it| selection.holds(it));
+    let items: Vec<_> = selected.take(limit).cloned().collect();
     // Whether those that are left are selected is found out by the next page, as in the original.
     let rest = if items.len() < limit { 0 } else { range.count() };
     let last = items.last().filter(|it| rest > 0 && !selection.is_exactly(it));
     let next = last.map(|it| ContinueToken { version: Some(version), after: it.key().clone() });
-    let remaining = (next.is_some() && !selection.is_selective()).then_some(rest);
+    // Those of other parts count too, even if they were passed over.
+    let unseen = rest + looked_at - items.len();
+    let remaining = (next.is_some() && !selection.is_selective()).then_some(unseen);
     Ok(Page { items, version, next, remaining })
 }
 

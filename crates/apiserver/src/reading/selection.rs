@@ -2,6 +2,7 @@
 
 use dogwatch_core::{FieldSelector, LabelSelector};
 
+use crate::request::ShardSelector;
 use crate::store::Encoded;
 
 /// Which objects of a collection a request is about: all conditions must hold.
@@ -15,6 +16,8 @@ pub struct Selection {
     pub labels: LabelSelector,
     /// Only those with these fields.
     pub fields: FieldSelector,
+    /// Only those of these parts of the collection.
+    pub shards: Option<ShardSelector>,
 }
 
 impl Selection {
@@ -30,6 +33,7 @@ impl Selection {
             && self.name.as_deref().is_none_or(|it| key.name() == it)
             && self.labels.matches(object.labels())
             && self.fields.matches(|field| object.field(field))
+            && self.shards.as_ref().is_none_or(|it| it.has(object.uid(), key.namespace()))
     }
 
     /// Whether no other object than this one can be meant: its name is asked for, and where it is.
@@ -38,7 +42,8 @@ impl Selection {
         named && object.key().namespace() == self.namespace.as_deref()
     }
 
-    /// Whether anything but the namespace narrows it: then nobody can say how many objects are left.
+    /// Whether a selector narrows it: then nobody can say how many objects are left. Parts are none in this sense; in the original
+    /// those that are left are counted, in whatever part they are.
     pub fn is_selective(&self) -> bool {
         self.name.is_some() || !self.labels.is_everything() || !self.fields.is_everything()
     }
@@ -53,7 +58,8 @@ mod tests {
 
     #[test]
     fn all_conditions_must_hold() {
-        let object = json!({ "metadata": { "name": "a", "namespace": "b", "labels": { "k": "v" } } });
+        let object =
+            json!({ "metadata": { "name": "a", "namespace": "b", "uid": "u", "labels": { "k": "v" } } });
         let fields = vec![("status.phase".into(), "Running".to_owned())];
         let object = Draft::new(&object, fields).expect("it has a name").at(1);
         let selection = |namespace: &str, name: Option<&str>, labels: &str, fields: &str| Selection {
@@ -61,6 +67,11 @@ mod tests {
             name: name.map(str::to_owned),
             labels: labels.parse().expect("valid"),
             fields: fields.parse().expect("valid"),
+            shards: None,
+        };
+        let part = |text: &str| Selection {
+            shards: Some(ShardSelector::parse(text).expect("valid")),
+            ..Selection::default()
         };
         for (selection, expected) in [
             (Selection::default(), true),
@@ -69,6 +80,17 @@ mod tests {
             (selection("b", Some("x"), "", ""), false),
             (selection("b", None, "k!=v", ""), false),
             (selection("b", None, "", "status.phase!=Running"), false),
+            // The hash of `u` is af63e84c860200f0, and that of `b` af63df4c8601f1a5.
+            (part("shardRange(object.metadata.uid, '0xaf63e84c860200f0', '0xaf63e84c860200f1')"), true),
+            (part("shardRange(object.metadata.uid, '0xaf63e84c860200f1', '0x10000000000000000')"), false),
+            (
+                part("shardRange(object.metadata.namespace, '0xaf63df4c8601f1a5', '0x10000000000000000')"),
+                true,
+            ),
+            (
+                part("shardRange(object.metadata.namespace, '0x0000000000000000', '0xaf63df4c8601f1a5')"),
+                false,
+            ),
         ] {
             assert_eq!(selection.holds(&object), expected, "{selection:?}");
         }

@@ -7,9 +7,12 @@ mod media;
 mod continue_token;
 mod selector;
 mod options;
+mod expression;
+mod shards;
 pub mod yaml;
 
 pub use continue_token::ContinueToken;
 pub use media::{AnswerForm, BodyForm, Encoding, media_types, negotiate};
 pub use options::{InitialEvents, ListOptions, ListVersion, WatchOptions};
 pub use route::{Route, Target, Verb};
+pub use shards::ShardSelector;

@@ -170,6 +170,13 @@ impl ApiServerBuilder {
         self
     }
 
+    /// Whether lists and watches can be of parts of a collection: the parameter `shardSelector`, which is alpha in Kubernetes 1.36
+    /// (feature gate `ShardedListAndWatch`). It is ignored otherwise, as in the original.
+    pub fn sharding(mut self, on: bool) -> Self {
+        self.plan.settings.sharding = on;
+        self
+    }
+
     /// Nobody but this machine may do as he likes.
     pub(super) fn check_exposure(&self) -> Result<(), StartError> {
         let guarded = self.tls && !self.tokens.is_empty() && self.plan.anonymous != Anonymous::Admin;

@@ -5,6 +5,7 @@ mod webhook;
 mod conversion;
 mod hooks;
 mod read;
+mod shards;
 mod small;
 mod watch;
 mod write;

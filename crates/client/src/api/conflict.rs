@@ -25,13 +25,31 @@ impl ConflictRetries {
 
 /// Runs `write` until it ends in anything but a conflict, or the attempts are used up.
 ///
-/// `write` must read the object anew each time; writing the same stale copy again can only conflict again.
+/// `write` must read the object anew each time; writing the same stale copy again can only conflict again. The future may be sent to
+/// another task if those of `write` may.
+///
+/// ```
+/// # use dogwatch_client::api::{ConflictRetries, retry_on_conflict};
+/// # use dogwatch_client::{Api, Error};
+/// # use dogwatch_core::WriteParams;
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # fn example(api: Api<ConfigMap>) {
+/// tokio::spawn(async move {
+///     let write = || async {
+///         let mut map = api.get("settings").await?;
+///         map.data.get_or_insert_default().insert("colour".to_owned(), "red".to_owned());
+///         api.replace("settings", &WriteParams::default(), &map).await
+///     };
+///     retry_on_conflict(ConflictRetries::BRIEF, write).await
+/// });
+/// # }
+/// ```
 ///
 /// # Errors
 /// The last conflict when the attempts are used up, any other error at once.
-pub async fn retry_on_conflict<T>(
+pub async fn retry_on_conflict<T, F: Future<Output = Result<T, Error>>>(
     retries: ConflictRetries,
-    mut write: impl AsyncFnMut() -> Result<T, Error>,
+    mut write: impl FnMut() -> F,
 ) -> Result<T, Error> {
     let mut wait = retries.wait;
     for _ in 1..retries.attempts {
@@ -64,9 +82,11 @@ mod tests {
     async fn run(reason: Reason, until: u32) -> (u32, Result<(), Error>, Duration) {
         let start = Instant::now();
         let mut calls = 0;
-        let result = retry_on_conflict(ConflictRetries::PATIENT, async || {
+        let result = retry_on_conflict(ConflictRetries::PATIENT, || {
             calls += 1;
-            if calls < until { Err(Status::failure(reason.clone(), "no").into()) } else { Ok(()) }
+            let again = calls < until;
+            let reason = reason.clone();
+            async move { if again { Err(Status::failure(reason, "no").into()) } else { Ok(()) } }
         })
         .await;
         (calls, result, start.elapsed())

@@ -10,7 +10,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use rand::Rng;
 use rand::rngs::StdRng;
 
-use super::decide::{Memory, Step, decide};
+use super::decide::{Memory, Step, decide, decide_coordinated};
 use super::lock::LeaseLock;
 use super::record::{self, Entry};
 use super::shared::Shared;
@@ -32,6 +32,8 @@ pub(super) struct Candidate {
     pub(super) held: Option<Lease>,
     /// A write was sent and it is not known whether it was carried out.
     pub(super) in_doubt: bool,
+    /// Whose the lease is, a coordinator decides.
+    pub(super) coordinated: bool,
     pub(super) random: StdRng,
 }
 
@@ -50,6 +52,8 @@ pub(super) enum Attempt {
         /// When it may be taken.
         until: Duration,
     },
+    /// It is ours, and is to be another's.
+    Promised { to: Arc<str> },
     /// It is not known.
     Failed(Error),
 }
@@ -123,11 +127,16 @@ impl Candidate {
         let lock = Arc::clone(&self.lock);
         let observed = self.bounded(deadline, lock.get(&self.name)).await?;
         let now = self.shared.clock.now();
+        let decide = if self.coordinated { decide_coordinated } else { decide };
         let step = decide(&self.memory, observed.as_ref(), now);
         self.saw(observed.as_ref());
         let holder = || observed.as_ref().and_then(record::holder).map(Arc::from);
         match step {
             Step::Wait { until } => Ok(Attempt::Anothers { holder: holder(), until }),
+            Step::HandOver => {
+                let to = observed.as_ref().and_then(record::preferred).unwrap_or_default();
+                Ok(Attempt::Promised { to: to.into() })
+            }
             Step::Take if deadline.is_some() => Ok(Attempt::Anothers { holder: holder(), until: now }),
             Step::Create => {
                 let lease = record::created(&self.name, &self.entry(), self.memory.next_transitions());

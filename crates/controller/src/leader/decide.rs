@@ -27,6 +27,8 @@ pub enum Step {
     Renew,
     /// It is nobody's, or has not been renewed for as long as it lasts: take it.
     Take,
+    /// It is ours, and a coordinator wants it to be another's: stop, and give it back.
+    HandOver,
     /// It is another's, until this time of our own clock at the earliest.
     Wait {
         /// When to look again at the latest.
@@ -54,6 +56,22 @@ pub fn decide(memory: &Memory, observed: Option<&Lease>, now: Duration) -> Step 
         (true, _) => Step::Wait { until: expiry },
         (false, Some(_)) => Step::Take,
         (false, None) => Step::Create,
+    }
+}
+
+/// What to do about a lease that a coordinator gives out (rule LE-5): it is renewed while it is ours, until another is to have it.
+///
+/// Nothing is made or taken here. One that has expired is the coordinator's to give out again, even if it still says that it is ours.
+pub fn decide_coordinated(memory: &Memory, observed: Option<&Lease>, now: Duration) -> Step {
+    let wait = Step::Wait { until: Duration::MAX };
+    let Some(lease) = observed.filter(|it| record::holder(it) == Some(memory.identity())) else {
+        return wait;
+    };
+    let since = memory.first_seen(lease).unwrap_or(now);
+    match record::preferred(lease) {
+        _ if memory.expiry(lease, since) <= now => wait,
+        Some(_) => Step::HandOver,
+        None => Step::Renew,
     }
 }
 
@@ -176,6 +194,33 @@ mod tests {
         ];
         for (case, memory, observed, now, step) in table {
             assert_eq!(decide(&memory, observed, now), step, "{case}");
+        }
+    }
+
+    /// The upstream table TryCoordinatedRenew, and the rest of the rule.
+    #[test]
+    fn le_5_try_coordinated_renew() {
+        let ours = held("7", "me");
+        let marked = |version: &str, holder: &str, next: &str| {
+            lease(
+                version,
+                json!({ "holderIdentity": holder, "leaseDurationSeconds": 10, "preferredHolder": next }),
+            )
+        };
+        let wait = Step::Wait { until: Duration::MAX };
+        let saw = |lease: &Lease, at| fresh().after(Some(lease), at);
+        let table: [(&str, Memory, Option<&Lease>, Duration, Step); 8] = [
+            ("not there", fresh(), None, s(0), wait),
+            ("nobody's", fresh(), Some(&held("7", "")), s(0), wait),
+            ("another's", fresh(), Some(&held("7", "other")), s(0), wait),
+            ("another's, expired", saw(&held("7", "other"), s(0)), Some(&held("7", "other")), s(99), wait),
+            ("ours", saw(&ours, s(0)), Some(&ours), s(9), Step::Renew),
+            ("ours, expired", saw(&ours, s(0)), Some(&ours), s(10), wait),
+            ("ours, at the end of its term", fresh(), Some(&marked("8", "me", "next")), s(0), Step::HandOver),
+            ("another's, at the end of its term", fresh(), Some(&marked("8", "other", "me")), s(0), wait),
+        ];
+        for (case, memory, observed, now, step) in table {
+            assert_eq!(decide_coordinated(&memory, observed, now), step, "{case}");
         }
     }
 

@@ -1,6 +1,5 @@
 //! The elector: waits for the lease, runs a future while it is held, and ends that future before another may lead.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -8,22 +7,16 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use dogwatch_client::{Api, Client};
-use k8s_openapi::api::coordination::v1::Lease;
-use rand::SeedableRng;
-use rand::rngs::StdRng;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube_core::Resource;
 use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 use tokio::task::JoinSet;
 
 use super::candidate::{Attempt, Candidate};
-use super::clock::Clock;
-use super::decide::Memory;
-use super::identity::unique_identity;
-use super::lock::LeaseLock;
-use super::meter::Meter;
-use super::shared::{Shared, Tell, Unhealthy};
+use super::shared::{Shared, Unhealthy};
 use super::term::{Ended, Led, Term, over};
-use super::timing::{ElectionTiming, InvalidElection};
+use super::timing::ElectionTiming;
+use crate::events::{EventRecorder, Note};
 
 /// Takes part in the election for one Lease. Clones are the same elector.
 ///
@@ -45,44 +38,16 @@ use super::timing::{ElectionTiming, InvalidElection};
 /// ```
 #[derive(Clone)]
 pub struct LeaderElector {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     /// Held by whoever runs, so that runs take turns.
-    candidate: Arc<Mutex<Candidate>>,
-    timing: ElectionTiming,
-    identity: Arc<str>,
-    release: bool,
-}
-
-/// What can be chosen about an election. Each method says what happens without it.
-#[must_use]
-pub struct LeaderElectorBuilder {
-    place: Place,
-    name: String,
-    identity: Option<String>,
-    timing: ElectionTiming,
-    labels: BTreeMap<String, String>,
-    release: bool,
-    on_new_leader: Option<Tell>,
-    clock: Option<Clock>,
-    seed: Option<u64>,
-}
-
-enum Place {
-    Server(Api<Lease>),
-    Other(Arc<dyn LeaseLock>),
+    pub(super) candidate: Arc<Mutex<Candidate>>,
+    pub(super) timing: ElectionTiming,
+    pub(super) identity: Arc<str>,
+    pub(super) release: bool,
+    pub(super) events: Option<EventRecorder>,
 }
 
 impl LeaderElector {
-    /// An elector for the lease of this name, in the client's own namespace unless another is set.
-    pub fn builder(client: Client, lease: impl Into<String>) -> LeaderElectorBuilder {
-        LeaderElectorBuilder::new(Place::Server(Api::default_namespaced(client)), lease.into())
-    }
-
-    /// An elector for a lease that is kept elsewhere than on a server.
-    pub fn over(lock: impl LeaseLock, lease: impl Into<String>) -> LeaderElectorBuilder {
-        LeaderElectorBuilder::new(Place::Other(Arc::new(lock)), lease.into())
-    }
-
     /// Waits until the lease is ours, then runs what `lead` makes for as long as it is.
     ///
     /// Failures while waiting are logged and tried again, for ever. While the future runs, a task of its own renews the lease, so
@@ -126,6 +91,8 @@ impl LeaderElector {
             return Err(Ended::Stopped);
         };
         let leading = self.shared.lead(term);
+        let lease = candidate.held.as_ref().map(|it| it.object_ref(&()));
+        self.record(lease.as_ref(), "BecomeLeader", "became leader");
         let mut renewing = JoinSet::new();
         renewing.spawn(renew(candidate, leading.term.clone()));
         // Lets the renewals begin before work that may not yield.
@@ -148,8 +115,9 @@ impl LeaderElector {
         };
         renewing.shutdown().await;
         drop(leading);
+        self.record(lease.as_ref(), "StopLeading", "stopped leading");
         match &outcome {
-            Ok(_) | Err(Ended::Stopped) => self.release(false).await,
+            Ok(_) | Err(Ended::Stopped | Ended::HandedOver { .. }) => self.release(false).await,
             Err(ended) => tracing::warn!(identity = %self.identity, %ended, "stopped leading"),
         }
         outcome
@@ -201,6 +169,8 @@ impl LeaderElector {
                     next = clock.now();
                 }
                 Attempt::Anothers { until, .. } => next = next.min(until),
+                // A term that is to end before it has begun.
+                Attempt::Promised { .. } => {}
                 // Another was quicker; that is what an election is for.
                 Attempt::Failed(error) if error.is_conflict() || error.is_already_exists() => {
                     tracing::debug!(identity = %self.identity, %error, "another was quicker");
@@ -210,6 +180,14 @@ impl LeaderElector {
                 }
             }
             clock.sleep_until(next).await;
+        }
+    }
+
+    /// Tells of the lease what became of us, where somebody wants to know.
+    fn record(&self, lease: Option<&ObjectReference>, action: &str, what: &str) {
+        if let (Some(events), Some(lease)) = (&self.events, lease) {
+            let note = Note::normal("LeaderElection", action).text(format!("{} {what}", self.identity));
+            events.record_for(lease.clone(), note);
         }
     }
 
@@ -241,6 +219,10 @@ async fn renew(mut candidate: OwnedMutexGuard<Candidate>, term: watch::Sender<Te
                 term.send_modify(|term| term.over = Some(Ended::Taken { by: holder }));
                 return;
             }
+            Attempt::Promised { to } => {
+                term.send_modify(|term| term.over = Some(Ended::HandedOver { to }));
+                return;
+            }
             Attempt::Failed(error) => {
                 tracing::warn!(%error, "cannot renew the lease");
                 term.send_modify(|term| term.failure = Some(Arc::new(error)));
@@ -252,123 +234,6 @@ async fn renew(mut candidate: OwnedMutexGuard<Candidate>, term: watch::Sender<Te
     }
 }
 
-impl LeaderElectorBuilder {
-    fn new(place: Place, name: String) -> Self {
-        Self {
-            place,
-            name,
-            identity: None,
-            timing: ElectionTiming::default(),
-            labels: BTreeMap::new(),
-            release: true,
-            on_new_leader: None,
-            clock: None,
-            seed: None,
-        }
-    }
-
-    /// The namespace of the lease. The client's own otherwise; without meaning for a lease that is kept elsewhere.
-    pub fn namespace(mut self, namespace: &str) -> Self {
-        if let Place::Server(api) = self.place {
-            self.place = Place::Server(api.within(namespace));
-        }
-        self
-    }
-
-    /// Who we are. It must be nobody else's: two with the same identity would both lead. The name of the host and a
-    /// random part otherwise.
-    pub fn identity(mut self, identity: impl Into<String>) -> Self {
-        self.identity = Some(identity.into());
-        self
-    }
-
-    /// How long others wait after the last renewal before they take the lease. 15 s otherwise.
-    pub fn lease_duration(mut self, duration: Duration) -> Self {
-        self.timing.lease_duration = duration;
-        self
-    }
-
-    /// How long a leader goes on without a successful renewal. 10 s otherwise.
-    pub fn renew_deadline(mut self, deadline: Duration) -> Self {
-        self.timing.renew_deadline = deadline;
-        self
-    }
-
-    /// How far apart attempts are at most. 2 s otherwise.
-    pub fn retry_period(mut self, period: Duration) -> Self {
-        self.timing.retry_period = period;
-        self
-    }
-
-    /// A label for the Lease, beside those it has. None otherwise.
-    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.labels.insert(key.into(), value.into());
-        self
-    }
-
-    /// Whether the lease is given back when the work ends or is stopped, so that another can lead at once. It is otherwise.
-    ///
-    /// Turn it off where something the future began, such as a thread, may outlive it.
-    pub fn release_on_stop(mut self, release: bool) -> Self {
-        self.release = release;
-        self
-    }
-
-    /// Told when another identity holds the lease than before, our own too. It is called by the election itself, so it must not
-    /// block; see [`LeaderElector::leaders`] otherwise.
-    pub fn on_new_leader(mut self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.on_new_leader = Some(Box::new(tell));
-        self
-    }
-
-    #[cfg(test)]
-    pub(super) fn simulated(mut self, clock: Clock, seed: u64) -> Self {
-        self.clock = Some(clock);
-        self.seed = Some(seed);
-        self
-    }
-
-    /// The elector. Nothing is sent yet.
-    ///
-    /// # Errors
-    /// When the durations do not fit together, or a name is missing (rule LE-1).
-    pub fn build(self) -> Result<LeaderElector, InvalidElection> {
-        self.timing.validate()?;
-        let identity = self.identity.unwrap_or_else(unique_identity);
-        if identity.is_empty() {
-            return Err(InvalidElection::NoIdentity);
-        }
-        if self.name.is_empty() {
-            return Err(InvalidElection::NoName);
-        }
-        let clock = self.clock.unwrap_or_else(Clock::new);
-        let lease_duration = Duration::from_secs(u64::from(self.timing.lease_seconds().unsigned_abs()));
-        let shared = Arc::new(Shared::new(clock, Meter::new(&self.name), lease_duration, self.on_new_leader));
-        let lock: Arc<dyn LeaseLock> = match self.place {
-            Place::Server(api) => Arc::new(api),
-            Place::Other(lock) => lock,
-        };
-        let candidate = Candidate {
-            lock,
-            name: self.name,
-            timing: self.timing,
-            labels: self.labels,
-            shared: Arc::clone(&shared),
-            memory: Memory::new(identity.clone(), lease_duration),
-            held: None,
-            in_doubt: false,
-            random: self.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64),
-        };
-        Ok(LeaderElector {
-            shared,
-            candidate: Arc::new(Mutex::new(candidate)),
-            timing: self.timing,
-            identity: identity.into(),
-            release: self.release,
-        })
-    }
-}
-
 impl fmt::Debug for LeaderElector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LeaderElector")
@@ -376,16 +241,6 @@ impl fmt::Debug for LeaderElector {
             .field("timing", &self.timing)
             .field("leader", &self.leader())
             .field("is_leader", &self.is_leader())
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for LeaderElectorBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeaderElectorBuilder")
-            .field("name", &self.name)
-            .field("identity", &self.identity)
-            .field("timing", &self.timing)
             .finish_non_exhaustive()
     }
 }

@@ -26,15 +26,21 @@ mod term;
 mod shared;
 mod candidate;
 mod elector;
+mod builder;
+mod candidacy;
 #[cfg(test)]
 mod scripted;
 #[cfg(test)]
 mod scenarios;
 #[cfg(test)]
+mod coordinated;
+#[cfg(test)]
 mod simulation;
 
-pub use decide::{Memory, Step, decide};
-pub use elector::{LeaderElector, LeaderElectorBuilder};
+pub use builder::LeaderElectorBuilder;
+pub use candidacy::Candidacy;
+pub use decide::{Memory, Step, decide, decide_coordinated};
+pub use elector::LeaderElector;
 pub use lock::LeaseLock;
 pub use shared::Unhealthy;
 pub use term::{Ended, Led};

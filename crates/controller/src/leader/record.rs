@@ -24,6 +24,11 @@ pub(crate) fn holder(lease: &Lease) -> Option<&str> {
     lease.spec.as_ref()?.holder_identity.as_deref().filter(|it| !it.is_empty())
 }
 
+/// Who is to hold it next, where a coordinator says so.
+pub(crate) fn preferred(lease: &Lease) -> Option<&str> {
+    lease.spec.as_ref()?.preferred_holder.as_deref().filter(|it| !it.is_empty())
+}
+
 /// How long it lasts after each renewal, where it says so.
 pub(crate) fn duration(lease: &Lease) -> Option<Duration> {
     let seconds = lease.spec.as_ref()?.lease_duration_seconds?;

@@ -81,6 +81,17 @@ async fn le_2_an_expired_lease_is_taken_when_its_own_duration_is_over_since_it_w
 }
 
 #[tokio::test(start_paused = true)]
+async fn le_2_whatever_request_fails_on_the_way_to_the_lease_is_tried_again() {
+    let server = Arc::new(Server::default());
+    let (no, yes) = (End::Refused(500), End::Answered);
+    let elector =
+        elector(Line::script(&server, [no, End::Cut, yes, no, yes, End::AnswerLost, yes, no]), "me");
+    elector.run_while_leading(|_| async {}).await.expect("led");
+    let expected = ["get", "get", "create me", "get", "get", "update me", "get", "update "];
+    assert_eq!(server.log(), expected);
+}
+
+#[tokio::test(start_paused = true)]
 async fn le_3_a_leader_that_cannot_renew_stops_at_the_deadline_since_its_last_renewal() {
     for end in [End::Cut, End::Silent, End::Refused(500)] {
         let server = Arc::new(Server::default());

@@ -25,6 +25,12 @@ pub enum Ended {
         /// Who holds it now.
         by: Option<Arc<str>>,
     },
+    /// A coordinator wants another to lead.
+    #[error("the lease is to be held by {to}")]
+    HandedOver {
+        /// Who is to lead.
+        to: Arc<str>,
+    },
     /// The caller wanted it to stop.
     #[error("the election was stopped")]
     Stopped,

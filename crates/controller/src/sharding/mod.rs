@@ -15,8 +15,8 @@
 //! reads the other's and takes nothing. One that is not known was not renewed for a whole lease duration, and then it has given up
 //! by itself before, at its renew deadline; when it comes back it begins anew, with a write and a read.
 //!
-//! Where the server can divide a list itself, [`ShardSelector`] says which part of it to ask for. The `mod` lines below are in
-//! layer order.
+//! Where the server can divide a list itself, parts of it take the place of keys: [`ShardMember::work_on_parts`] hands them over as it does
+//! keys, and a [`ShardSelector`] says which part to ask the server for. The `mod` lines below are in layer order.
 
 mod selector;
 mod view;
@@ -24,10 +24,15 @@ mod members;
 mod ownership;
 mod seat;
 mod holds;
+mod shared;
+mod keeper;
 mod member;
+mod builder;
+mod parts;
 #[cfg(test)]
 mod simulation;
 
-pub use member::{ShardMember, ShardMemberBuilder};
+pub use builder::ShardMemberBuilder;
+pub use member::ShardMember;
 pub use seat::MemberSeats;
 pub use selector::{ShardField, ShardSelector};

@@ -16,6 +16,8 @@ pub(super) struct Ownership {
     settled: bool,
     /// Until when our Lease is certainly held.
     until: Duration,
+    /// How often it was not, and others could have taken everything meanwhile.
+    lapses: u64,
 }
 
 /// How many views may follow each other without one that all act on; then everything is given up, to be taken anew.
@@ -33,6 +35,7 @@ impl Ownership {
         let lapsed = now >= self.until && !self.views.is_empty();
         if lapsed {
             self.give_up();
+            self.lapses += 1;
         }
         self.until = until;
         lapsed
@@ -40,6 +43,11 @@ impl Ownership {
 
     pub(super) fn until(&self) -> Duration {
         self.until
+    }
+
+    /// How often everything was lost. What was begun before the last time may have been done by others since.
+    pub(super) fn lapses(&self) -> u64 {
+        self.lapses
     }
 
     /// The view we act on.
@@ -125,8 +133,10 @@ mod tests {
         ownership.settle(view(&["a"]));
         ownership.renewed(s(12), s(2));
         assert!(ownership.owns("a", &stays, s(11)) && !ownership.owns("a", &stays, s(12)));
+        assert_eq!(ownership.lapses(), 0);
         ownership.renewed(s(22), s(12));
         assert!(!ownership.owns("a", &stays, s(13)));
+        assert_eq!(ownership.lapses(), 1);
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Parts of a collection that the server itself divides, by the hash of a field (KEP-5866, alpha in Kubernetes 1.36).
 //!
 //! The parts are fixed ranges: part `index` of `count`. A server that does not know the parameter ignores it and sends everything, so
-//! [`ShardSelector::has`] makes the same choice here.
+//! [`ShardSelector::selects`] makes the same choice here.
 
 use std::fmt;
 
-use dogwatch_core::{ListParams, WatchParams};
+use dogwatch_core::{ListParams, Object, WatchParams};
 
 /// By what a server divides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,16 @@ impl ShardSelector {
     /// The same watch, of this part only, where the server can.
     pub fn watch(&self, params: WatchParams) -> WatchParams {
         params.shard(self.to_string())
+    }
+
+    /// Whether an object belongs to the part: all that comes from a server that divides, and some of what comes from one that
+    /// does not.
+    pub fn selects(&self, object: &impl Object) -> bool {
+        let header = object.header();
+        self.has(match self.field {
+            ShardField::Uid => header.uid,
+            ShardField::Namespace => header.namespace.unwrap_or_default(),
+        })
     }
 
     /// Whether an object with this value of the field belongs to the part.

@@ -2,11 +2,14 @@
 //! crash and leave. When the weather clears, every key has exactly one owner.
 
 use std::collections::BTreeMap;
+use std::future::pending;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dogwatch_client::Error;
 use dogwatch_core::{Reason, Status};
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::coordination::v1::Lease;
 use rand::rngs::StdRng;
@@ -258,6 +261,46 @@ async fn play(seed: u64) -> Result<u64, String> {
         None if owned < KEYS => Err(format!("only {owned} of {KEYS} keys have an owner in good weather")),
         None => Ok(taken),
     }
+}
+
+/// A task that gets no turn for longer than the renew deadline, while its member comes back: somebody else may have had the key in
+/// between, and what was begun before must not go on.
+#[tokio::test(start_paused = true)]
+async fn work_that_slept_through_a_lapse_is_dropped_although_its_key_is_ours_again() {
+    let calm = watch::Sender::new(false);
+    let line = Line {
+        server: Arc::default(),
+        stormy: calm.subscribe(),
+        random: Mutex::new((StdRng::seed_from_u64(1), None)),
+        slow: Duration::ZERO,
+    };
+    let member = ShardMember::over(line, "group")
+        .identity("me")
+        .lease_duration(LEASE)
+        .renew_deadline(RENEW)
+        .retry_period(RETRY)
+        .build()
+        .expect("valid settings");
+    let mut run = pin!(member.run_until(pending()));
+    let mut changes = member.changes();
+    let mut owned = async || {
+        while !member.owns("key") {
+            changes.changed().await.expect("it lives");
+        }
+    };
+    tokio::select! {
+        () = &mut run => unreachable!("it is not stopped"),
+        () = owned() => {}
+    }
+    let mut work = pin!(member.while_owning("key", pending::<()>()));
+    assert!(work.as_mut().now_or_never().is_none());
+    tokio::time::advance(RENEW).await;
+    assert!(!member.owns("key"), "it was not renewed");
+    tokio::select! {
+        () = &mut run => unreachable!("it is not stopped"),
+        () = owned() => {}
+    }
+    assert_eq!(work.now_or_never(), Some(None));
 }
 
 #[test]

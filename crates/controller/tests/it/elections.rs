@@ -3,11 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use dogwatch_apiserver::ApiServer;
 use dogwatch_apiserver::faults::Rule;
+use dogwatch_client::api::Patch;
 use dogwatch_client::{Api, Client};
-use dogwatch_controller::leader::{LeaderElector, Led};
+use dogwatch_controller::EventBroadcaster;
+use dogwatch_controller::leader::{Candidacy, LeaderElector, Led};
+use dogwatch_core::{DeleteParams, Gvk, ListParams, PatchParams, ResourceType};
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::events::v1::Event;
+use kube_core::DynamicObject;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use serde_json::{Value, json};
 use tokio::sync::Barrier;
 
 use crate::served::server;
@@ -82,4 +89,60 @@ async fn le_5_the_metrics_of_an_election() {
     assert_eq!(elector.run_while_leading(work).await.expect("led"), Some(1.0));
     assert_eq!(read("leader_election_slowpath_total"), Some(1.0));
     assert_eq!(read("leader_election_master_status"), Some(0.0));
+}
+
+#[tokio::test]
+async fn le_4_a_term_is_told_of_the_lease_as_events() {
+    let (_server, client) = server().await;
+    let events = EventBroadcaster::builder(client.clone()).start();
+    let elector = LeaderElector::builder(client.clone(), "lock")
+        .identity("me")
+        .events(events.recorder("tests").expect("a name"))
+        .build()
+        .expect("valid settings");
+    elector.run_while_leading(async |_| {}).await.expect("led");
+    assert!(events.shutdown(Duration::from_secs(3600)).await, "all is written");
+    let told = Api::<Event>::default_namespaced(client).list(&ListParams::default()).await.expect("listed");
+    let mut told: Vec<_> =
+        told.items.into_iter().filter(|it| it.reason.as_deref() == Some("LeaderElection")).collect();
+    told.sort_by_key(|it| it.event_time.clone());
+    let about = told.iter().map(|it| it.regarding.as_ref().and_then(|it| it.kind.as_deref()));
+    assert_eq!(about.collect::<Vec<_>>(), [Some("Lease"); 2]);
+    let notes: Vec<_> = told.iter().filter_map(|it| it.note.as_deref()).collect();
+    assert_eq!(notes, ["me became leader", "me stopped leading"]);
+}
+
+/// A resource that servers have only with a feature gate, by a definition of its own.
+const CANDIDATES: &str = r#"{ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "metadata": { "name": "leasecandidates.coordination.k8s.io",
+        "annotations": { "api-approved.kubernetes.io": "unapproved, for tests" } },
+    "spec": { "group": "coordination.k8s.io", "scope": "Namespaced",
+        "names": { "plural": "leasecandidates", "kind": "LeaseCandidate" },
+        "versions": [{ "name": "v1beta1", "served": true, "storage": true, "schema": { "openAPIV3Schema":
+            { "type": "object", "x-kubernetes-preserve-unknown-fields": true } } }] } }"#;
+
+#[tokio::test]
+async fn le_5_who_stands_for_election_says_who_it_is_and_answers_when_asked() {
+    let server = ApiServer::builder().in_process().yaml(CANDIDATES).start().await.expect("it starts");
+    let client = Client::from_service(server.url().parse().expect("a URL"), "default", server.service());
+    let resource = ResourceType::namespaced(
+        Gvk::new("coordination.k8s.io", "v1beta1", "LeaseCandidate"),
+        "leasecandidates",
+    );
+    let candidates = Api::dynamic(client.clone(), resource).within("default");
+    let candidacy = Candidacy::new(client, "lock", "me").expect("names").version("1.4.0");
+    let standing = tokio::spawn(async move { candidacy.run_until(std::future::pending()).await });
+    let wait = async |what: fn(&Value) -> bool| {
+        let is_so = |it: Option<&DynamicObject>| it.is_some_and(|it| what(&it.data["spec"]));
+        candidates.wait_for("me", is_so).await.expect("it comes to that")
+    };
+    let says = |it: &Value| it["leaseName"] == "lock" && it["binaryVersion"] == "1.4.0";
+    wait(says).await;
+    // By a clock that is ahead of ours.
+    let asked = json!({ "spec": { "pingTime": "2999-01-01T00:00:00.000000Z" } });
+    candidates.patch("me", &PatchParams::default(), Patch::Merge(&asked)).await.expect("asked");
+    wait(|it| it["renewTime"] == it["pingTime"]).await;
+    candidates.delete("me", &DeleteParams::default()).await.expect("deleted");
+    wait(|it| it["renewTime"].is_string() && it["pingTime"].is_null()).await;
+    standing.abort();
 }

@@ -20,3 +20,4 @@ mod finalizers;
 mod upserts;
 mod events;
 mod shards;
+mod scenarios;

@@ -1,15 +1,21 @@
-//! Members that divide keys over Leases of a server.
+//! Members that divide keys, and parts of collections, over Leases of a server.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use dogwatch_apiserver::ApiServer;
 use dogwatch_client::{Api, Client};
-use dogwatch_controller::sharding::ShardMember;
-use dogwatch_core::ListParams;
+use dogwatch_controller::sharding::{ShardField, ShardMember, ShardSelector};
+use dogwatch_core::{ListParams, WriteParams};
+use dogwatch_informer::{Change, SharedInformer};
+use futures_util::StreamExt;
 use k8s_openapi::api::coordination::v1::Lease;
-use tokio::sync::oneshot;
+use k8s_openapi::api::core::v1::ConfigMap;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::served::server;
+use crate::served::{config_map, server};
 
 struct Running {
     member: ShardMember,
@@ -85,4 +91,120 @@ async fn keys_are_divided_and_handed_over_as_members_come_and_leave() {
     assert_eq!(held, ["", "first"]);
     drop(first.stop);
     first.task.await.expect("no panic");
+}
+
+/// Who works on which object.
+#[derive(Default)]
+struct Desk {
+    workers: Mutex<BTreeMap<String, &'static str>>,
+    /// Objects that had two workers at once, and those that a server sent to somebody who had not asked for them.
+    shared: Mutex<Vec<String>>,
+    strays: Mutex<usize>,
+    changed: watch::Sender<()>,
+}
+
+/// The objects of one part, until dropped.
+struct AtWork<'d> {
+    desk: &'d Desk,
+    who: &'static str,
+    objects: Vec<String>,
+}
+
+impl AtWork<'_> {
+    fn begin(&mut self, name: String) {
+        let before = self.desk.workers.lock().unwrap().insert(name.clone(), self.who);
+        self.desk.shared.lock().unwrap().extend(before.map(|it| format!("{name}: {it} and {}", self.who)));
+        self.objects.push(name);
+        self.desk.changed.send_replace(());
+    }
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        let mut workers = self.desk.workers.lock().unwrap();
+        for object in &self.objects {
+            workers.remove(object);
+        }
+        drop(workers);
+        self.desk.changed.send_replace(());
+    }
+}
+
+impl Desk {
+    /// Works on whatever is in the part, for ever.
+    async fn work_on(&self, part: ShardSelector, who: &'static str, client: Client) {
+        let maps = SharedInformer::builder(Api::<ConfigMap>::default_namespaced(client));
+        let maps = maps.reflector(|it| it.shard(part.to_string())).build();
+        let mut changes = maps.changes().expect("it is new");
+        maps.start();
+        let mut at_work = AtWork { desk: self, who, objects: Vec::new() };
+        while let Some(change) = changes.next().await {
+            match change {
+                Change::Added { object, .. } if part.selects(&*object) => {
+                    at_work.begin(object.metadata.name.clone().unwrap_or_default());
+                }
+                _ => *self.strays.lock().unwrap() += 1,
+            }
+        }
+    }
+
+    /// Waits until all of so many objects are worked on, by these members and no others.
+    async fn all_at_work(&self, objects: usize, by: &[&str]) {
+        let mut changed = self.changed.subscribe();
+        let done = || {
+            let workers = self.workers.lock().unwrap();
+            let by_each = |who: &&str| workers.values().filter(|it| *it == who).count();
+            let counts: Vec<_> = by.iter().map(by_each).collect();
+            counts.iter().all(|it| *it > 0) && counts.iter().sum::<usize>() == objects
+        };
+        while !done() {
+            changed.changed().await.expect("it lives");
+        }
+    }
+}
+
+fn work(running: &Running, desk: &Arc<Desk>, who: &'static str, client: &Client) -> JoinHandle<()> {
+    let (member, desk, client) = (running.member.clone(), Arc::clone(desk), client.clone());
+    tokio::spawn(async move {
+        let part = |part| desk.work_on(part, who, client.clone());
+        member.work_on_parts(ShardField::Uid, 8, part).await;
+    })
+}
+
+/// With a server that divides, nobody is sent what is not theirs; with one that does not, they tell it from the rest themselves.
+#[tokio::test]
+async fn parts_of_a_collection_are_divided_and_handed_over_and_no_object_has_two_workers() {
+    for divides in [true, false] {
+        let server = ApiServer::builder().in_process().sharding(divides).start().await.expect("it starts");
+        let client = Client::from_service(server.url().parse().expect("a URL"), "default", server.service());
+        let maps = Api::<ConfigMap>::default_namespaced(client.clone());
+        let begun = maps.list(&ListParams::default()).await.expect("listed").items.len();
+        let add = async |numbers: std::ops::Range<usize>| {
+            for number in numbers {
+                let map = config_map(&format!("map-{number}"));
+                maps.create(&WriteParams::default(), &map).await.expect("created");
+            }
+        };
+        add(0..40).await;
+        let desk = Arc::new(Desk::default());
+        let first = start(&client, "first");
+        let first_works = work(&first, &desk, "first", &client);
+        desk.all_at_work(begun + 40, &["first"]).await;
+
+        let second = start(&client, "second");
+        let second_works = work(&second, &desk, "second", &client);
+        desk.all_at_work(begun + 40, &["first", "second"]).await;
+        add(40..60).await;
+        desk.all_at_work(begun + 60, &["first", "second"]).await;
+
+        second.stop.send(()).expect("it runs");
+        second.task.await.expect("no panic");
+        desk.all_at_work(begun + 60, &["first"]).await;
+        assert_eq!(*desk.shared.lock().unwrap(), Vec::<String>::new(), "nobody worked beside another");
+        let strays = *desk.strays.lock().unwrap();
+        assert_eq!(strays == 0, divides, "{strays} objects were sent to somebody whose they are not");
+        [first_works, second_works].iter().for_each(JoinHandle::abort);
+        drop(first.stop);
+        first.task.await.expect("no panic");
+    }
 }

@@ -109,15 +109,19 @@ async fn a_conflicting_change_is_made_again_on_what_is_there_now() {
     let (_client, _space, api) = config_maps().await;
     api.create(&WriteParams::default(), &config_map("a", json!({}))).await.expect("created");
     let mut attempts = 0;
-    let written = retry_on_conflict(ConflictRetries::BRIEF, async || {
+    let written = retry_on_conflict(ConflictRetries::BRIEF, || {
         attempts += 1;
-        let mut read = api.get("a").await?;
-        if attempts == 1 {
-            let other = json!({ "data": { "theirs": "1" } });
-            api.patch("a", &PatchParams::default(), Patch::Merge(&other)).await?;
+        let first = attempts == 1;
+        let api = &api;
+        async move {
+            let mut read = api.get("a").await?;
+            if first {
+                let other = json!({ "data": { "theirs": "1" } });
+                api.patch("a", &PatchParams::default(), Patch::Merge(&other)).await?;
+            }
+            read.data.get_or_insert_default().insert("ours".to_owned(), "1".to_owned());
+            api.replace("a", &WriteParams::default(), &read).await
         }
-        read.data.get_or_insert_default().insert("ours".to_owned(), "1".to_owned());
-        api.replace("a", &WriteParams::default(), &read).await
     })
     .await
     .expect("the second attempt meets nobody");

@@ -9,3 +9,4 @@ mod limits;
 mod metrics;
 mod model;
 mod handshake;
+mod scenarios;

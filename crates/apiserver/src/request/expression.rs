@@ -1,0 +1,172 @@
+//! Expressions in CEL, the language in which requests can say conditions: as much of it as it takes to refuse all that is not a
+//! call of a function, or several of them joined by operators.
+//!
+//! There are no lists, maps, indexes, conditions, methods, comments, escapes and macros here.
+
+/// An expression, as far as it takes to refuse it.
+#[derive(Debug)]
+pub(super) enum Expression<'t> {
+    /// Names joined by dots.
+    Path(Vec<&'t str>),
+    Text(&'t str),
+    /// What is no text, by the original's name for its type.
+    Literal(&'static str),
+    Call(String, Vec<Expression<'t>>),
+}
+
+impl<'t> Expression<'t> {
+    /// Reads a whole text.
+    ///
+    /// # Errors
+    /// What was not expected.
+    pub(super) fn read(text: &'t str) -> Result<Self, String> {
+        Reader { rest: text }.whole()
+    }
+
+    /// The number that the original has for it.
+    pub(super) fn kind(&self) -> u8 {
+        match self {
+            Self::Call(..) => 1,
+            Self::Path(names) if names.len() == 1 => 3,
+            Self::Text(_) | Self::Literal(_) => 5,
+            Self::Path(_) => 7,
+        }
+    }
+}
+
+/// Binary operators, those that bind least first.
+const OPERATORS: [&[&str]; 5] =
+    [&["||"], &["&&"], &["==", "!=", "<=", ">=", "<", ">"], &["+", "-"], &["*", "/", "%"]];
+
+/// How deep expressions may be nested, so that no request can exhaust the stack.
+const DEEPEST: usize = 100;
+
+/// Reads an expression from left to right.
+struct Reader<'t> {
+    rest: &'t str,
+}
+
+impl<'t> Reader<'t> {
+    fn whole(mut self) -> Result<Expression<'t>, String> {
+        let expression = self.binary(0, 0)?;
+        self.skip();
+        if self.rest.is_empty() { Ok(expression) } else { Err(self.unexpected()) }
+    }
+
+    fn binary(&mut self, level: usize, depth: usize) -> Result<Expression<'t>, String> {
+        let Some(operators) = OPERATORS.get(level) else { return self.primary(depth) };
+        let mut left = self.binary(level + 1, depth)?;
+        while let Some(operator) = operators.iter().find(|it| self.eat(it)) {
+            let right = self.binary(level + 1, depth)?;
+            left = Expression::Call(format!("_{operator}_"), vec![left, right]);
+        }
+        Ok(left)
+    }
+
+    fn primary(&mut self, depth: usize) -> Result<Expression<'t>, String> {
+        if depth > DEEPEST {
+            return Err("CEL parse error: expression recursion limit exceeded".to_owned());
+        }
+        if self.eat("!") {
+            let negated = self.primary(depth + 1)?;
+            return Ok(Expression::Call("!_".to_owned(), vec![negated]));
+        }
+        if self.eat("(") {
+            let inner = self.binary(0, depth + 1)?;
+            return if self.eat(")") { Ok(inner) } else { Err(self.unexpected()) };
+        }
+        match self.rest.as_bytes().first() {
+            Some(quote @ (b'\'' | b'"')) => self.text(char::from(*quote)),
+            Some(b'0'..=b'9') => Ok(self.number()),
+            Some(b'a'..=b'z' | b'A'..=b'Z' | b'_') => self.named(depth),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    fn text(&mut self, quote: char) -> Result<Expression<'t>, String> {
+        match self.rest[1..].split_once(quote) {
+            Some((text, rest)) if !text.contains(['\\', '\n']) => {
+                self.rest = rest;
+                Ok(Expression::Text(text))
+            }
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    fn number(&mut self) -> Expression<'t> {
+        let number = self.take(|it| it.is_ascii_alphanumeric() || it == '.');
+        Expression::Literal(match number {
+            it if it.contains('.') => "float64",
+            it if it.ends_with(['u', 'U']) => "uint64",
+            _ => "int64",
+        })
+    }
+
+    /// A path, a call, or a word that stands for a value.
+    fn named(&mut self, depth: usize) -> Result<Expression<'t>, String> {
+        let mut names = vec![self.name()];
+        while self.eat(".") {
+            self.skip();
+            match self.name() {
+                "" => return Err(self.unexpected()),
+                name => names.push(name),
+            }
+        }
+        if let [function] = names[..]
+            && self.eat("(")
+        {
+            return Ok(Expression::Call(function.to_owned(), self.arguments(depth + 1)?));
+        }
+        Ok(match names[..] {
+            ["true" | "false"] => Expression::Literal("bool"),
+            ["null"] => Expression::Literal("structpb.NullValue"),
+            _ => Expression::Path(names),
+        })
+    }
+
+    fn arguments(&mut self, depth: usize) -> Result<Vec<Expression<'t>>, String> {
+        let mut arguments = Vec::new();
+        if self.eat(")") {
+            return Ok(arguments);
+        }
+        loop {
+            arguments.push(self.binary(0, depth)?);
+            if self.eat(")") {
+                return Ok(arguments);
+            }
+            if !self.eat(",") {
+                return Err(self.unexpected());
+            }
+        }
+    }
+
+    fn name(&mut self) -> &'t str {
+        self.take(|it| it.is_ascii_alphanumeric() || it == '_')
+    }
+
+    fn take(&mut self, belongs: impl Fn(char) -> bool) -> &'t str {
+        let end = self.rest.find(|it| !belongs(it)).unwrap_or(self.rest.len());
+        let (taken, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        taken
+    }
+
+    /// Passes over a symbol, and whatever space is before it; false if it is not there.
+    fn eat(&mut self, symbol: &str) -> bool {
+        self.skip();
+        let rest = self.rest.strip_prefix(symbol);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
+    fn skip(&mut self) {
+        self.rest = self.rest.trim_start();
+    }
+
+    fn unexpected(&self) -> String {
+        match self.rest.chars().next() {
+            Some(odd) => format!("CEL parse error: Syntax error: unexpected {:?}", odd.to_string()),
+            None => "CEL parse error: Syntax error: unexpected end".to_owned(),
+        }
+    }
+}

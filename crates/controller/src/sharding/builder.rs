@@ -1,0 +1,136 @@
+//! What one may choose about a member.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dogwatch_client::{Api, Client};
+use dogwatch_core::LabelSelector;
+use k8s_openapi::api::coordination::v1::Lease;
+use tokio::sync::Mutex;
+use xxhash_rust::xxh64::xxh64;
+
+use super::keeper::Keeper;
+use super::member::ShardMember;
+use super::members::Members;
+use super::seat::{GROUP, MemberSeats, ServedSeats};
+use super::shared::Shared;
+use super::view::View;
+use crate::leader::clock::Clock;
+use crate::leader::identity::unique_identity;
+use crate::leader::{ElectionTiming, InvalidElection};
+
+/// What can be chosen about a member. Each method says what happens without it.
+#[must_use]
+pub struct ShardMemberBuilder {
+    place: Place,
+    group: String,
+    identity: Option<String>,
+    timing: ElectionTiming,
+    clock: Option<Clock>,
+}
+
+enum Place {
+    Server(Api<Lease>),
+    Other(Arc<dyn MemberSeats>),
+}
+
+impl ShardMember {
+    /// A member of a group, whose Leases are in the client's own namespace unless another is set. The name of the group must be fit for
+    /// the name of a Lease and the value of a label.
+    pub fn builder(client: Client, group: impl Into<String>) -> ShardMemberBuilder {
+        ShardMemberBuilder::new(Place::Server(Api::default_namespaced(client)), group.into())
+    }
+
+    /// A member of a group whose Leases are kept elsewhere than on a server.
+    pub fn over(seats: impl MemberSeats, group: impl Into<String>) -> ShardMemberBuilder {
+        ShardMemberBuilder::new(Place::Other(Arc::new(seats)), group.into())
+    }
+}
+
+impl ShardMemberBuilder {
+    fn new(place: Place, group: String) -> Self {
+        Self { place, group, identity: None, timing: ElectionTiming::default(), clock: None }
+    }
+
+    /// The namespace of the Leases. The client's own otherwise; without meaning where they are kept elsewhere.
+    pub fn namespace(mut self, namespace: &str) -> Self {
+        if let Place::Server(api) = self.place {
+            self.place = Place::Server(api.within(namespace));
+        }
+        self
+    }
+
+    /// Who we are. It must be nobody else's. The name of the host and a random part otherwise.
+    pub fn identity(mut self, identity: impl Into<String>) -> Self {
+        self.identity = Some(identity.into());
+        self
+    }
+
+    /// How long others wait after the last renewal before they divide our keys. 15 s otherwise.
+    pub fn lease_duration(mut self, duration: Duration) -> Self {
+        self.timing.lease_duration = duration;
+        self
+    }
+
+    /// How long keys are ours without a successful renewal. 10 s otherwise.
+    pub fn renew_deadline(mut self, deadline: Duration) -> Self {
+        self.timing.renew_deadline = deadline;
+        self
+    }
+
+    /// How often the Lease is renewed and the others' are read. 2 s otherwise.
+    pub fn retry_period(mut self, period: Duration) -> Self {
+        self.timing.retry_period = period;
+        self
+    }
+
+    #[cfg(test)]
+    pub(super) fn simulated(mut self, clock: Clock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// The member. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// When the durations do not fit together (rule LE-1), or a name is missing or cannot be one.
+    pub fn build(self) -> Result<ShardMember, InvalidElection> {
+        self.timing.validate()?;
+        let me = self.identity.unwrap_or_else(unique_identity);
+        if me.is_empty() || me.contains('\n') {
+            return Err(InvalidElection::NoIdentity);
+        }
+        let selector = format!("{GROUP}={}", self.group).parse::<LabelSelector>();
+        let (false, Ok(group)) = (self.group.is_empty(), selector) else {
+            return Err(InvalidElection::NoName);
+        };
+        let seats: Arc<dyn MemberSeats> = match self.place {
+            Place::Server(api) => Arc::new(ServedSeats { api, group }),
+            Place::Other(seats) => seats,
+        };
+        let shared = Arc::new(Shared::new(me.clone(), self.clock.unwrap_or_else(Clock::new)));
+        let keeper = Keeper {
+            seats,
+            shared: Arc::clone(&shared),
+            name: format!("{}-{:016x}", self.group, xxh64(me.as_bytes(), 0)),
+            timing: self.timing,
+            labels: BTreeMap::from([(GROUP.to_owned(), self.group)]),
+            members: Members::default(),
+            acting: View::of([me]),
+            own: None,
+        };
+        Ok(ShardMember { shared, keeper: Arc::new(Mutex::new(keeper)) })
+    }
+}
+
+impl fmt::Debug for ShardMemberBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShardMemberBuilder")
+            .field("group", &self.group)
+            .field("identity", &self.identity)
+            .field("timing", &self.timing)
+            .finish_non_exhaustive()
+    }
+}

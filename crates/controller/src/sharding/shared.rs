@@ -1,0 +1,43 @@
+//! What a member's handles and its run share: which keys are its own, and which of them are worked on.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use super::holds::Holds;
+use super::ownership::Ownership;
+use crate::leader::clock::Clock;
+
+/// Read by everyone, written by the run.
+pub(super) struct Shared {
+    pub(super) me: String,
+    pub(super) clock: Clock,
+    ownership: Mutex<Ownership>,
+    pub(super) holds: Holds,
+    /// Counts changes of what is ours.
+    pub(super) changes: watch::Sender<u64>,
+}
+
+impl Shared {
+    pub(super) fn new(me: String, clock: Clock) -> Self {
+        Self {
+            me,
+            clock,
+            ownership: Mutex::default(),
+            holds: Holds::default(),
+            changes: watch::Sender::new(0),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Ownership> {
+        self.ownership.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn owns(&self, key: &str) -> bool {
+        self.lock().owns(&self.me, key, self.clock.now())
+    }
+
+    pub(super) fn changed(&self) {
+        self.changes.send_modify(|it| *it += 1);
+    }
+}
