@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+/// Longer than anything lasts. Whatever somebody asked for is cut to it before it is added to a time, which has an end.
+pub(crate) const AGES: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 /// How waits grow. The default is client-go's: 0.8 s, doubled up to 30 s, each up to twice as long by chance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
@@ -88,7 +91,7 @@ impl Backoff {
         }
         let wait = self.next;
         self.next = scaled(wait, self.options.factor.max(1.0)).min(self.options.cap);
-        scaled(wait, 1.0 + self.options.jitter.max(0.0) * chance)
+        scaled(wait, 1.0 + self.options.jitter.max(0.0) * chance).min(AGES)
     }
 }
 

@@ -16,7 +16,7 @@ use futures_util::future::join_all;
 use kube_core::{DynamicObject, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::informer::{InformerBuilder, NotSynced, SharedInformer, WeakInformer};
+use crate::informer::{InformerBuilder, Life, NotSynced, SharedInformer, WeakInformer};
 
 /// Hands out informers: one for each resource, selection and payload, shared by all who ask for it.
 ///
@@ -34,6 +34,8 @@ pub struct InformerFactory {
 #[derive(Default)]
 struct Members {
     informers: HashMap<Key, Box<dyn Member>>,
+    /// Of every informer that was handed out and has not ended, also where nobody has it any more.
+    lives: Vec<Life>,
     shut_down: bool,
 }
 
@@ -146,6 +148,8 @@ impl InformerFactory {
         }
         let informer = adjust(builder).build();
         members.informers.retain(|_, it| it.informer().is_some());
+        members.lives.retain(|it| !it.is_over());
+        members.lives.push(informer.life());
         members.informers.insert(key, Box::new(informer.downgrade()));
         informer
     }
@@ -195,11 +199,17 @@ impl InformerFactory {
         result
     }
 
-    /// Stops every informer and waits until all their tasks have ended. To do it twice does nothing.
+    /// Stops every informer and waits until all their tasks have ended, those of informers that were dropped before too. To do it
+    /// twice does nothing.
     pub async fn shut_down(&self) {
-        self.members().shut_down = true;
+        let lives = {
+            let mut members = self.members();
+            members.shut_down = true;
+            members.lives.clone()
+        };
         let informers = self.informers();
         join_all(informers.iter().map(|it| it.stop())).await;
+        join_all(lives.into_iter().map(Life::over)).await;
     }
 
     /// Those that are in somebody's hands.

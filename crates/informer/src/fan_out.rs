@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::backlog::{Batch, KeyHasher};
+use crate::backoff::AGES;
 use crate::change::Change;
 use crate::handler::EventHandler;
 use crate::mailbox::{Mailbox, Replay};
@@ -135,7 +136,8 @@ impl<T: Object> FanOut<T> {
         if self.synced {
             mailbox.first_list_is_in();
         }
-        let resync = resync_every.map(|every| Resync { every, next: now + every });
+        let resync = resync_every.map(|every| every.min(AGES));
+        let resync = resync.map(|every| Resync { every, next: now + every });
         self.members.push(Member { slot, again_after_relist, resync });
         if let Some(task) = task {
             self.tasks.spawn(task);

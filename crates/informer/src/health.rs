@@ -1,13 +1,12 @@
 //! How a reflector is doing: what it is at, what troubles it, in words a person can act on. Readable at any time, and watchable.
 //!
 //! Written by the reflector, read by informers, by waiting for a sync, and by people. A reflector that cannot reach its server, or is
-//! not allowed to, says so here; it is never just silent.
+//! not allowed to, says so here; it is never just silent. How to follow it is in `health_watch.rs`.
 
 use std::fmt;
 
 use dogwatch_core::ResourceVersion;
 use dogwatch_wire::BadItem;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// How a reflector is doing.
@@ -75,66 +74,10 @@ pub struct Problem {
     pub count: u32,
 }
 
-/// Reads the [`Health`] of one reflector. Clones watch independently; it stays readable after the reflector has ended.
-#[derive(Clone, Debug)]
-pub struct HealthWatch(watch::Receiver<Health>);
-
-/// Publishes the health of one reflector.
-#[derive(Debug)]
-pub(crate) struct HealthSender(watch::Sender<Health>);
-
 impl Health {
     /// Whether it is in step with the server and nothing troubles it.
     pub fn is_ok(&self) -> bool {
         self.state == HealthState::Synced && self.problem.is_none()
-    }
-}
-
-impl HealthWatch {
-    /// Shows this for ever.
-    pub(crate) fn of(health: Health) -> Self {
-        Self(watch::channel(health).1)
-    }
-
-    /// How the reflector is doing now.
-    pub fn get(&self) -> Health {
-        self.0.borrow().clone()
-    }
-
-    /// Waits for the next change that is worth waking for: of state, problem or poison, and of progress every few hundred
-    /// objects. Versions and times of events are only readable. False when the reflector has ended.
-    pub async fn changed(&mut self) -> bool {
-        self.0.changed().await.is_ok()
-    }
-
-    /// Waits until the health is as asked for, and gives it; `None` when the reflector ended before.
-    pub async fn wait_for(&mut self, condition: impl FnMut(&Health) -> bool) -> Option<Health> {
-        self.0.wait_for(condition).await.ok().map(|it| it.clone())
-    }
-}
-
-impl HealthSender {
-    pub(crate) fn new() -> Self {
-        Self(watch::Sender::new(Health::default()))
-    }
-
-    pub(crate) fn watch(&self) -> HealthWatch {
-        HealthWatch(self.0.subscribe())
-    }
-
-    /// Publishes everything, and wakes who waits.
-    pub(crate) fn publish(&self, health: &Health) {
-        self.0.send_replace(health.clone());
-    }
-
-    /// Publishes what changes with every event, and wakes nobody.
-    pub(crate) fn publish_progress(&self, health: &Health) {
-        self.0.send_if_modified(|shown| {
-            shown.state = health.state;
-            shown.last_version.clone_from(&health.last_version);
-            shown.last_event_at = health.last_event_at;
-            false
-        });
     }
 }
 
@@ -174,21 +117,5 @@ mod tests {
         assert!(!health.is_ok());
         let ok = Health { state: HealthState::Synced, ..Health::default() };
         assert!(ok.is_ok());
-    }
-
-    #[tokio::test]
-    async fn progress_is_readable_and_wakes_nobody() {
-        let sender = HealthSender::new();
-        let mut watch = sender.watch();
-        let mut health = Health { state: HealthState::Synced, ..Health::default() };
-        sender.publish(&health);
-        assert!(watch.changed().await);
-        health.last_version = "7".into();
-        sender.publish_progress(&health);
-        assert_eq!(watch.get().last_version.as_str(), "7");
-        let mut waiting = std::pin::pin!(watch.changed());
-        assert!(futures_util::poll!(waiting.as_mut()).is_pending());
-        drop(sender);
-        assert!(!waiting.await, "the end of the reflector wakes");
     }
 }

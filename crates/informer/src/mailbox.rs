@@ -338,3 +338,171 @@ impl<T> fmt::Debug for State<T> {
         f.debug_struct("State").field("in_hand", &self.in_hand).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::Wake;
+
+    use dogwatch_core::{Gvk, ResourceType};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::metrics::InformerMetrics;
+
+    /// Somebody who waits, and whether they were woken.
+    #[derive(Debug, Default)]
+    struct Sleeper(AtomicBool);
+
+    impl Wake for Sleeper {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Deed {
+        Push(u8),
+        FirstList,
+        Take(usize),
+        Room,
+        Remove,
+        Close,
+    }
+
+    fn deed() -> impl Strategy<Value = Deed> {
+        prop_oneof![
+            6 => (1u8..4).prop_map(Deed::Push),
+            1 => Just(Deed::FirstList),
+            8 => (1usize..4).prop_map(Deed::Take),
+            4 => Just(Deed::Room),
+            1 => Just(Deed::Remove),
+            1 => Just(Deed::Close),
+        ]
+    }
+
+    fn mailbox(overflow: Overflow) -> Mailbox<ConfigMap> {
+        let resource = ResourceType::namespaced(Gvk::new("", "v1", "ConfigMap"), "configmaps");
+        let name = Arc::from("test");
+        let metrics = InformerMetrics::new("test", &resource).handler(&name);
+        Mailbox::new(name, overflow, KeyHasher::default(), metrics)
+    }
+
+    /// Additions of objects that nobody has heard of.
+    fn additions(count: u8, made: &mut u32) -> Vec<Change<ConfigMap>> {
+        let mut one = || {
+            *made += 1;
+            let mut map = ConfigMap::default();
+            map.metadata.name = Some(made.to_string());
+            Change::Added { object: Arc::new(map), initial: false }
+        };
+        (0..count).map(|_| one()).collect()
+    }
+
+    /// A mailbox with who reads it and who waits for room in it.
+    struct Scene {
+        mailbox: Mailbox<ConfigMap>,
+        hand: Hand<ConfigMap>,
+        reader: Option<Arc<Sleeper>>,
+        writer: Option<Arc<Sleeper>>,
+        made: u32,
+        told: u32,
+        over: bool,
+    }
+
+    impl Scene {
+        fn perform(&mut self, deed: &Deed) {
+            match deed {
+                Deed::Push(count) => {
+                    let changes = additions(*count, &mut self.made);
+                    let batch = Batch::new(changes, Instant::now(), self.mailbox.hasher.clone());
+                    self.mailbox.push(&Arc::new(batch));
+                }
+                Deed::FirstList => self.mailbox.first_list_is_in(),
+                Deed::Take(limit) if !self.over => {
+                    let sleeper = Arc::new(Sleeper::default());
+                    let waker = Arc::clone(&sleeper).into();
+                    let taken =
+                        self.mailbox.poll_take(*limit, &mut self.hand, &mut Context::from_waker(&waker));
+                    self.reader = taken.is_pending().then_some(sleeper);
+                    self.over = taken == Poll::Ready(false);
+                    if taken == Poll::Ready(true) {
+                        self.told += self.hand.changes().len() as u32;
+                    }
+                }
+                Deed::Take(_) => {}
+                Deed::Room => {
+                    let sleeper = Arc::new(Sleeper::default());
+                    let waker = Arc::clone(&sleeper).into();
+                    let room = self.mailbox.poll_room(&mut Context::from_waker(&waker));
+                    self.writer = room.is_pending().then_some(sleeper);
+                }
+                Deed::Remove => self.mailbox.remove(),
+                Deed::Close => {
+                    // Who closes it is who would wait for room.
+                    self.writer = None;
+                    self.mailbox.close();
+                }
+            }
+        }
+
+        /// Who sleeps and was not woken has missed nothing: asked again, there is still nothing for them.
+        fn check(&mut self) -> Result<(), TestCaseError> {
+            let asleep = |it: &Arc<Sleeper>| !it.0.load(Ordering::Relaxed);
+            if let Some(sleeper) = self.reader.clone().filter(asleep) {
+                let (waker, before) = (sleeper.into(), *self.mailbox.progress().borrow());
+                let again = self.mailbox.poll_take(1, &mut self.hand, &mut Context::from_waker(&waker));
+                prop_assert!(again.is_pending(), "the reader sleeps, and there is {again:?}");
+                prop_assert_eq!(
+                    *self.mailbox.progress().borrow(),
+                    before,
+                    "the reader slept through the sync"
+                );
+            }
+            if let Some(sleeper) = self.writer.clone().filter(asleep) {
+                let waker = sleeper.into();
+                let again = self.mailbox.poll_room(&mut Context::from_waker(&waker));
+                prop_assert!(again.is_pending(), "the informer sleeps, and there is room");
+            }
+            Ok(())
+        }
+    }
+
+    proptest! {
+        /// Everything about a mailbox happens under its lock, so that what several threads do is one of these orders.
+        #[test]
+        fn nobody_sleeps_while_there_is_something_for_them(
+            deeds in prop::collection::vec(deed(), 1..60),
+            overflow in prop_oneof![
+                Just(Overflow::Coalesce), Just(Overflow::Grow), Just(Overflow::Block(0)), Just(Overflow::Block(2))
+            ],
+            before in 0u8..3,
+        ) {
+            let (mut made, mailbox) = (0, mailbox(overflow));
+            if before > 0 {
+                let there = additions(before, &mut made);
+                mailbox.replay(Replay { len: there.len(), build: Box::new(|| there) }, Instant::now());
+            }
+            let mut scene =
+                Scene { mailbox, hand: Hand::default(), reader: None, writer: None, made, told: 0, over: false };
+            let ends = |it: &Deed| matches!(it, Deed::Remove | Deed::Close);
+            let first_end = deeds.iter().position(ends);
+            for (number, deed) in deeds.iter().enumerate() {
+                // The first list is in once.
+                let again = deeds[..number].iter().any(|it| matches!(it, Deed::FirstList));
+                if !(again && matches!(deed, Deed::FirstList)) {
+                    scene.perform(deed);
+                    scene.check()?;
+                }
+            }
+            // Unless it was removed or closed, all is told, once.
+            if first_end.is_none() {
+                for _ in 0..=scene.made {
+                    scene.perform(&Deed::Take(9));
+                }
+                prop_assert_eq!(scene.told, scene.made);
+                prop_assert!(scene.reader.is_some(), "it waits for more");
+            }
+        }
+    }
+}

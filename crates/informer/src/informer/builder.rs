@@ -12,6 +12,7 @@ use super::feed::Feed;
 use super::pump::Pump;
 use super::shared::SharedInformer;
 use crate::fan_out::{FanOut, Shared};
+use crate::health_watch::Healths;
 use crate::index::Index;
 use crate::list_watch::ListWatch;
 use crate::metrics::InformerMetrics;
@@ -152,11 +153,11 @@ impl<T: Object> InformerBuilder<T> {
         }
         let feed = |source| Feed::new(source, options.clone(), self.queue_capacity);
         let feeds: Vec<_> = self.sources.into_iter().map(feed).collect();
-        let health = feeds.iter().map(Feed::health).collect();
+        let healths = Healths::new(feeds.iter().map(Feed::health).collect());
         let members = Shared::new(InformerMetrics::new(&name, &resource), self.resync_every);
         let fan_out = FanOut::new(members.hasher.clone());
         let (joins, joining) = mpsc::unbounded_channel();
-        let core = Core::new(name, resource, store, members, joins, health);
+        let core = Core::new(name, resource, store, members, joins, healths);
         let pump = Pump {
             feeds,
             writer,

@@ -1,13 +1,14 @@
 //! What the handles of an informer and its task share.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use dogwatch_core::{Object, ResourceType};
 use tokio::sync::{mpsc, watch};
 
 use crate::fan_out::{Joining, Shared};
-use crate::health::{Health, HealthState, HealthWatch};
+use crate::health::Health;
+use crate::health_watch::Healths;
 use crate::store::Store;
 
 /// Where an informer is in its life; it goes in one direction only.
@@ -29,7 +30,7 @@ pub(super) struct Core<T: Object> {
     /// To the task, which takes handlers in between two batches.
     pub(super) joins: mpsc::UnboundedSender<Joining<T>>,
     /// One for each feed.
-    health: Mutex<Vec<HealthWatch>>,
+    pub(super) healths: Arc<Healths>,
     pub(super) phase: watch::Sender<Phase>,
     /// Whether the task is asked to end.
     pub(super) stop: watch::Sender<bool>,
@@ -66,31 +67,22 @@ impl<T: Object> Core<T> {
         store: Store<T>,
         members: Shared,
         joins: mpsc::UnboundedSender<Joining<T>>,
-        health: Vec<HealthWatch>,
+        healths: Healths,
     ) -> Self {
         let (phase, stop) = (watch::Sender::new(Phase::Made), watch::Sender::new(false));
-        Self { name, resource, store, members, joins, health: Mutex::new(health), phase, stop }
-    }
-
-    fn healths(&self) -> MutexGuard<'_, Vec<HealthWatch>> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { name, resource, store, members, joins, healths: Arc::new(healths), phase, stop }
     }
 
     /// How all its reflectors are doing, as one; when they have ended, how they were.
     pub(super) fn health(&self) -> Health {
-        let all: Vec<Health> = self.healths().iter().map(HealthWatch::get).collect();
-        let mut health = all.into_iter().reduce(both).unwrap_or_default();
-        if self.is_stopped() && health.state != HealthState::Gone {
-            health.state = HealthState::Stopped;
-        }
-        health
+        self.healths.get()
     }
 
-    /// A feed has another reflector now.
-    pub(super) fn replace_health(&self, feed: usize, health: HealthWatch) {
-        if let Some(slot) = self.healths().get_mut(feed) {
-            *slot = health;
-        }
+    /// Says that it has stopped.
+    pub(super) fn end(&self) {
+        // First, so that whoever waited for the stop is told of nothing else.
+        self.healths.end();
+        self.phase.send_replace(Phase::Stopped);
     }
 
     pub(super) fn is_stopped(&self) -> bool {
@@ -119,34 +111,5 @@ impl<T: Object> Core<T> {
                 health: Box::new(self.health()),
             }),
         }
-    }
-}
-
-/// Two reflectors as one: what troubles either troubles both, and both have come as far as the one that is behind.
-fn both(one: Health, other: Health) -> Health {
-    let state = if urgency(&one.state) >= urgency(&other.state) { one.state } else { other.state };
-    let older = one.last_version.is_older_than(&other.last_version) || one.last_version.is_unset();
-    Health {
-        state,
-        problem: one.problem.or(other.problem),
-        synced: one.synced && other.synced,
-        last_version: if older { one.last_version } else { other.last_version },
-        last_event_at: one.last_event_at.max(other.last_event_at),
-        relists: one.relists + other.relists,
-        rewinds: one.rewinds + other.rewinds,
-        poison: one.poison + other.poison,
-        last_poison: one.last_poison.or(other.last_poison),
-    }
-}
-
-/// Which of two states says more about the whole.
-fn urgency(state: &HealthState) -> u8 {
-    match state {
-        HealthState::Synced => 0,
-        HealthState::Starting => 1,
-        HealthState::Listing { .. } => 2,
-        HealthState::Retrying { .. } => 3,
-        HealthState::Gone => 4,
-        HealthState::Stopped => 5,
     }
 }

@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::delta::Delta;
-use crate::health::{HealthState, HealthWatch, Problem};
+use crate::health::{HealthState, Problem};
+use crate::health_watch::{ReflectorHealth, last_word};
 use crate::list_watch::ListWatch;
 use crate::queue::{DeltaQueue, DeltaReceiver};
 use crate::reflector::{Ended, Reflector, ReflectorOptions};
@@ -24,7 +25,7 @@ pub(super) struct Feed<T> {
     capacity: usize,
     state: State<T>,
     /// How its reflector is doing, or how the last one was.
-    health: HealthWatch,
+    health: ReflectorHealth,
 }
 
 enum State<T> {
@@ -36,16 +37,27 @@ enum State<T> {
     Over,
 }
 
+/// How a reflector came to its end.
+#[derive(Debug)]
+pub(super) enum End {
+    /// By itself.
+    Said(Ended),
+    /// By a panic, which is its health's problem from then on.
+    Failed,
+    /// The runtime is ending and has dropped its task: nobody's fault, and nothing will begin again.
+    Cancelled,
+}
+
 impl<T: Object> Feed<T> {
     pub(super) fn new(source: Arc<dyn ListWatch<T>>, options: ReflectorOptions<T>, capacity: usize) -> Self {
         let (sender, receiver) = DeltaQueue::channel(capacity);
         let reflector = Reflector::new(Arc::clone(&source), options.clone(), sender);
-        let health = reflector.health();
+        let health = reflector.published();
         Self { source, options, capacity, state: State::Ready(Box::new(reflector), receiver), health }
     }
 
     /// How its reflector is doing, until it is another one: see [`Self::revive`].
-    pub(super) fn health(&self) -> HealthWatch {
+    pub(super) fn health(&self) -> ReflectorHealth {
         self.health.clone()
     }
 
@@ -81,27 +93,30 @@ impl<T: Object> Feed<T> {
         }
     }
 
-    /// Why the reflector has ended; `None` when it did so by a panic, which is its health's problem from then on.
-    pub(super) async fn ended(&mut self) -> Option<Ended> {
-        let State::Running(_, task) = std::mem::replace(&mut self.state, State::Over) else { return None };
+    /// Why the reflector has ended.
+    pub(super) async fn ended(&mut self) -> End {
+        let State::Running(_, task) = std::mem::replace(&mut self.state, State::Over) else {
+            return End::Cancelled;
+        };
         match task.await {
-            Ok(ended) => Some(ended),
+            Ok(ended) => End::Said(ended),
+            Err(error) if error.is_cancelled() => End::Cancelled,
             Err(error) => {
                 let message = format!("what reads {} failed: {error}", self.source.resource().plural);
-                let mut health = self.health.get();
+                let mut health = self.health.borrow().clone();
                 health.problem = Some(Problem { message, since: Instant::now(), count: 1 });
-                self.health = HealthWatch::of(health);
-                None
+                self.health = last_word(health);
+                End::Failed
             }
         }
     }
 
     /// Has it begin again at that time.
     pub(super) fn rest_until(&mut self, time: Instant) {
-        let mut health = self.health.get();
+        let mut health = self.health.borrow().clone();
         if health.state != HealthState::Gone {
             health.state = HealthState::Retrying { since: Instant::now(), attempts: 1, next: time };
-            self.health = HealthWatch::of(health);
+            self.health = last_word(health);
         }
         self.state = State::Gone(time);
     }
@@ -115,11 +130,11 @@ impl<T: Object> Feed<T> {
     }
 
     /// Begins again with a new reflector; this is how it is doing.
-    pub(super) fn revive(&mut self) -> HealthWatch {
+    pub(super) fn revive(&mut self) -> ReflectorHealth {
         let (sender, receiver) = DeltaQueue::channel(self.capacity);
         let reflector = Reflector::new(Arc::clone(&self.source), self.options.clone(), sender);
-        let reflector = reflector.after(self.health.get());
-        self.health = reflector.health();
+        let reflector = reflector.after(self.health.borrow().clone());
+        self.health = reflector.published();
         self.state = State::Ready(Box::new(reflector), receiver);
         self.start();
         self.health()
@@ -133,7 +148,9 @@ impl<T: Object> Feed<T> {
     pub(super) async fn stop(self) {
         if let State::Running(receiver, task) = self.state {
             drop(receiver);
-            if let Err(error) = task.await {
+            if let Err(error) = task.await
+                && !error.is_cancelled()
+            {
                 tracing::error!(%error, "a reflector ended badly");
             }
         }

@@ -17,4 +17,4 @@ pub use builder::InformerBuilder;
 pub use core::NotSynced;
 pub use shared::{InformerStopped, SharedInformer};
 
-pub(crate) use shared::WeakInformer;
+pub(crate) use shared::{Life, WeakInformer};

@@ -12,8 +12,9 @@ use dogwatch_core::Object;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::core::{Core, Phase};
-use super::feed::Feed;
+use super::core::Core;
+use super::feed::{End, Feed};
+use crate::backoff::AGES;
 use crate::change::Change;
 use crate::delta::Delta;
 use crate::fan_out::{FanOut, Joining};
@@ -38,7 +39,7 @@ struct Stopping<T: Object>(Arc<Core<T>>);
 
 impl<T: Object> Drop for Stopping<T> {
     fn drop(&mut self) {
-        self.0.phase.send_replace(Phase::Stopped);
+        self.0.end();
     }
 }
 
@@ -115,13 +116,17 @@ impl<T: Object> Pump<T> {
     /// A reflector has ended by itself. `false`: that was the last one, and none will come back.
     async fn ended(&mut self, feed: usize, core: &Core<T>) -> bool {
         let why = self.feeds[feed].ended().await;
+        if matches!(why, End::Cancelled) {
+            tracing::debug!(informer = core.name, "the runtime ends, and the informer with it");
+            return false;
+        }
         let Some(after) = self.revive_after else {
             tracing::warn!(informer = core.name, ?why, "a reflector has ended for good");
-            core.replace_health(feed, self.feeds[feed].health());
+            core.healths.replace(feed, self.feeds[feed].health());
             return !self.feeds.iter().all(Feed::is_over);
         };
         match why {
-            Some(Ended::Gone(message)) => {
+            End::Said(Ended::Gone(message)) => {
                 tracing::info!(informer = core.name, %message, "the collection is gone; asking again from time to time");
                 self.clear(core, feed);
             }
@@ -129,8 +134,8 @@ impl<T: Object> Pump<T> {
                 tracing::error!(informer = core.name, ?other, "a reflector ended badly; it begins again")
             }
         }
-        self.feeds[feed].rest_until(Instant::now() + after);
-        core.replace_health(feed, self.feeds[feed].health());
+        self.feeds[feed].rest_until(Instant::now() + after.min(AGES));
+        core.healths.replace(feed, self.feeds[feed].health());
         true
     }
 
@@ -146,7 +151,7 @@ impl<T: Object> Pump<T> {
         let now = Instant::now();
         for (index, feed) in self.feeds.iter_mut().enumerate() {
             if feed.due().is_some_and(|due| due <= now) {
-                core.replace_health(index, feed.revive());
+                core.healths.replace(index, feed.revive());
             }
         }
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use dogwatch_core::{Object, ResourceType, ResourceVersion};
+use tokio::sync::watch;
 use tracing::Instrument;
 
 use super::core::{Core, NotSynced, Phase};
@@ -14,6 +15,7 @@ use crate::change::{Change, Deleted};
 use crate::fan_out::Joining;
 use crate::handler::{EventHandler, OnAdd, OnChange, OnDelete, OnUpdate};
 use crate::health::Health;
+use crate::health_watch::HealthWatch;
 use crate::index::{Index, IndexError};
 use crate::lister::Lister;
 use crate::registration::{Changes, HandlerOptions, Registration};
@@ -54,6 +56,10 @@ struct Handle<T: Object> {
 
 /// An informer that is not kept alive by this.
 pub(crate) struct WeakInformer<T: Object>(Weak<Handle<T>>);
+
+/// Whether an informer has ended, known without a handle on it.
+#[derive(Clone, Debug)]
+pub(crate) struct Life(watch::Receiver<Phase>);
 
 /// The informer has stopped, and takes no more handlers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -131,7 +137,7 @@ impl<T: Object> SharedInformer<T> {
     /// of what was left for it (rule IN-10). A handler that never returns is waited for for ever.
     pub async fn stop(&self) {
         if self.handle.take_pump().is_some() {
-            self.core().phase.send_replace(Phase::Stopped);
+            self.core().end();
         }
         self.core().stop.send_replace(true);
         self.core().stopped().await;
@@ -187,6 +193,21 @@ impl<T: Object> SharedInformer<T> {
     /// How it is doing: what it is at, and what keeps it from being in step. Of several namespaces, what is worst is told.
     pub fn health(&self) -> Health {
         self.core().health()
+    }
+
+    /// Follows how it is doing, until it has stopped. It does not keep the informer alive.
+    ///
+    /// ```
+    /// # use dogwatch_informer::SharedInformer;
+    /// # async fn example<T: dogwatch_core::Object>(informer: SharedInformer<T>) {
+    /// let mut health = informer.health_watch();
+    /// while health.changed().await {
+    ///     println!("{}", health.get());
+    /// }
+    /// # }
+    /// ```
+    pub fn health_watch(&self) -> HealthWatch {
+        self.core().healths.watch()
     }
 
     /// Adds a handler with the usual options.
@@ -277,8 +298,24 @@ impl<T: Object> SharedInformer<T> {
         if stopped { Err(InformerStopped { informer: self.name().to_owned() }) } else { Ok(()) }
     }
 
+    pub(crate) fn life(&self) -> Life {
+        Life(self.core().phase.subscribe())
+    }
+
     pub(crate) fn downgrade(&self) -> WeakInformer<T> {
         WeakInformer(Arc::downgrade(&self.handle))
+    }
+}
+
+impl Life {
+    pub(crate) fn is_over(&self) -> bool {
+        *self.0.borrow() == Phase::Stopped
+    }
+
+    /// Waits until every task of the informer has ended.
+    pub(crate) async fn over(mut self) {
+        // It fails when nobody is left to say so, which is the same.
+        let _ = self.0.wait_for(|it| *it == Phase::Stopped).await;
     }
 }
 
@@ -291,6 +328,9 @@ impl<T: Object> Handle<T> {
 impl<T: Object> Drop for Handle<T> {
     fn drop(&mut self) {
         self.core.stop.send_replace(true);
+        if self.take_pump().is_some() {
+            self.core.end();
+        }
     }
 }
 
@@ -313,5 +353,91 @@ impl<T: Object> fmt::Debug for SharedInformer<T> {
             .field("synced", &self.is_synced())
             .field("objects", &self.core().store.len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use dogwatch_client::Error;
+    use dogwatch_core::{Gvk, ListParams, WatchParams};
+    use futures_core::future::BoxFuture;
+    use futures_util::stream;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use tokio::runtime::{Builder, Runtime};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Level, Metadata, Subscriber};
+
+    use super::*;
+    use crate::list_watch::{ListWatch, Lists, Watches};
+
+    /// A server that never answers.
+    struct Silent(ResourceType);
+
+    impl ListWatch<ConfigMap> for Silent {
+        fn resource(&self) -> &ResourceType {
+            &self.0
+        }
+
+        fn list(&self, _: ListParams) -> Lists<ConfigMap> {
+            Box::pin(stream::pending())
+        }
+
+        fn watch(&self, _: WatchParams) -> BoxFuture<'static, Result<Watches<ConfigMap>, Error>> {
+            Box::pin(pending())
+        }
+    }
+
+    /// Counts what is logged as a warning or worse.
+    #[derive(Clone, Default)]
+    struct Alarms(Arc<AtomicUsize>);
+
+    impl Subscriber for Alarms {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() <= Level::WARN
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn event(&self, _: &Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    fn runtime() -> Runtime {
+        Builder::new_current_thread().enable_time().build().expect("a runtime can be made")
+    }
+
+    /// Where a runtime of several threads ends, one of them may drop the task that reads while another still runs the informer's.
+    #[test]
+    fn a_reader_that_goes_with_its_runtime_is_no_alarm_whether_a_stop_was_asked_for_or_not() {
+        for asked in [false, true] {
+            let maps = ResourceType::namespaced(Gvk::new("", "v1", "ConfigMap"), "configmaps");
+            let informer = SharedInformer::new(Silent(maps));
+            let mut pump = informer.handle.take_pump().expect("it was not started");
+            let first = runtime();
+            first.block_on(async {
+                pump.feeds.iter_mut().for_each(|it| it.start());
+                tokio::task::yield_now().await;
+            });
+            drop(first);
+            informer.core().stop.send_replace(asked);
+            let alarms = Alarms::default();
+            tracing::subscriber::with_default(alarms.clone(), || {
+                runtime().block_on(pump.run(Arc::clone(informer.core())));
+                tracing::warn!("so that it is known to count");
+            });
+            assert_eq!(alarms.0.load(Ordering::Relaxed), 1, "asked: {asked}");
+            assert!(informer.is_stopped());
+        }
     }
 }

@@ -63,12 +63,33 @@ impl Meter {
 
     pub(super) fn reached(&self, version: &ResourceVersion) {
         let text = version.as_str();
-        if let Ok(number) = text[text.len().saturating_sub(EXACT_DIGITS)..].parse::<u64>() {
+        let last = text.get(text.len().saturating_sub(EXACT_DIGITS)..);
+        if let Some(number) = last.and_then(|it| it.parse::<u64>().ok()) {
             self.last_version.set(number as f64);
         }
     }
 
     pub(super) fn poison(&self, objects: u64) {
         self.undecodable.increment(objects);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A version is any text to us; one that cannot be cut before its last fifteen bytes used to end the reflector.
+    #[test]
+    fn in_14_a_version_of_any_letters_is_told_or_left_out() {
+        let meter = Meter::new("a", "things");
+        for version in [
+            "",
+            "7",
+            "123456789012345678",
+            "x\u{e9}123456789012345",
+            "\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}",
+        ] {
+            meter.reached(&ResourceVersion::new(version));
+        }
     }
 }

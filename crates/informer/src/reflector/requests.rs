@@ -4,6 +4,7 @@ use dogwatch_client::DEFAULT_PAGE_SIZE;
 use dogwatch_core::{FieldSelector, LabelSelector, ListParams, ResourceVersion, WatchParams};
 
 use super::options::{LEAST_WATCH_TIMEOUT, ReflectorOptions, Start};
+use crate::backoff::AGES;
 
 /// What every request of a reflector shares.
 #[derive(Clone, Debug)]
@@ -35,7 +36,7 @@ impl Requests {
             shard_selector: options.shard_selector.clone(),
             page_size: options.page_size,
             start: options.start,
-            timeout: options.min_watch_timeout.max(LEAST_WATCH_TIMEOUT),
+            timeout: options.min_watch_timeout.clamp(LEAST_WATCH_TIMEOUT, AGES),
         }
     }
 

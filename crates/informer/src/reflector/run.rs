@@ -17,7 +17,9 @@ use super::options::{ReflectorOptions, Transform};
 use super::signals::{Command, Ended, Input, Moment};
 use super::source::Activity;
 use super::vitals::News;
-use crate::health::{Health, HealthSender, HealthWatch, Problem};
+use crate::backoff::AGES;
+use crate::health::{Health, Problem};
+use crate::health_watch::{HealthSender, HealthWatch, ReflectorHealth};
 use crate::list_watch::ListWatch;
 use crate::queue::DeltaSender;
 
@@ -64,11 +66,17 @@ impl<T: Object> Reflector<T> {
         self.health.watch()
     }
 
+    /// The same, for an informer.
+    pub(crate) fn published(&self) -> ReflectorHealth {
+        self.health.subscribe()
+    }
+
     /// Follows the collection until the receiver of the queue is dropped, or the collection is gone. Dropping the future stops it
     /// at once, whatever it is at, and closes its requests.
     pub async fn run(self) -> Ended {
         let meter = Meter::new(&self.name, &named(self.source.resource()));
         let resync = self.resync.map(|period| {
+            let period = period.min(AGES);
             let mut timer = tokio::time::interval_at(Instant::now() + period, period);
             timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
             timer
@@ -239,7 +247,7 @@ impl Silence {
     /// measure by. Sets the timer only when it has to wait.
     async fn length(&mut self, patience: Option<Duration>) -> Duration {
         let Some(patience) = patience else { return std::future::pending().await };
-        let due = self.since + patience.saturating_mul(self.told + 1);
+        let due = self.since + patience.saturating_mul(self.told + 1).min(AGES);
         if self.timer.deadline() != due || self.timer.is_elapsed() {
             self.timer.as_mut().reset(due);
         }

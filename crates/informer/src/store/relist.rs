@@ -84,8 +84,11 @@ impl<T: Object> Relist<T> {
         if let (rank, Some(_)) = self.locate(held, text) {
             self.seen[rank / 64] &= !(1 << (rank % 64));
         }
-        let is_another = |it: &Staged<T>| match it {
-            Staged::Put(object) | Staged::Gone(object) => object.key().as_ref() != Some(key),
+        let (namespace, name) = (key.namespace(), key.name());
+        let is_another = |it: &Staged<T>| {
+            let (Staged::Put(object) | Staged::Gone(object)) = it;
+            let header = object.header();
+            header.name != name || header.namespace.filter(|it| !it.is_empty()) != namespace
         };
         self.staged.iter_mut().for_each(|portion| portion.retain(is_another));
     }

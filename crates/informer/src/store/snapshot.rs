@@ -77,8 +77,9 @@ impl<T: Object> Snapshot<T> {
         self.state.select(namespace, selector)
     }
 
-    /// The first objects after this key, ordered by key; all pages of one snapshot are the whole of it.
+    /// The first objects after this key, ordered by key; all pages of one snapshot are the whole of it. A limit of 0 counts as 1.
     pub fn page(&self, after: Option<&ObjectKey>, limit: usize) -> Page<T> {
+        let limit = limit.max(1);
         let from = after.map_or(b"".as_slice(), |it| it.as_str().as_bytes());
         let mut rest = self.state.objects.walk_from(from).peekable();
         if after.is_some() {

@@ -7,12 +7,17 @@ use std::time::Duration;
 use dogwatch_apiserver::ApiServer;
 use dogwatch_apiserver::faults::Rule;
 use dogwatch_client::{Api, Client};
-use dogwatch_core::{DeleteParams, Gvk, LabelSelector, ListParams, Object, ResourceType, WriteParams};
-use dogwatch_informer::{
-    Change, HandlerOptions, HealthState, InformerFactory, Overflow, Selection, SharedInformer,
+use dogwatch_core::{
+    DeleteParams, Gvk, Header, LabelSelector, ListParams, Meta, Object, ResourceType, WriteParams,
 };
+use dogwatch_informer::{
+    Change, HandlerOptions, HealthState, InformerFactory, Overflow, Selection, SharedInformer, WaitError,
+};
+use futures_util::FutureExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube_core::PartialObjectMeta;
+use serde::Deserialize;
 use serde_json::json;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -48,12 +53,18 @@ async fn fa_1_who_asks_for_the_same_gets_the_same() {
     let other = factory.get::<ConfigMap>();
     let labelled = Selection::default().labels("app=x".parse::<LabelSelector>().expect("a selector"));
     let some = factory.get_with::<ConfigMap>(labelled, |it| it.name("labelled"));
+    let nowhere = Selection::default().namespace("nowhere");
+    let elsewhere = factory.get_with::<ConfigMap>(nowhere, |it| it.name("elsewhere"));
     factory.start();
     factory.start();
     factory.wait_for_sync(PATIENCE).await.into_result().expect("all sync");
     let made = |it: &SharedInformer<ConfigMap>| it.store().get_named(Some("default"), "a").is_some();
     assert!(made(&other), "it was the other handle's informer that was started too");
-    assert_eq!(some.store().len(), 0);
+    assert_eq!(
+        (some.store().len(), elsewhere.store().len()),
+        (0, 0),
+        "another selection is another informer"
+    );
     drop(one);
     assert!(!other.is_stopped());
     let store = other.store();
@@ -61,6 +72,47 @@ async fn fa_1_who_asks_for_the_same_gets_the_same() {
     let again = factory.get::<ConfigMap>();
     assert!(!again.is_started(), "the last handle of the first was dropped, so this is another");
     assert!(store.get_named(Some("default"), "a").is_some(), "what was read stays readable");
+}
+
+/// Some fields of a map, and nothing else.
+#[derive(Deserialize)]
+struct Data {
+    metadata: Meta,
+    data: BTreeMap<String, String>,
+}
+
+impl Object for Data {
+    fn header(&self) -> Header<'_> {
+        self.metadata.header()
+    }
+}
+
+impl dogwatch_core::View for Data {
+    type Of = ConfigMap;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_informer_holds_whole_objects_dynamic_ones_views_or_metadata_and_each_payload_has_its_own() {
+    let (_server, client) = start().await;
+    create(&client, "default", "a").await;
+    let factory = InformerFactory::new(client);
+    let maps = ResourceType::namespaced(Gvk::new("", "v1", "ConfigMap"), "configmaps");
+    let (whole, some) = (factory.get::<ConfigMap>(), factory.get::<Data>());
+    let metadata = factory.get::<PartialObjectMeta<ConfigMap>>();
+    let dynamic = factory.dynamic(maps);
+    factory.start();
+    let result = factory.wait_for_sync(PATIENCE).await;
+    assert_eq!((result.is_ok(), result.synced.len()), (true, 4), "{result:?}");
+
+    let (namespace, name) = ("default", "a");
+    let object = whole.store().get_named(Some(namespace), name).expect("it is there");
+    assert_eq!(object.data.as_ref().and_then(|it| it.get("change")).map(String::as_str), Some("0"));
+    let object = some.store().get_named(Some(namespace), name).expect("it is there");
+    assert_eq!(object.data["change"], "0");
+    let object = dynamic.store().get_named(Some(namespace), name).expect("it is there");
+    assert_eq!(object.data["data"]["change"], "0");
+    let object = metadata.store().get_named(Some(namespace), name).expect("it is there");
+    assert_eq!(object.metadata.name.as_deref(), Some("a"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,18 +133,44 @@ async fn fa_1_waiting_names_what_does_not_sync_and_why() {
 
 #[tokio::test(start_paused = true)]
 async fn fa_1_a_shutdown_ends_every_task_and_nothing_starts_after_it() {
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let (server, client) = start().await;
+    // The server has tasks too, and not all of them from the start.
+    tokio::time::sleep(PATIENCE).await;
+    let before = tasks();
     let factory = InformerFactory::new(client);
     let (maps, secrets) = (factory.get::<ConfigMap>(), factory.get::<Secret>());
+    maps.on_add(|_| ()).expect("it has not stopped");
     factory.start();
     factory.wait_for_sync(PATIENCE).await.into_result().expect("all sync");
+    assert!(tasks() >= before + 5, "two informers, two readers, a handler");
     factory.shut_down().await;
+    assert_eq!(tasks(), before);
     assert!(maps.is_stopped() && secrets.is_stopped());
     let more = factory.get::<Namespace>();
     factory.start();
     factory.shut_down().await;
     assert!(!more.is_synced());
     drop(server);
+}
+
+/// Who drops the last handle does not wait; who shuts the factory down does.
+#[tokio::test(start_paused = true)]
+async fn fa_1_a_shutdown_waits_for_informers_whose_last_handle_was_just_dropped() {
+    let (_server, client) = start().await;
+    let factory = InformerFactory::new(client);
+    let maps = factory.get::<ConfigMap>();
+    factory.start();
+    factory.wait_for_sync(PATIENCE).await.into_result().expect("all sync");
+    let store = maps.store();
+    drop(maps);
+    let ended = || store.wait_until(&"999999".into()).now_or_never();
+    assert_eq!(ended(), None, "its tasks had no turn yet");
+    // Another of the same kind, which was never started, takes its place meanwhile.
+    let again = factory.get::<ConfigMap>();
+    factory.shut_down().await;
+    assert_eq!(ended(), Some(Err(WaitError::Closed)));
+    assert!(again.is_stopped());
 }
 
 #[tokio::test(start_paused = true)]

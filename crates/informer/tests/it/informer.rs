@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use dogwatch_core::{Object, ObjectKey, Reason, ResourceVersion};
 use dogwatch_informer::{
-    Change, EventHandler, Filtered, HandlerOptions, HealthState, Index, NotSynced, Overflow, Registration,
-    SharedInformer,
+    BackoffOptions, Change, EventHandler, Filtered, HandlerOptions, HealthState, Index, NotSynced, Overflow,
+    Registration, SharedInformer,
 };
 use futures_util::{FutureExt, StreamExt};
 use metrics_util::debugging::DebuggingRecorder;
@@ -670,4 +670,35 @@ async fn several_namespaces_are_as_far_as_the_one_that_is_behind() {
 fn two_sources_cannot_be_the_same_namespace() {
     let source = || Live::within(Some("one"), &[]);
     let _ = SharedInformer::builder(source()).also(source());
+}
+
+/// Whoever means never may say so with the longest duration there is.
+#[tokio::test(start_paused = true)]
+async fn durations_that_never_end_end_nothing_else() {
+    let live = Live::new(&["a@1"]);
+    let builder = SharedInformer::builder(live.clone()).resync_every(Duration::MAX);
+    let informer = builder.revive_after(Some(Duration::MAX)).reflector(|it| {
+        let backoff = BackoffOptions::default().between(Duration::MAX, Duration::MAX);
+        it.stall_after(Some(Duration::MAX)).min_watch_timeout(Duration::MAX).backoff(backoff)
+    });
+    let informer = informer.build();
+    let (told, _) = add(&informer, HandlerOptions::default().resync_every(Duration::MAX));
+    informer.start();
+    informer.synced_within(Duration::MAX).await.expect("it syncs");
+    live.put("a@2");
+    informer.wait_until(&"2".into()).await.expect("it follows");
+    live.refuse(Some(Reason::Forbidden));
+    settle().await;
+    assert!(matches!(informer.health().state, HealthState::Retrying { .. }), "{}", informer.health());
+    informer.stop().await;
+    assert_eq!(told.take(), ["!a@1", "a@1>2"]);
+
+    let live = Live::new(&["a@1"]);
+    let informer = SharedInformer::builder(live.clone()).revive_after(Some(Duration::MAX)).build();
+    informer.start();
+    informer.synced().await.expect("it syncs");
+    live.refuse(Some(Reason::NotFound));
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(informer.health().state, HealthState::Gone);
+    informer.stop().await;
 }

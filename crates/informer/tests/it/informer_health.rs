@@ -144,3 +144,48 @@ async fn an_index_function_that_panics_stops_nothing() {
     assert_eq!(store.index_values("name").expect("there"), ["a", "c", "d"]);
     assert!(informer.health().is_ok(), "{}", informer.health());
 }
+
+/// Whoever shows the health of an informer is woken when there is something to show, and not before, up to the end.
+#[tokio::test(start_paused = true)]
+async fn health_can_be_waited_for_through_failures_removals_and_the_end() {
+    let live = Live::new(&["a@1"]);
+    live.refuse(Some(Reason::Forbidden));
+    let informer = SharedInformer::new(live.clone());
+    let mut health = informer.health_watch();
+    assert_eq!(health.get().state, HealthState::Starting);
+    informer.start();
+    let problem = health.wait_for(|it| it.problem.is_some()).await.expect("it runs");
+    assert!(problem.to_string().contains("Access Denied"), "{problem}");
+    live.refuse(None);
+    assert!(health.wait_for(|it| it.is_ok()).await.is_some());
+
+    {
+        let mut waiting = std::pin::pin!(health.changed());
+        live.put("b@2");
+        informer.wait_until(&"2".into()).await.expect("it follows");
+        assert!(futures_util::poll!(waiting.as_mut()).is_pending(), "an event is nothing to wake for");
+        live.refuse(Some(Reason::NotFound));
+        assert!(waiting.await, "the watches have ended");
+    }
+
+    // The reader that met the end of the collection is another than the one that finds it again.
+    assert!(health.wait_for(|it| it.state == HealthState::Gone).await.is_some());
+    live.refuse(None);
+    let back = health.wait_for(|it| it.is_ok()).await.expect("it is back");
+    assert_eq!((back.synced, informer.store().len()), (true, 2));
+
+    let mut other = informer.health_watch();
+    drop(informer);
+    assert_eq!(
+        health.wait_for(|it| it.state == HealthState::Stopped).await.map(|it| it.is_ok()),
+        Some(false)
+    );
+    assert!(other.changed().await && !other.changed().await, "the end is the last change");
+    assert_eq!(health.wait_for(|it| it.is_ok()).await, None);
+
+    let never_started = SharedInformer::new(live);
+    let mut health = never_started.health_watch();
+    drop(never_started);
+    assert!(health.changed().await && !health.changed().await);
+    assert_eq!(health.get().state, HealthState::Stopped);
+}

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex};
 use dogwatch_core::Object;
 use dogwatch_informer::{Change, EventHandler, HandlerOptions, Overflow, Registration, SharedInformer};
 use futures_util::StreamExt;
+use tokio::sync::{Barrier, mpsc};
+use tokio::task::JoinSet;
 
 use crate::live::Live;
 use crate::script::Thing;
@@ -88,5 +90,94 @@ async fn handlers_of_every_policy_end_with_the_store_on_several_threads() {
     assert!(!store.is_empty());
     for copy in copies {
         assert_eq!(*copy.0.lock().expect("nothing was wrong"), store);
+    }
+}
+
+/// Upstream: InitializationRace and StartRace. Whatever comes first, nothing is told twice, nobody waits for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn in_10_starts_stops_and_handlers_may_come_at_once() {
+    for round in 0..100 {
+        let informer = SharedInformer::new(Live::new(&["a@1", "b@2"]));
+        let together = Arc::new(Barrier::new(5));
+        let mut all = JoinSet::new();
+        for starts in 0..2 {
+            let (informer, together) = (informer.clone(), Arc::clone(&together));
+            all.spawn(async move {
+                together.wait().await;
+                if starts == 1 && round % 2 == 0 { informer.run().await } else { informer.start() }
+            });
+        }
+        for late in 0..2 {
+            let (informer, together) = (informer.clone(), Arc::clone(&together));
+            all.spawn(async move {
+                together.wait().await;
+                for _ in 0..late * round {
+                    tokio::task::yield_now().await;
+                }
+                let copy = Copy::default();
+                let Ok(added) = informer.add_handler(copy.clone()) else { return };
+                let synced = added.synced().await.is_ok();
+                added.shut_down().await;
+                let told = copy.0.lock().expect("nothing was wrong").len();
+                assert!(told == 2 || !synced && told < 2, "{told}, synced: {synced}");
+            });
+        }
+        all.spawn(async move {
+            together.wait().await;
+            for _ in 0..round {
+                tokio::task::yield_now().await;
+            }
+            informer.stop().await;
+            assert!(informer.is_stopped() && informer.add_handler(Copy::default()).is_err());
+        });
+        while let Some(done) = all.join_next().await {
+            done.expect("nothing was wrong");
+        }
+    }
+}
+
+/// A handler whose calls last until the test says so.
+struct Held {
+    begun: mpsc::UnboundedSender<()>,
+    go_on: std::sync::mpsc::Receiver<()>,
+}
+
+impl EventHandler<Thing> for Held {
+    fn on_change(&mut self, _: &Change<Thing>) {
+        let _ = self.begun.send(());
+        let _ = self.go_on.recv();
+    }
+}
+
+/// Upstream: RemoveEventHandler_AsynchronousPanic, RemoveEventHandler_SynchronousShutdown and ShutDownEventHandler_Lifecycles.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_8_removing_does_not_wait_for_a_call_that_is_under_way_and_shutting_down_does() {
+    for early in [true, false] {
+        let live = Live::new(&["a@1", "b@2"]);
+        let informer = SharedInformer::new(live.clone());
+        let ((begun, mut calls), (go, go_on)) = (mpsc::unbounded_channel(), std::sync::mpsc::channel());
+        let add = || informer.add_handler(Held { begun, go_on }).expect("it has not stopped");
+        let registration = if early {
+            let registration = add();
+            informer.start();
+            registration
+        } else {
+            informer.start();
+            informer.synced().await.expect("it syncs");
+            add()
+        };
+        calls.recv().await.expect("the first call has begun");
+        registration.remove();
+        {
+            let mut end = std::pin::pin!(registration.shut_down());
+            assert!(futures_util::poll!(end.as_mut()).is_pending(), "a call is under way");
+            go.send(()).expect("it waits");
+            end.await;
+        }
+        live.put("c@3");
+        informer.wait_until(&"3".into()).await.expect("others go on");
+        assert!(calls.recv().await.is_none(), "the handler is gone, and was called once");
+        assert!(registration.synced().await.is_err());
+        informer.stop().await;
     }
 }

@@ -1,7 +1,10 @@
 //! Indexes, listers and snapshots: finding objects other than by key.
 
-use dogwatch_core::LabelSelector;
-use dogwatch_informer::{Delta, Index, IndexError, Lister, NAMESPACE_INDEX};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dogwatch_core::{Header, LabelSelector, Meta, Object};
+use dogwatch_informer::{Delta, Index, IndexError, Lister, NAMESPACE_INDEX, StoreWriter};
 
 use crate::store::{Thing, Written, key, list, thing};
 
@@ -233,7 +236,7 @@ fn the_pages_of_a_snapshot_are_the_whole_of_it_whatever_happens_meanwhile() {
     let mut it = Written::new();
     it.apply(list("1", (0..95).map(|it| thing(&format!("a/{it:02}"), "1"))));
     let snapshot = it.store.snapshot();
-    for limit in [1, 10, 19, 95, 200] {
+    for limit in [0, 1, 10, 19, 95, 200] {
         let (mut read, mut after) = (Vec::new(), None);
         loop {
             let page = snapshot.page(after.as_ref(), limit);
@@ -249,4 +252,52 @@ fn the_pages_of_a_snapshot_are_the_whole_of_it_whatever_happens_meanwhile() {
     let page = snapshot.page(Some(&key("a/50-is-not-there")), 2);
     assert_eq!((names(&page.objects), page.next), (vec!["51", "52"], Some(key("a/52"))));
     assert_eq!(snapshot.page(Some(&key("z")), 2).next, None);
+}
+
+/// An object that counts how often somebody looked at it.
+struct Counted {
+    metadata: Meta,
+    looks: Arc<AtomicUsize>,
+}
+
+impl Object for Counted {
+    fn header(&self) -> Header<'_> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.metadata.header()
+    }
+}
+
+#[test]
+fn li_1_what_needs_no_look_at_the_objects_takes_none() {
+    let looks = Arc::new(AtomicUsize::new(0));
+    let counted = |number: usize| {
+        let Thing { metadata, .. } =
+            labelled(&format!("ns-{}/{number}", number % 4), "1", &format!("n={number}"));
+        Counted { metadata, looks: Arc::clone(&looks) }
+    };
+    let mut writer = StoreWriter::new();
+    let items = (0..100).map(|it| Delta::Item(counted(it)));
+    let end = Delta::End { version: "1".into(), unreadable: vec![] };
+    writer.apply([Delta::Begin].into_iter().chain(items).chain([end]), &mut Vec::new());
+    let (store, lister) = (writer.store(), Lister::new(writer.store()));
+    let label = || "n=7".parse::<LabelSelector>().unwrap();
+    let looked = |read: &dyn Fn() -> usize| {
+        looks.store(0, Ordering::Relaxed);
+        (read(), looks.load(Ordering::Relaxed))
+    };
+    assert_eq!(looked(&|| lister.list(&label()).len()), (1, 100), "without an index all are looked at");
+    store.add_index(Index::label("n")).unwrap();
+    let reads: [(&dyn Fn() -> usize, usize); 8] = [
+        (&|| lister.list(&LabelSelector::everything()).len(), 100),
+        (&|| lister.list(&LabelSelector::nothing()).len(), 0),
+        (&|| lister.list(&label()).len(), 1),
+        (&|| lister.namespaced("ns-1").list(&LabelSelector::everything()).len(), 25),
+        (&|| lister.namespaced("ns-3").list(&label()).len(), 1),
+        (&|| lister.namespaced("ns-1").list(&LabelSelector::nothing()).len(), 0),
+        (&|| usize::from(lister.get(&key("ns-3/7")).is_ok()), 1),
+        (&|| usize::from(lister.namespaced("ns-3").get("7").is_ok()), 1),
+    ];
+    for (number, (read, found)) in reads.into_iter().enumerate() {
+        assert_eq!(looked(read), (found, 0), "read {number}");
+    }
 }

@@ -73,6 +73,7 @@ fn a_deletion_without_a_state_is_one_that_was_missed() {
     let mut writer = StoreWriter::new();
     told(&mut writer, 0, list("3", [thing("a/x", "2"), thing("a/y", "3")]));
     assert_eq!(told(&mut writer, 0, [dropped("a/x"), dropped("a/unknown")]), ["missed a/x@2"]);
+    assert_eq!(writer.store().version().as_str(), "3", "without a state there is no version to move to");
     // Within a list: what the list told of it is forgotten, and what was held is missing.
     let items = [
         Delta::Begin,

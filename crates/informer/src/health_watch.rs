@@ -1,0 +1,285 @@
+//! Following how a reflector is doing, or all reflectors of an informer as one, while some end and others take their places.
+//!
+//! A reflector publishes; whoever wants to know looks or waits. What is told of several as one is put together by who looks, so
+//! that following costs nothing where nobody does.
+
+use std::future::pending;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::select_all;
+use tokio::sync::watch;
+
+use crate::health::{Health, HealthState};
+
+/// Reads the [`Health`] of a reflector, or of an informer, and waits for it to change.
+///
+/// Clones watch independently. It keeps nothing running, and stays readable after the end.
+#[derive(Clone, Debug)]
+pub struct HealthWatch(Of);
+
+#[derive(Clone, Debug)]
+enum Of {
+    Reflector(ReflectorHealth),
+    Informer(Following),
+}
+
+/// What one reflector publishes.
+pub(crate) type ReflectorHealth = watch::Receiver<Health>;
+
+/// Publishes the health of one reflector.
+#[derive(Debug)]
+pub(crate) struct HealthSender(watch::Sender<Health>);
+
+/// The reflectors whose health is told as one.
+#[derive(Debug)]
+pub(crate) struct Healths {
+    /// One for each place; another takes it when a reflector has ended. Never empty.
+    each: Mutex<Vec<ReflectorHealth>>,
+    /// Whether all have ended for good. Rung also when one took the place of another.
+    over: watch::Sender<bool>,
+}
+
+/// Somebody who waits for a change of any.
+#[derive(Clone, Debug)]
+struct Following {
+    all: Arc<Healths>,
+    /// Those that were there at the last look, each with how much was seen of it.
+    each: Vec<ReflectorHealth>,
+    over: watch::Receiver<bool>,
+}
+
+impl HealthWatch {
+    /// How it is doing now.
+    pub fn get(&self) -> Health {
+        match &self.0 {
+            Of::Reflector(health) => health.borrow().clone(),
+            Of::Informer(following) => following.all.get(),
+        }
+    }
+
+    /// Waits for the next change that is worth waking for: of state, problem or poison, and of progress every few hundred
+    /// objects. Versions and times of events are only readable. Changes that come before anybody waits are one. False when it has
+    /// ended, and there will be no more.
+    pub async fn changed(&mut self) -> bool {
+        match &mut self.0 {
+            Of::Reflector(health) => health.changed().await.is_ok(),
+            Of::Informer(following) => following.changed().await,
+        }
+    }
+
+    /// Waits until the health is as asked for, and gives it; `None` when it ended before.
+    pub async fn wait_for(&mut self, mut condition: impl FnMut(&Health) -> bool) -> Option<Health> {
+        loop {
+            let health = self.look();
+            if condition(&health) {
+                return Some(health);
+            }
+            if !self.changed().await {
+                return None;
+            }
+        }
+    }
+
+    /// How it is doing now, which is no change any more.
+    fn look(&mut self) -> Health {
+        match &mut self.0 {
+            Of::Reflector(health) => health.borrow_and_update().clone(),
+            Of::Informer(following) => {
+                following.look();
+                following.all.get()
+            }
+        }
+    }
+}
+
+impl HealthSender {
+    pub(crate) fn new() -> Self {
+        Self(watch::Sender::new(Health::default()))
+    }
+
+    pub(crate) fn watch(&self) -> HealthWatch {
+        HealthWatch(Of::Reflector(self.subscribe()))
+    }
+
+    pub(crate) fn subscribe(&self) -> ReflectorHealth {
+        self.0.subscribe()
+    }
+
+    /// Publishes everything, and wakes who waits.
+    pub(crate) fn publish(&self, health: &Health) {
+        self.0.send_replace(health.clone());
+    }
+
+    /// Publishes what changes with every event, and wakes nobody.
+    pub(crate) fn publish_progress(&self, health: &Health) {
+        self.0.send_if_modified(|shown| {
+            shown.state = health.state;
+            shown.last_version.clone_from(&health.last_version);
+            shown.last_event_at = health.last_event_at;
+            false
+        });
+    }
+}
+
+/// The health of a reflector that is no more, which is this for ever.
+pub(crate) fn last_word(health: Health) -> ReflectorHealth {
+    watch::channel(health).1
+}
+
+impl Healths {
+    pub(crate) fn new(each: Vec<ReflectorHealth>) -> Self {
+        Self { each: Mutex::new(each), over: watch::Sender::new(false) }
+    }
+
+    fn each(&self) -> MutexGuard<'_, Vec<ReflectorHealth>> {
+        self.each.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How all are doing, as one; when they have ended for good, how they were.
+    pub(crate) fn get(&self) -> Health {
+        let all: Vec<Health> = self.each().iter().map(|it| it.borrow().clone()).collect();
+        let mut health = all.into_iter().reduce(both).unwrap_or_default();
+        if *self.over.borrow() && health.state != HealthState::Gone {
+            health.state = HealthState::Stopped;
+        }
+        health
+    }
+
+    /// Another reflector has this place now.
+    pub(crate) fn replace(&self, place: usize, health: ReflectorHealth) {
+        if let Some(slot) = self.each().get_mut(place) {
+            *slot = health;
+        }
+        self.over.send_modify(|_| ());
+    }
+
+    /// All have ended for good.
+    pub(crate) fn end(&self) {
+        self.over.send_if_modified(|it| !std::mem::replace(it, true));
+    }
+
+    pub(crate) fn watch(self: &Arc<Self>) -> HealthWatch {
+        let over = self.over.subscribe();
+        let mut following = Following { all: Arc::clone(self), each: Vec::new(), over };
+        following.look();
+        HealthWatch(Of::Informer(following))
+    }
+}
+
+impl Following {
+    /// Takes everything that is there for seen.
+    fn look(&mut self) {
+        // Marked before they are read: what comes in between is a change, be it seen already.
+        drop(self.over.borrow_and_update());
+        self.each.clone_from(&self.all.each());
+        self.each.iter_mut().for_each(|it| drop(it.borrow_and_update()));
+    }
+
+    async fn changed(&mut self) -> bool {
+        if *self.over.borrow() && !self.over.has_changed().unwrap_or(false) {
+            return false;
+        }
+        let spoken = self.each.iter_mut().map(|it| {
+            Box::pin(async move {
+                // One that is no more says nothing: another takes its place, or all have ended.
+                if it.changed().await.is_err() {
+                    pending().await
+                }
+            })
+        });
+        let others = tokio::select! {
+            biased;
+            _ = self.over.changed() => true,
+            () = async { drop(select_all(spoken).await) } => false,
+        };
+        if others {
+            self.look();
+        }
+        true
+    }
+}
+
+/// Two reflectors as one: what troubles either troubles both, and both have come as far as the one that is behind.
+fn both(one: Health, other: Health) -> Health {
+    let state = if urgency(&one.state) >= urgency(&other.state) { one.state } else { other.state };
+    let older = one.last_version.is_older_than(&other.last_version) || one.last_version.is_unset();
+    Health {
+        state,
+        problem: one.problem.or(other.problem),
+        synced: one.synced && other.synced,
+        last_version: if older { one.last_version } else { other.last_version },
+        last_event_at: one.last_event_at.max(other.last_event_at),
+        relists: one.relists + other.relists,
+        rewinds: one.rewinds + other.rewinds,
+        poison: one.poison + other.poison,
+        last_poison: one.last_poison.or(other.last_poison),
+    }
+}
+
+/// Which of two states says more about the whole.
+fn urgency(state: &HealthState) -> u8 {
+    match state {
+        HealthState::Synced => 0,
+        HealthState::Starting => 1,
+        HealthState::Listing { .. } => 2,
+        HealthState::Retrying { .. } => 3,
+        HealthState::Gone => 4,
+        HealthState::Stopped => 5,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::poll;
+
+    use super::*;
+
+    fn at(state: HealthState) -> Health {
+        Health { state, ..Health::default() }
+    }
+
+    #[tokio::test]
+    async fn progress_is_readable_and_wakes_nobody() {
+        let sender = HealthSender::new();
+        let mut watch = sender.watch();
+        let mut health = at(HealthState::Synced);
+        sender.publish(&health);
+        assert!(watch.changed().await);
+        health.last_version = "7".into();
+        sender.publish_progress(&health);
+        assert_eq!(watch.get().last_version.as_str(), "7");
+        let mut waiting = std::pin::pin!(watch.changed());
+        assert!(poll!(waiting.as_mut()).is_pending());
+        drop(sender);
+        assert!(!waiting.await, "the end of the reflector wakes");
+    }
+
+    #[tokio::test]
+    async fn who_follows_several_is_woken_by_each_of_them_and_by_who_takes_a_place() {
+        let (one, two) = (HealthSender::new(), HealthSender::new());
+        let all = Arc::new(Healths::new(vec![one.subscribe(), two.subscribe()]));
+        one.publish(&at(HealthState::Synced));
+        let mut watch = all.watch();
+        assert!(poll!(std::pin::pin!(watch.changed())).is_pending(), "what was there is no change");
+        two.publish(&at(HealthState::Synced));
+        assert!(watch.changed().await);
+        assert_eq!(watch.get().state, HealthState::Synced);
+
+        let three = HealthSender::new();
+        drop(one);
+        assert!(poll!(std::pin::pin!(watch.changed())).is_pending(), "the end of one is not the end");
+        all.replace(0, three.subscribe());
+        assert!(watch.changed().await);
+        assert_eq!(watch.get().state, HealthState::Starting);
+        three.publish(&at(HealthState::Gone));
+        assert!(watch.changed().await);
+        assert_eq!(watch.get().state, HealthState::Gone);
+
+        three.publish(&at(HealthState::Synced));
+        all.end();
+        assert!(watch.changed().await);
+        assert_eq!(watch.get().state, HealthState::Stopped);
+        assert!(!watch.changed().await);
+        assert!(!all.watch().changed().await, "who comes later hears that there is no more, too");
+    }
+}
