@@ -54,7 +54,7 @@ const ALL: &[Bench] = &[
     },
     Bench {
         name: "grpc",
-        about: "choosing an endpoint, and calls through a KubeChannel beside tonic's own channels",
+        about: "choosing an endpoint, calling one, and calls while endpoints come, go and fail, beside tonic and kuberesolver",
         run: grpc::run,
     },
 ];

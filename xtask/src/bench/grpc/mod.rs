@@ -1,31 +1,58 @@
-//! `cargo xtask bench grpc [picks|calls] [--quick]`: what it costs to choose an endpoint, and to call one.
+//! `cargo xtask bench grpc [picks|load|score] [--quick] [--alone]`: what it costs to choose an endpoint and to call one, and what
+//! becomes of calls while endpoints come, go, die and dawdle; beside tonic's own channels, tonic-lb-k8s and kuberesolver.
+//!
+//! ```text
+//! this process: API server, pods, measuring ─── lines ──► one process per contender: resolver, channel, calls
+//! ```
+//!
+//! The `mod` lines below are in layer order.
 
-mod echo;
+mod effort;
+mod goals;
+mod caller;
 mod picks;
-mod calls;
+mod pods;
+mod town;
+mod own;
+mod contenders;
+mod asking;
+mod load;
+mod score;
+
+use anyhow::{Result, bail};
+
+use self::effort::{QUICK, THOROUGH};
+use crate::waiting;
 
 /// Runs one part, or all of them one after the other.
 ///
 /// # Errors
 /// When a goal is missed, or an argument is unknown.
-pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
-    let (mut quick, mut parts) = (false, Vec::new());
-    let mut given = arguments.iter();
-    while let Some(argument) = given.next() {
-        match argument.as_str() {
-            "--quick" => quick = true,
-            part @ ("picks" | "calls") => parts.push(part),
-            // What the benchmark starts to have somebody to call.
-            "serve" => {
-                let count = given.next().and_then(|it| it.parse().ok()).unwrap_or(1);
-                return echo::serve(count);
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    // What the benchmark starts to have somebody who calls.
+    if let ["call", caller @ ..] = arguments.as_slice() {
+        return waiting::wait(own::call(caller));
+    }
+    let (mut effort, mut alone, mut parts) = (&THOROUGH, false, Vec::new());
+    for argument in arguments {
+        match argument {
+            "--quick" => effort = &QUICK,
+            "--alone" => alone = true,
+            part @ ("picks" | "load" | "score") => parts.push(part),
+            other => {
+                bail!("unknown argument {other:?}; there are picks, load, score, --quick and --alone")
             }
-            other => anyhow::bail!("unknown argument {other:?}; there are picks, calls and --quick"),
         }
     }
     let wanted = |part| parts.is_empty() || parts.contains(&part);
-    // A goal that one part misses does not hide what the other has to say.
-    let picks = if wanted("picks") { picks::run(quick) } else { Ok(()) };
-    let calls = if wanted("calls") { calls::run(quick) } else { Ok(()) };
-    picks.and(calls)
+    // A goal that one part misses does not hide what the others have to say.
+    let picks = if wanted("picks") { picks::run(effort.repeats < THOROUGH.repeats) } else { Ok(()) };
+    if !wanted("load") && !wanted("score") {
+        return picks;
+    }
+    let contenders = contenders::find(alone)?;
+    let load = if wanted("load") { waiting::wait(load::run(&contenders, effort)) } else { Ok(()) };
+    let score = if wanted("score") { waiting::wait(score::run(&contenders, effort)) } else { Ok(()) };
+    picks.and(load).and(score)
 }

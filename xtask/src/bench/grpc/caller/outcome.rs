@@ -1,0 +1,114 @@
+//! How calls went: how many, how many failed, how long they took and what they cost.
+
+use std::time::Duration;
+
+use cpu_time::ProcessTime;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use tonic::Status;
+
+/// What is said of calls. The times are of those that did not fail.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Outcome {
+    pub(crate) calls: u64,
+    pub(crate) failed: u64,
+    pub(crate) seconds: f64,
+    /// Of all threads of the process that called.
+    pub(crate) cpu_seconds: f64,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) p999_us: f64,
+    /// The first failure; empty without one.
+    pub(crate) why: String,
+}
+
+/// What calls have come to so far.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    took: Vec<Duration>,
+    failed: u64,
+    why: String,
+}
+
+impl Told {
+    pub(super) fn add(&mut self, took: Duration, answer: Result<(), Status>) {
+        match answer {
+            Ok(()) => self.took.push(took),
+            Err(status) => {
+                self.failed += 1;
+                if self.why.is_empty() {
+                    self.why = status.to_string();
+                }
+            }
+        }
+    }
+
+    pub(super) fn join(&mut self, other: Self) {
+        self.took.extend(other.took);
+        self.failed += other.failed;
+        if self.why.is_empty() {
+            self.why = other.why;
+        }
+    }
+
+    /// The time that this part of the calls stayed within, in microseconds. They are in order.
+    fn at(&self, part: f64) -> f64 {
+        let place = (part * self.took.len() as f64) as usize;
+        let took = self.took.get(place.min(self.took.len().saturating_sub(1)));
+        took.map_or(0.0, |it| it.as_secs_f64() * 1e6)
+    }
+}
+
+/// Since when calls are made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clocks {
+    wall: Instant,
+    cpu: ProcessTime,
+}
+
+impl Clocks {
+    pub(super) fn start() -> Self {
+        Self { wall: Instant::now(), cpu: ProcessTime::now() }
+    }
+
+    pub(super) fn outcome(self, mut told: Told) -> Outcome {
+        let (wall, cpu) = (self.wall.elapsed(), self.cpu.elapsed());
+        told.took.sort_unstable();
+        Outcome {
+            calls: told.took.len() as u64 + told.failed,
+            failed: told.failed,
+            seconds: wall.as_secs_f64(),
+            cpu_seconds: cpu.as_secs_f64(),
+            p50_us: told.at(0.5),
+            p99_us: told.at(0.99),
+            p999_us: told.at(0.999),
+            why: told.why,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn times_are_of_the_calls_that_did_not_fail() {
+        let clocks = Clocks::start();
+        let mut told = Told::default();
+        (1..=100).rev().for_each(|it| told.add(Duration::from_micros(it), Ok(())));
+        let mut other = Told::default();
+        other.add(Duration::from_secs(9), Err(Status::unavailable("away")));
+        other.add(Duration::from_secs(9), Err(Status::internal("odd")));
+        told.join(other);
+        let outcome = clocks.outcome(told);
+        assert_eq!((outcome.calls, outcome.failed), (102, 2));
+        assert_eq!((outcome.p50_us, outcome.p99_us, outcome.p999_us), (51.0, 100.0, 100.0));
+        assert!(outcome.why.contains("away"), "{}", outcome.why);
+    }
+
+    #[tokio::test]
+    async fn nothing_has_no_times() {
+        let outcome = Clocks::start().outcome(Told::default());
+        assert_eq!((outcome.calls, outcome.p50_us, outcome.p999_us), (0, 0.0, 0.0));
+    }
+}

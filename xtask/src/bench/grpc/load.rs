@@ -1,0 +1,148 @@
+//! Calls per second, how long they take and what they cost, with 1, 10 and 100 pods.
+//!
+//! Contenders take turns, another one first in each round. Figures are medians of the rounds, and ratios are medians of the
+//! ratios within a round, so that what the machine does beside weighs on both sides alike.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::asking::{Caller, Choice};
+use super::caller::Outcome;
+use super::contenders::{Contender, Who};
+use super::effort::Effort;
+use super::goals::{Goals, median};
+use super::pods::Pods;
+use super::town::Town;
+
+const SERVERS: [u8; 3] = [1, 10, 100];
+/// As many endpoints as Kubernetes puts into one slice.
+const SLICE: usize = 100;
+/// Where goals are judged.
+const JUDGED: usize = 64;
+/// How long each calls before it counts: tonic's own channels connect only then.
+const WARM_UP: Duration = Duration::from_millis(300);
+
+/// At least so many times the calls of tonic's balanced channel.
+const THROUGHPUT_GOAL: f64 = 1.5;
+/// At most so many times the processor time of a single channel.
+const CPU_GOAL: f64 = 1.1;
+
+/// One contender at work.
+struct Lane {
+    name: String,
+    caller: Caller,
+    choice: Choice,
+    /// What came out, one for each round.
+    rounds: Vec<Outcome>,
+}
+
+/// Prints a table for each number of pods and of calls in flight, then the goals.
+///
+/// # Errors
+/// When a goal is missed, or a contender fails.
+pub(super) async fn run(contenders: &[Contender], effort: &Effort) -> Result<()> {
+    let (town, mut goals) = (Town::start().await?, Goals::default());
+    for count in SERVERS {
+        let (pods, service) = (Pods::start(count)?, format!("load-{count}"));
+        town.list(&service, &pods, SLICE).await?;
+        let mut lanes = lanes(contenders, &town, &service).await?;
+        for lane in &mut lanes {
+            lane.caller.burst(JUDGED, WARM_UP).await?;
+        }
+        for &in_flight in effort.in_flight {
+            take_turns(&mut lanes, in_flight, effort).await?;
+            print(count, in_flight, &lanes);
+            if in_flight == JUDGED {
+                judge(count, &lanes, &mut goals)?;
+            }
+        }
+    }
+    println!();
+    goals.judge()
+}
+
+async fn lanes(contenders: &[Contender], town: &Town, service: &str) -> Result<Vec<Lane>> {
+    let mut lanes = Vec::new();
+    for contender in contenders {
+        let ours = contender.who == Who::Kube;
+        for choice in [Choice::Turns, Choice::Load].into_iter().take(if ours { 2 } else { 1 }) {
+            let caller = Caller::start(contender, town, service, choice).await?;
+            let more = if choice == Choice::Load { ", peak_ewma" } else { "" };
+            lanes.push(Lane {
+                name: format!("{}{more}", contender.who.name()),
+                caller,
+                choice,
+                rounds: Vec::new(),
+            });
+        }
+    }
+    Ok(lanes)
+}
+
+async fn take_turns(lanes: &mut [Lane], in_flight: usize, effort: &Effort) -> Result<()> {
+    lanes.iter_mut().for_each(|it| it.rounds.clear());
+    for round in 0..effort.repeats {
+        let count = lanes.len();
+        for number in 0..count {
+            let lane = &mut lanes[(number + round) % count];
+            lane.rounds.push(lane.caller.burst(in_flight, effort.burst).await?);
+        }
+    }
+    Ok(())
+}
+
+/// Calls a second.
+fn rate(it: &Outcome) -> f64 {
+    (it.calls - it.failed) as f64 / it.seconds
+}
+
+/// Microseconds of all processors for a call.
+fn cpu(it: &Outcome) -> f64 {
+    it.cpu_seconds * 1e6 / it.calls as f64
+}
+
+fn print(count: u8, in_flight: usize, lanes: &[Lane]) {
+    let title = format!("{count} pods, {in_flight} in flight");
+    println!(
+        "\n{title:26} {:>10} {:>10} {:>10} {:>10} {:>12}",
+        "calls/s", "p50 us", "p99 us", "p99.9 us", "CPU us/call"
+    );
+    for Lane { name, rounds, .. } in lanes {
+        let [rate, p50, p99, p999, cpu] =
+            [rate, |it: &Outcome| it.p50_us, |it: &Outcome| it.p99_us, |it: &Outcome| it.p999_us, cpu]
+                .map(|of| median(rounds.iter().map(of)).unwrap_or_default());
+        println!("{name:26} {rate:>10.0} {p50:>10.0} {p99:>10.0} {p999:>10.0} {cpu:>12.1}");
+        let failed: u64 = rounds.iter().map(|it| it.failed).sum();
+        if let Some(one) = rounds.iter().find(|it| it.failed > 0) {
+            println!("{:26} {failed} failed: {}", "", one.why);
+        }
+    }
+}
+
+/// How many times a figure of ours is that of another, in the middle of the rounds.
+fn times(lanes: &[Lane], other: Who, figure: fn(&Outcome) -> f64) -> Option<f64> {
+    let of = |who| lanes.iter().find(|it| it.caller.who == who && it.choice == Choice::Turns);
+    let pairs = of(Who::Kube)?.rounds.iter().zip(&of(other)?.rounds);
+    median(pairs.map(|(ours, theirs)| figure(ours) / figure(theirs)))
+}
+
+fn judge(count: u8, lanes: &[Lane], goals: &mut Goals) -> Result<()> {
+    let told = |other, figure| times(lanes, other, figure).context("everybody of ours has called");
+    let calls = told(Who::Balance, rate)?;
+    goals.add(
+        calls >= THROUGHPUT_GOAL,
+        format!(
+            "{count} pods: {calls:.2} times the calls of tonic's balanced channel, at least {THROUGHPUT_GOAL}"
+        ),
+    );
+    let (single, each) = (told(Who::Single, cpu)?, told(Who::Each, cpu)?);
+    goals.add(
+        single <= CPU_GOAL,
+        format!(
+            "{count} pods: {single:.2} times the CPU of a single channel, at most {CPU_GOAL} ({each:.2} times that of a channel \
+             to each)"
+        ),
+    );
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! Pods: tonic servers that echo, on addresses of the loopback and one port, since the port belongs to the slice.
+//!
+//! They run in the process that measures; whoever calls them is another. Each counts what it is asked and when.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use futures_util::FutureExt;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tonic::body::Body;
+use tonic::server::NamedService;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Request, Response, Status};
+use tower_service::Service;
+
+use super::caller::echo::{Echo, codec};
+
+/// How often a port is looked for that is free on all addresses.
+const ATTEMPTS: usize = 20;
+
+/// Servers on the loopback, from 127.0.0.2 on, all on one port. Dropping them ends them.
+pub(super) struct Pods {
+    pub(super) port: u16,
+    pods: Vec<Pod>,
+}
+
+/// One server.
+pub(super) struct Pod {
+    pub(super) address: Ipv4Addr,
+    seen: Arc<Seen>,
+    /// Dropping it ends the server as SIGTERM would.
+    running: Option<oneshot::Sender<()>>,
+}
+
+/// What a pod was asked.
+#[derive(Debug)]
+struct Seen {
+    since: Instant,
+    calls: AtomicU64,
+    /// When, in microseconds from the beginning; zero for never.
+    first: AtomicU64,
+    last: AtomicU64,
+    /// How long it takes to answer, in milliseconds.
+    delay: AtomicU64,
+}
+
+impl Pods {
+    /// Starts so many, at most 250.
+    pub(super) fn start(count: u8) -> Result<Self> {
+        for _ in 0..ATTEMPTS {
+            let first = listen(0, 0)?;
+            let port = first.local_addr()?.port();
+            let others = (1..count).map(|it| listen(it, port));
+            // Where one is taken, so is the port.
+            let Ok(others) = others.collect::<Result<Vec<_>>>() else { continue };
+            let pods = [first].into_iter().chain(others).map(Pod::serve).collect::<Result<_>>()?;
+            return Ok(Self { port, pods });
+        }
+        Err(anyhow!("no port is free on {count} addresses of the loopback from 127.0.0.2 on"))
+    }
+
+    pub(super) fn all(&self) -> &[Pod] {
+        &self.pods
+    }
+
+    pub(super) fn one(&mut self, number: usize) -> &mut Pod {
+        &mut self.pods[number]
+    }
+
+    /// How many calls each has taken.
+    pub(super) fn calls(&self) -> Vec<u64> {
+        self.pods.iter().map(|it| it.seen.calls.load(Ordering::Relaxed)).collect()
+    }
+}
+
+fn listen(number: u8, port: u16) -> Result<TcpIncoming> {
+    let address = SocketAddr::from(([127, 0, 0, number + 2], port));
+    let incoming = TcpIncoming::bind(address).map_err(|it| anyhow!("{it}"));
+    incoming.with_context(|| format!("cannot listen on {address}")).map(|it| it.with_nodelay(Some(true)))
+}
+
+impl Pod {
+    fn serve(incoming: TcpIncoming) -> Result<Self> {
+        let SocketAddr::V4(address) = incoming.local_addr()? else { unreachable!("we asked for IPv4") };
+        let seen = Arc::new(Seen::new());
+        let (running, stopped) = oneshot::channel::<()>();
+        let server = Server::builder().add_service(EchoServer(Arc::clone(&seen)));
+        tokio::spawn(server.serve_with_incoming_shutdown(incoming, stopped.map(drop)));
+        Ok(Self { address: *address.ip(), seen, running: Some(running) })
+    }
+
+    /// As on SIGTERM: no new connections, a goodbye on those there are, and calls are finished.
+    pub(super) fn terminate(&mut self) {
+        self.running = None;
+    }
+
+    /// From now on it takes so long to answer.
+    pub(super) fn delay(&self, time: Duration) {
+        self.seen.delay.store(time.as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// When it took its first call since it was last forgotten.
+    pub(super) fn first(&self) -> Option<Instant> {
+        self.seen.moment(&self.seen.first)
+    }
+
+    /// When it took its last call.
+    pub(super) fn last(&self) -> Option<Instant> {
+        self.seen.moment(&self.seen.last)
+    }
+
+    /// Forgets when it was called.
+    pub(super) fn forget(&self) {
+        self.seen.first.store(0, Ordering::Relaxed);
+        self.seen.last.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Seen {
+    fn new() -> Self {
+        let (calls, first, last, delay) = Default::default();
+        Self { since: Instant::now(), calls, first, last, delay }
+    }
+
+    fn note(&self) {
+        let now = self.since.elapsed().as_micros() as u64 + 1;
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        if self.first.load(Ordering::Relaxed) == 0 {
+            self.first.store(now, Ordering::Relaxed);
+        }
+        self.last.store(now, Ordering::Relaxed);
+    }
+
+    fn moment(&self, of: &AtomicU64) -> Option<Instant> {
+        let micros = of.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(self.since + Duration::from_micros(micros))
+    }
+
+    async fn echo(&self, request: Request<Echo>) -> Result<Response<Echo>, Status> {
+        self.note();
+        let delay = self.delay.load(Ordering::Relaxed);
+        if delay > 0 {
+            tokio::time::sleep(Duration::from_millis(delay)).await;
+        }
+        Ok(Response::new(request.into_inner()))
+    }
+}
+
+#[derive(Debug, Clone)]
+struct EchoServer(Arc<Seen>);
+
+impl NamedService for EchoServer {
+    const NAME: &'static str = "bench.Echo";
+}
+
+impl Service<http::Request<Body>> for EchoServer {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let seen = Arc::clone(&self.0);
+        Box::pin(async move {
+            let echo = move |it| {
+                let seen = Arc::clone(&seen);
+                async move { seen.echo(it).await }
+            };
+            Ok(tonic::server::Grpc::new(codec()).unary(tower::service_fn(echo), request).await)
+        })
+    }
+}
