@@ -25,6 +25,8 @@ mod connection;
 mod policy;
 mod channel;
 mod dial;
+#[cfg(feature = "grpc-crate")]
+pub mod invoke;
 
 #[doc(hidden)]
 pub use channel::measure;

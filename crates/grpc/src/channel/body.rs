@@ -124,6 +124,15 @@ impl Interrupted {
     pub fn code(&self) -> Code {
         self.code
     }
+
+    /// All of it in one sentence, as a status has it.
+    #[cfg(feature = "grpc-crate")]
+    pub(crate) fn message(&self) -> String {
+        #[cfg(feature = "tonic")]
+        return self.source.message().to_owned();
+        #[cfg(not(feature = "tonic"))]
+        return format!("{self}: {}", self.source);
+    }
 }
 
 #[cfg(feature = "tonic")]

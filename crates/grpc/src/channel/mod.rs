@@ -22,3 +22,5 @@ pub use self::core::EndpointStatus;
 pub use self::kube_channel::KubeChannel;
 pub use self::retry::Retry;
 pub use self::status::Code;
+#[cfg(feature = "grpc-crate")]
+pub(crate) use self::status::{ENDPOINT, Failure};

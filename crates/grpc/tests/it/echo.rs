@@ -1,4 +1,4 @@
-//! The service that tests call, and a client for it: what a generator would make of three methods, by hand.
+//! The service that tests call, and a client for it: what a generator would make of four methods, by hand.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -108,6 +108,16 @@ async fn both(seen: Arc<Seen>, messages: Streaming<Message>) -> Result<Response<
     Ok(Response::new(messages.boxed()))
 }
 
+/// How many messages there were, and of how many bytes.
+async fn gather(seen: Arc<Seen>, mut messages: Streaming<Message>) -> Result<Response<Message>, Status> {
+    seen.calls.fetch_add(1, Ordering::SeqCst);
+    let (mut count, mut bytes) = (0, 0);
+    while let Some(next) = messages.message().await? {
+        (count, bytes) = (count + 1, bytes + next.text.len());
+    }
+    Ok(Response::new(message(&bytes.to_string(), count)))
+}
+
 impl Service<http::Request<Body>> for EchoServer {
     type Response = http::Response<Body>;
     type Error = Infallible;
@@ -134,6 +144,11 @@ impl Service<http::Request<Body>> for EchoServer {
                 "/test.Echo/Many" => {
                     let many = move |it: Request<Message>| many(Arc::clone(&seen), it.into_inner());
                     grpc.server_streaming(tower::service_fn(many), request).await
+                }
+                "/test.Echo/Gather" => {
+                    let gather =
+                        move |it: Request<Streaming<Message>>| gather(Arc::clone(&seen), it.into_inner());
+                    grpc.client_streaming(tower::service_fn(gather), request).await
                 }
                 _ => {
                     let both =

@@ -128,7 +128,7 @@ async fn a_failure_names_the_endpoint() {
 }
 
 /// A server that refuses every stream, as one does that is full or on its way out.
-async fn refuser() -> std::net::SocketAddr {
+pub(crate) async fn refuser() -> std::net::SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {

@@ -19,3 +19,13 @@ mod judging;
 mod tls;
 mod churning;
 mod whole;
+#[cfg(feature = "grpc-crate")]
+mod invoke_client;
+#[cfg(feature = "grpc-crate")]
+mod invoke_server;
+#[cfg(feature = "grpc-crate")]
+mod invoke_calling;
+#[cfg(feature = "grpc-crate")]
+mod invoke_ending;
+#[cfg(feature = "grpc-crate")]
+mod invoke_wire;

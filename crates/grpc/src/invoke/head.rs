@@ -1,0 +1,142 @@
+//! The head of a request: which method, with which metadata, until when.
+
+use std::time::Duration;
+
+use grpc::client::CallOptions;
+use grpc::core::RequestHeaders;
+use grpc::{StatusCodeError, StatusError};
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, TE};
+use http::uri::PathAndQuery;
+use http::{HeaderName, Method, Request, Uri};
+use tokio::time::Instant;
+
+use super::metadata::into_headers;
+use super::upload::Upload;
+use crate::channel::{Code, Failure};
+
+const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+/// What eight digits can say, which is all that the header may have.
+const LONGEST: u128 = 99_999_999;
+
+/// What a call begins with. The time that is left is counted when it begins. It is not `Debug`: metadata holds tokens.
+pub(super) struct Head {
+    path: PathAndQuery,
+    headers: HeaderMap,
+    deadline: Option<Instant>,
+}
+
+impl Head {
+    /// # Errors
+    /// When the method cannot be the path of a request.
+    pub(super) fn new(mut headers: RequestHeaders, options: &CallOptions) -> Result<Self, StatusError> {
+        let metadata = std::mem::take(headers.metadata_mut());
+        let method = headers.method_name().as_str();
+        let path = method.starts_with('/').then(|| PathAndQuery::try_from(method).ok()).flatten();
+        let Some(path) = path else {
+            let message = format!("{method:?} is no method: it is written /package.Service/Method");
+            return Err(StatusError::new(StatusCodeError::Internal, message));
+        };
+        let mut headers = into_headers(metadata);
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        Ok(Self { path, headers, deadline: options.deadline().map(Instant::from_std) })
+    }
+
+    /// The request.
+    ///
+    /// # Errors
+    /// When its time is over before it began.
+    pub(super) fn with(mut self, body: Upload) -> Result<Request<Upload>, Failure> {
+        if let Some(deadline) = self.deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let message = "the deadline had passed before the call began";
+                return Err(Failure::new(Code::DeadlineExceeded, message, None));
+            }
+            self.headers.insert(TIMEOUT, timeout(left));
+        }
+        let mut request = Request::new(body);
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = Uri::from(self.path);
+        *request.headers_mut() = self.headers;
+        Ok(request)
+    }
+}
+
+/// In the finest unit in which it can be said, and never shorter than it is.
+fn timeout(left: Duration) -> HeaderValue {
+    let units = [
+        ('n', 1),
+        ('u', 1_000),
+        ('m', 1_000_000),
+        ('S', 1_000_000_000),
+        ('M', 60_000_000_000),
+        ('H', 3_600_000_000_000),
+    ];
+    let mut said = (LONGEST, 'H');
+    for (unit, length) in units {
+        let count = left.as_nanos().div_ceil(length);
+        if count <= LONGEST {
+            said = (count, unit);
+            break;
+        }
+    }
+    HeaderValue::try_from(format!("{}{}", said.0, said.1)).expect("digits and a letter are a value")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(method: &str, options: &CallOptions) -> Result<Head, StatusError> {
+        Head::new(RequestHeaders::new().with_method_name(method), options)
+    }
+
+    #[test]
+    fn a_timeout_is_said_in_the_finest_unit_that_holds_it() {
+        let table = [
+            (Duration::from_nanos(1), "1n"),
+            (Duration::from_nanos(99_999_999), "99999999n"),
+            (Duration::from_nanos(100_000_000), "100000u"),
+            (Duration::from_nanos(100_000_001), "100001u"),
+            (Duration::from_secs(5), "5000000u"),
+            (Duration::from_secs(100), "100000m"),
+            (Duration::from_secs(100_000), "100000S"),
+            (Duration::from_secs(100_000_000), "1666667M"),
+            (Duration::from_secs(6_000_000_000), "1666667H"),
+            (Duration::MAX, "99999999H"),
+        ];
+        for (left, said) in table {
+            assert_eq!(timeout(left), said, "{left:?}");
+        }
+    }
+
+    #[test]
+    fn a_method_is_the_path() {
+        let head = |method: &str| head(method, &CallOptions::new());
+        let request =
+            head("/test.Echo/One").unwrap_or_else(|_| panic!("it is one")).with(Upload::Ended).unwrap();
+        assert_eq!((request.method(), request.uri().path()), (&Method::POST, "/test.Echo/One"));
+        assert_eq!(
+            (&request.headers()[TE], &request.headers()[CONTENT_TYPE]),
+            (&HeaderValue::from_static("trailers"), &HeaderValue::from_static("application/grpc"))
+        );
+        assert!(!request.headers().contains_key(TIMEOUT));
+        for odd in ["", "test.Echo/One", "/with a space"] {
+            let error = head(odd).err().map(|it| it.code());
+            assert_eq!(error, Some(StatusCodeError::Internal), "{odd:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_left_of_the_time_is_counted_when_the_call_begins() {
+        let mut options = CallOptions::new();
+        options.set_deadline((Instant::now() + Duration::from_secs(3)).into_std());
+        let head = || head("/a/b", &options).unwrap_or_else(|_| panic!("it is one"));
+        let (begun, late) = (head(), head());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(begun.with(Upload::Ended).unwrap().headers()[TIMEOUT], "2000000u");
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(late.with(Upload::Ended).unwrap_err().code, Code::DeadlineExceeded);
+    }
+}

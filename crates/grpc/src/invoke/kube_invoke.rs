@@ -1,0 +1,98 @@
+//! The handle that clients of the `grpc` crate hold.
+
+use grpc::client::{CallOptions, Invoke};
+use grpc::core::RequestHeaders;
+use tokio::sync::oneshot;
+
+use super::head::Head;
+use super::opening::Opening;
+use super::recv_stream::KubeRecvStream;
+use super::send_stream::KubeSendStream;
+use crate::channel::KubeChannel;
+use crate::dial::{self, DialError};
+
+/// The largest message that is taken from a server: gRPC's own default in every language.
+const LARGEST_RECEIVED: usize = 4 << 20;
+
+/// A channel to all endpoints of a target, for any client that the generator of the `grpc` crate makes.
+///
+/// Clones share everything, and share it with the [`KubeChannel`] within: endpoints, connections, retries of calls that no server has
+/// processed, and the count of calls in flight. Messages are not compressed.
+///
+/// A call goes out with its first message, or as soon as its answer is asked for; it waits inside for an endpoint, as
+/// that channel's calls do. It must be made on a tokio runtime. Failures are statuses, whose trailers name the endpoint as `dogwatch-endpoint`.
+#[derive(Debug, Clone)]
+pub struct KubeInvoke {
+    channel: KubeChannel,
+    largest_sent: usize,
+    largest_received: usize,
+}
+
+impl KubeInvoke {
+    /// Calls go to the endpoints of this channel.
+    pub fn new(channel: KubeChannel) -> Self {
+        Self { channel, largest_sent: usize::MAX, largest_received: LARGEST_RECEIVED }
+    }
+
+    /// The largest message in bytes that is sent; a call with a larger one ends with `RESOURCE_EXHAUSTED`. As large as gRPC allows, unless called.
+    #[must_use]
+    pub fn largest_sent(mut self, bytes: usize) -> Self {
+        self.largest_sent = bytes;
+        self
+    }
+
+    /// The largest message in bytes that is received; an answer with a larger one ends with `RESOURCE_EXHAUSTED`. 4 MiB unless called.
+    #[must_use]
+    pub fn largest_received(mut self, bytes: usize) -> Self {
+        self.largest_received = bytes;
+        self
+    }
+
+    /// The channel that carries the calls, to look in by.
+    pub fn channel(&self) -> &KubeChannel {
+        &self.channel
+    }
+}
+
+impl From<KubeChannel> for KubeInvoke {
+    fn from(channel: KubeChannel) -> Self {
+        Self::new(channel)
+    }
+}
+
+impl Invoke for KubeInvoke {
+    type SendStream = KubeSendStream;
+    type RecvStream = KubeRecvStream;
+
+    async fn invoke(
+        &self,
+        headers: RequestHeaders,
+        options: CallOptions,
+    ) -> (KubeSendStream, KubeRecvStream) {
+        let opening = match Head::new(headers, &options) {
+            Ok(head) => Opening::new(self.channel.clone(), head),
+            Err(why) => Opening::failed(why),
+        };
+        let (sender, receiver) = oneshot::channel();
+        let sending = KubeSendStream::new(opening.clone(), sender, self.largest_sent);
+        (sending, KubeRecvStream::new(opening, receiver, self.largest_received))
+    }
+}
+
+/// A channel to the service that a target names, for clients of the `grpc` crate: [`dogwatch_grpc::channel`](crate::channel) in all but its type.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let channel = dogwatch_grpc::invoke::channel("kubernetes:///greeter.shop:grpc").await?;
+/// // let client = GreeterClient::new(channel);
+/// // let reply = client.say_hello(request).await;
+/// # drop(channel);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As [`dogwatch_grpc::channel`](crate::channel) has them.
+pub async fn channel(target: &str) -> Result<KubeInvoke, DialError> {
+    dial::channel(target).await.map(KubeInvoke::new)
+}

@@ -1,0 +1,164 @@
+//! The receiving side of a call.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use grpc::StatusCodeError;
+use grpc::client::{RecvStream, ResponseStreamItem};
+use grpc::core::{RecvMessage, ResponseHeaders, Trailers};
+use http::Response;
+use http_body::Body;
+use tokio::sync::oneshot;
+
+use super::frame::Incoming;
+use super::metadata::from_headers;
+use super::opening::{Answer, Opening};
+use super::trailers::{broken, failed, foreign, told};
+use crate::channel::{Code, ResponseBody};
+
+/// The answer to a call: its headers, its messages, and how it ended.
+///
+/// The call counts as in flight until the end was read or the stream is dropped; dropping it early cancels the call. A `recv` that is
+/// dropped before it is done loses nothing: the next one goes on where it stood.
+pub struct KubeRecvStream {
+    opening: Arc<Opening>,
+    stage: Stage,
+    limit: usize,
+}
+
+enum Stage {
+    /// Nothing was asked for. If the sending side begins the call, it tells here.
+    Fresh(oneshot::Receiver<Answer>),
+    /// The call has begun.
+    Awaiting(Answer),
+    Reading(Reading),
+    Over,
+}
+
+struct Reading {
+    body: ResponseBody,
+    incoming: Incoming,
+}
+
+impl fmt::Debug for KubeRecvStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stage = match self.stage {
+            Stage::Fresh(_) => "fresh",
+            Stage::Awaiting(_) => "awaiting",
+            Stage::Reading(_) => "reading",
+            Stage::Over => "over",
+        };
+        f.debug_struct("KubeRecvStream").field("stage", &stage).finish_non_exhaustive()
+    }
+}
+
+impl KubeRecvStream {
+    pub(super) fn new(opening: Arc<Opening>, answer: oneshot::Receiver<Answer>, limit: usize) -> Self {
+        Self { opening, stage: Stage::Fresh(answer), limit }
+    }
+
+    /// The head of an answer is headers, or trailers where the server has nothing else to say.
+    fn begin(&mut self, response: Response<ResponseBody>) -> ResponseStreamItem {
+        let (head, body) = response.into_parts();
+        if let Some(trailers) = foreign(&head) {
+            return self.end(trailers);
+        }
+        if Code::of(&head.headers).is_some() {
+            return self.end(told(head.headers));
+        }
+        match from_headers(head.headers) {
+            Ok(metadata) => {
+                self.stage = Stage::Reading(Reading { body, incoming: Incoming::new(self.limit) });
+                ResponseStreamItem::Headers(ResponseHeaders::new().with_metadata(metadata))
+            }
+            Err(why) => self.end(failed(StatusCodeError::Internal, why)),
+        }
+    }
+
+    /// Lets go of the call, and with it of whatever is still on its way.
+    fn end(&mut self, trailers: Trailers) -> ResponseStreamItem {
+        self.stage = Stage::Over;
+        let trailers = match self.opening.failure() {
+            Some(why) => Trailers::new(Err(why.clone())),
+            None => trailers,
+        };
+        ResponseStreamItem::Trailers(trailers)
+    }
+}
+
+impl Reading {
+    /// The next message, or how the answer ended.
+    async fn next(&mut self) -> Result<Bytes, Trailers> {
+        loop {
+            match self.incoming.next() {
+                Ok(Some(message)) => return Ok(message),
+                Ok(None) => {}
+                Err(why) => return Err(failed(why.code(), why.to_string())),
+            }
+            match poll_fn(|cx| Pin::new(&mut self.body).poll_frame(cx)).await {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.incoming.push(data),
+                    Err(frame) => return Err(self.ended(told(frame.into_trailers().unwrap_or_default()))),
+                },
+                Some(Err(interrupted)) => return Err(broken(&interrupted)),
+                None => return Err(failed(StatusCodeError::Internal, "the answer ended without a status")),
+            }
+        }
+    }
+
+    /// A success is none if the last message is not whole.
+    fn ended(&self, trailers: Trailers) -> Trailers {
+        if trailers.status().is_ok() && self.incoming.is_within_message() {
+            return failed(StatusCodeError::Internal, "the answer ended within a message");
+        }
+        trailers
+    }
+}
+
+impl RecvStream for KubeRecvStream {
+    async fn recv(&mut self, msg: &mut dyn RecvMessage) -> ResponseStreamItem {
+        loop {
+            match &mut self.stage {
+                Stage::Fresh(answers) => {
+                    let answer = match self.opening.first_to_receive() {
+                        Some(answer) => Some(answer),
+                        None if self.opening.failure().is_some() => None,
+                        None => answers.await.ok(),
+                    };
+                    let Some(answer) = answer else {
+                        let why = "the message was not sent to its end";
+                        return self.end(failed(StatusCodeError::Cancelled, why));
+                    };
+                    self.stage = Stage::Awaiting(answer);
+                }
+                Stage::Awaiting(answer) => {
+                    let Ok(response) = answer.await;
+                    return self.begin(response);
+                }
+                Stage::Reading(reading) => {
+                    let mut message = match reading.next().await {
+                        Ok(message) => message,
+                        Err(trailers) => return self.end(trailers),
+                    };
+                    return match msg.decode(&mut message) {
+                        Ok(()) => ResponseStreamItem::Message,
+                        Err(why) => {
+                            let why = format!("a message could not be decoded: {why}");
+                            self.end(failed(StatusCodeError::Internal, why))
+                        }
+                    };
+                }
+                Stage::Over => return ResponseStreamItem::StreamClosed,
+            }
+        }
+    }
+}
+
+impl Drop for KubeRecvStream {
+    fn drop(&mut self) {
+        self.opening.nobody_receives();
+    }
+}

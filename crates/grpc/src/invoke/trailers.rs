@@ -1,0 +1,146 @@
+//! How a call ended, as the `grpc` crate wants it told: a status and metadata, whoever ended it.
+
+use grpc::core::Trailers;
+use grpc::metadata::MetadataMap;
+use grpc::{StatusCodeError, StatusError};
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::response::Parts;
+use http::{HeaderName, StatusCode};
+use percent_encoding::percent_decode;
+
+use super::metadata::from_headers;
+use crate::channel::{Code, ENDPOINT, Interrupted};
+
+const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+
+/// An end that we found ourselves.
+pub(super) fn failed(code: StatusCodeError, message: impl Into<String>) -> Trailers {
+    Trailers::new(Err(StatusError::new(code, message)))
+}
+
+/// The end that a server told, in trailers, or in headers where there is nothing else.
+pub(super) fn told(headers: HeaderMap) -> Trailers {
+    let status = match Code::of(&headers) {
+        Some(Code::Ok) => Ok(()),
+        Some(code) => Err(StatusError::new(StatusCodeError::from(code as i32), message(&headers))),
+        None => Err(StatusError::new(StatusCodeError::Unknown, "the server told no status")),
+    };
+    match from_headers(headers) {
+        Ok(metadata) => Trailers::new(status).with_metadata(metadata),
+        Err(why) if status.is_ok() => failed(StatusCodeError::Internal, why),
+        Err(_) => Trailers::new(status),
+    }
+}
+
+/// The end of an answer that broke off; the metadata names the endpoint.
+pub(super) fn broken(interrupted: &Interrupted) -> Trailers {
+    let mut metadata = MetadataMap::new();
+    if let Ok(endpoint) = interrupted.endpoint().to_string().parse() {
+        metadata.insert(ENDPOINT, endpoint);
+    }
+    failed(StatusCodeError::from(interrupted.code() as i32), interrupted.message()).with_metadata(metadata)
+}
+
+/// The end of a call that got an answer which is not gRPC's: from a proxy, for the most part.
+pub(super) fn foreign(head: &Parts) -> Option<Trailers> {
+    if Code::of(&head.headers).is_some() {
+        return None;
+    }
+    if head.status != StatusCode::OK {
+        let message = format!("the answer has the HTTP status {}", head.status.as_u16());
+        return Some(failed(code_of_http(head.status), message));
+    }
+    let kind = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let rest = kind.strip_prefix(b"application/grpc");
+    if rest.is_some_and(|it| matches!(it.first(), None | Some(b'+' | b';'))) {
+        return None;
+    }
+    let kind = String::from_utf8_lossy(kind);
+    Some(failed(StatusCodeError::Unknown, format!("the answer is {kind:?}, not application/grpc")))
+}
+
+/// By the table of gRPC's document on the mapping of HTTP statuses.
+fn code_of_http(status: StatusCode) -> StatusCodeError {
+    match status.as_u16() {
+        400 => StatusCodeError::Internal,
+        401 => StatusCodeError::Unauthenticated,
+        403 => StatusCodeError::PermissionDenied,
+        404 => StatusCodeError::Unimplemented,
+        429 | 502..=504 => StatusCodeError::Unavailable,
+        _ => StatusCodeError::Unknown,
+    }
+}
+
+/// The message of a status; what is no UTF-8 in it is replaced.
+fn message(headers: &HeaderMap) -> String {
+    let encoded = headers.get(MESSAGE).map(HeaderValue::as_bytes).unwrap_or_default();
+    percent_decode(encoded).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(all: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair = |it: &(&'static str, &'static str)| {
+            (HeaderName::from_static(it.0), HeaderValue::from_static(it.1))
+        };
+        all.iter().map(pair).collect()
+    }
+
+    fn shown(trailers: &Trailers) -> (i32, &str) {
+        trailers.status().as_ref().map_or_else(|it| (it.code() as i32, it.message()), |()| (0, ""))
+    }
+
+    #[test]
+    fn the_servers_status_is_told_with_its_message_and_metadata() {
+        let trailers =
+            told(headers(&[("grpc-status", "5"), ("grpc-message", "no %C3%BC%25"), ("why", "so")]));
+        assert_eq!(shown(&trailers), (5, "no ü%"));
+        assert_eq!(trailers.metadata().get("why").unwrap(), "so");
+        assert_eq!(trailers.metadata().len(), 1);
+        assert_eq!(shown(&told(headers(&[("grpc-status", "0")]))), (0, ""));
+        assert_eq!(shown(&told(headers(&[("grpc-status", "77"), ("grpc-message", "odd")]))), (2, "odd"));
+        assert_eq!(shown(&told(HeaderMap::new())), (2, "the server told no status"));
+    }
+
+    #[test]
+    fn metadata_that_cannot_be_read_spoils_a_success_only() {
+        let spoilt = told(headers(&[("grpc-status", "0"), ("blob-bin", "!")]));
+        assert_eq!(shown(&spoilt).0, StatusCodeError::Internal as i32);
+        let failed = told(headers(&[("grpc-status", "9"), ("grpc-message", "late"), ("blob-bin", "!")]));
+        assert_eq!(shown(&failed), (9, "late"));
+    }
+
+    #[test]
+    fn an_answer_that_is_not_grpcs_is_told_by_its_http_status_and_type() {
+        use StatusCodeError::{
+            Internal, PermissionDenied, Unauthenticated, Unavailable, Unimplemented, Unknown,
+        };
+        let table = [
+            (200, "application/grpc", None),
+            (200, "application/grpc+proto", None),
+            (200, "application/grpc;x=y", None),
+            (200, "application/grpc-web", Some(Unknown)),
+            (200, "text/html", Some(Unknown)),
+            (200, "", Some(Unknown)),
+            (400, "application/grpc", Some(Internal)),
+            (401, "text/html", Some(Unauthenticated)),
+            (403, "text/html", Some(PermissionDenied)),
+            (404, "text/html", Some(Unimplemented)),
+            (429, "text/html", Some(Unavailable)),
+            (503, "text/html", Some(Unavailable)),
+            (500, "text/html", Some(Unknown)),
+        ];
+        for (status, kind, code) in table {
+            let response = http::Response::builder().status(status).header(CONTENT_TYPE, kind);
+            let told = foreign(&response.body(()).unwrap().into_parts().0);
+            assert_eq!(told.map(|it| it.into_status().unwrap_err().code()), code, "{status} {kind}");
+        }
+        let response = http::Response::builder().status(503).header("grpc-status", "8").body(()).unwrap();
+        assert!(
+            foreign(&response.into_parts().0).is_none(),
+            "a status of gRPC's is always the one that counts"
+        );
+    }
+}

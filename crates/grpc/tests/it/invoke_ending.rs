@@ -1,0 +1,259 @@
+//! How calls of the `grpc` crate's clients end other than well: dropped, refused, lost, too large. Nothing of them stays behind.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use dogwatch_grpc::invoke::KubeInvoke;
+use dogwatch_grpc::{KubeChannel, Unavailable};
+use grpc::StatusCodeError;
+use grpc::client::{CallOptions, Invoke, RecvStream, ResponseStreamItem, SendOptions, SendStream};
+use grpc::metadata::MetadataMap;
+use tonic::Code;
+
+use crate::failing::refuser;
+use crate::invoke_client::{EchoClient, Raw, all, ask, heard, request, said};
+use crate::pods::{Pod, Service, endpoint, until};
+
+fn in_flight(channel: &KubeChannel) -> u32 {
+    channel.endpoints().iter().map(|it| it.in_flight).sum()
+}
+
+async fn connected(pods: &[Pod]) -> KubeInvoke {
+    let channel = Service::of(pods).channel();
+    channel.connected(pods.len()).await;
+    KubeInvoke::new(channel)
+}
+
+fn bare(method: &str) -> grpc::core::RequestHeaders {
+    request(method, MetadataMap::new())
+}
+
+#[tokio::test]
+async fn whatever_is_dropped_is_not_in_flight() {
+    let pods = Pod::start_many(2).await;
+    let invoke = connected(&pods).await;
+    let channel = invoke.channel();
+    let client = EchoClient::new(invoke.clone());
+    let waiting: Vec<_> = (0..20)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.one(said("wait", 0)).await.is_ok() })
+        })
+        .collect();
+    until(channel, |it| in_flight(it) == 20).await;
+    waiting.iter().for_each(|it| it.abort());
+    until(channel, |it| in_flight(it) == 0).await;
+    // Begun and never read; read in part; sent in part; both sides of it used.
+    let unread = client.many(said("wait", 2)).await;
+    let mut read = client.many(said("wait", 2)).await;
+    assert!(read.recv().await.is_some());
+    let mut sent = client.gather().await;
+    sent.send(&said("some", 0)).await.unwrap();
+    let (mut requests, mut answers) = client.both().await;
+    requests.send(said("some", 0)).await.unwrap();
+    assert!(answers.recv().await.is_some());
+    until(channel, |it| in_flight(it) == 4).await;
+    drop((unread, read, sent, answers));
+    until(channel, |it| in_flight(it) == 0).await;
+    // Not begun: nothing that could be counted ever was.
+    let calls = |it: &KubeChannel| it.endpoints().iter().map(|it| it.calls).sum::<u64>();
+    let before = calls(channel);
+    drop(client.both().await);
+    let (mut requests, answers) = client.both().await;
+    drop(answers);
+    assert!(requests.send(said("to whom", 0)).await.is_err());
+    assert_eq!((calls(channel), in_flight(channel)), (before, 0));
+}
+
+#[tokio::test]
+async fn whoever_still_sends_is_told_when_the_call_is_over() {
+    let pods = Pod::start_many(1).await;
+    let invoke = connected(&pods).await;
+    let client = EchoClient::new(invoke.clone());
+    let (mut requests, answers) = client.both().await;
+    requests.send(said("hello", 0)).await.unwrap();
+    drop(answers);
+    while requests.send(said("more", 0)).await.is_ok() {}
+    // The server ends this one: it has no such method.
+    let (mut sending, receiving) = invoke.invoke(bare("/test.None/Such"), CallOptions::new()).await;
+    sending.send(&Raw::text("hello"), SendOptions::new()).await.unwrap();
+    assert_eq!(all(receiving).await.status().0, StatusCodeError::Unimplemented as i32);
+    while sending.send(&Raw::text("more"), SendOptions::new()).await.is_ok() {}
+}
+
+#[tokio::test]
+async fn a_request_that_has_ended_is_still_answered() {
+    let pods = Pod::start_many(1).await;
+    let client = EchoClient::new(connected(&pods).await);
+    let (mut requests, mut answers) = client.both().await;
+    requests.send(said("hello", 1)).await.unwrap();
+    drop(requests);
+    assert_eq!(heard(&answers.recv().await.unwrap()), ("hello".to_owned(), 1));
+    assert!(answers.recv().await.is_none());
+    answers.status().await.unwrap();
+}
+
+/// Asks, and gives up: neither server has anything to say yet.
+async fn give_up(receiving: &mut impl RecvStream) {
+    let mut message = Raw::text("");
+    for _ in 0..3 {
+        tokio::select! {
+            biased;
+            item = receiving.recv(&mut message) => panic!("nothing was due: {item:?}"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+}
+
+/// A `recv` that lost a `select!` was not the last.
+#[tokio::test]
+async fn a_question_that_is_given_up_loses_nothing() {
+    let pods = Pod::start_many(1).await;
+    let invoke = connected(&pods).await;
+    // The head of this answer comes when the request has ended.
+    let (sending, mut receiving) = invoke.invoke(bare("/test.Echo/Gather"), CallOptions::new()).await;
+    give_up(&mut receiving).await;
+    drop(sending);
+    let gathered = all(receiving).await;
+    assert!(gathered.headers.is_some() && gathered.messages.len() == 1, "{gathered:?}");
+    // The second message of this one comes when the gate is opened: "wait", twice.
+    let (mut sending, mut receiving) = invoke.invoke(bare("/test.Echo/Many"), CallOptions::new()).await;
+    sending.send(&Raw::text("\n\x04wait\x10\x02"), SendOptions::new().with_final_msg(true)).await.unwrap();
+    let mut message = Raw::text("");
+    assert!(matches!(receiving.recv(&mut message).await, ResponseStreamItem::Headers(_)));
+    assert!(matches!(receiving.recv(&mut message).await, ResponseStreamItem::Message));
+    give_up(&mut receiving).await;
+    pods[0].seen.gate.add_permits(1);
+    assert!(matches!(receiving.recv(&mut message).await, ResponseStreamItem::Message));
+    assert!(matches!(receiving.recv(&mut message).await, ResponseStreamItem::Trailers(_)));
+}
+
+#[tokio::test]
+async fn a_call_that_no_server_has_processed_goes_to_another_pod() {
+    let pods = Pod::start_many(2).await;
+    let service = Service::of(&pods);
+    service.add(endpoint("refuser", refuser().await));
+    let invoke = KubeInvoke::new(service.channel());
+    invoke.channel().connected(3).await;
+    let client = EchoClient::new(invoke.clone());
+    for _ in 0..30 {
+        client.one(said("hello", 0)).await.unwrap();
+        let (mut requests, mut answers) = client.both().await;
+        requests.send(said("hello", 0)).await.unwrap();
+        requests.close();
+        assert!(answers.recv().await.is_some());
+        answers.status().await.unwrap();
+    }
+    let endpoints = invoke.channel().endpoints();
+    let refuser = endpoints.iter().find(|it| it.endpoint.id.as_str() == "refuser").unwrap();
+    assert!(refuser.calls >= 15, "it was tried: {refuser:?}");
+    assert_eq!(pods.iter().map(|it| it.seen.calls()).sum::<usize>(), 60);
+    until(invoke.channel(), |it| in_flight(it) == 0).await;
+}
+
+#[tokio::test]
+async fn a_lost_call_names_its_endpoint_before_the_answer_and_within() {
+    for within in [false, true] {
+        let mut pods = Pod::start_many(1).await;
+        let invoke = connected(&pods).await;
+        // "wait", and with it twice for a stream: the first answer comes at once, the second never.
+        let message = if within { Raw::text("\n\x04wait\x10\x02") } else { Raw::text("\n\x04wait") };
+        let method = if within { "/test.Echo/Many" } else { "/test.Echo/One" };
+        let (mut sending, mut receiving) = invoke.invoke(bare(method), CallOptions::new()).await;
+        sending.send(&message, SendOptions::new().with_final_msg(true)).await.unwrap();
+        let mut reply = Raw::text("");
+        if within {
+            assert!(matches!(receiving.recv(&mut reply).await, ResponseStreamItem::Headers(_)));
+            assert!(matches!(receiving.recv(&mut reply).await, ResponseStreamItem::Message));
+        }
+        while pods[0].seen.calls() == 0 {
+            tokio::task::yield_now().await;
+        }
+        pods[0].kill().await;
+        let ResponseStreamItem::Trailers(trailers) = receiving.recv(&mut reply).await else {
+            panic!("the pod is dead");
+        };
+        let address = pods[0].address.to_string();
+        assert_eq!(trailers.metadata().get("dogwatch-endpoint").unwrap(), address.as_str());
+        let status = trailers.into_status().unwrap_err();
+        assert_eq!(status.code(), StatusCodeError::Unavailable);
+        assert!(status.message().contains(&address), "{status:?}");
+        assert_eq!(in_flight(invoke.channel()), 0);
+    }
+}
+
+#[tokio::test]
+async fn where_nobody_can_be_called_the_status_says_why() {
+    let service = Service::new();
+    service.unavailable(Unavailable::NothingReady(2));
+    let channel =
+        KubeChannel::builder(service.receiver()).ready_timeout(Duration::ZERO).authority("echo.test");
+    let client = EchoClient::new(KubeInvoke::new(channel.build().unwrap()));
+    let status = client.one(said("hello", 0)).await.unwrap_err();
+    assert_eq!(status.code(), StatusCodeError::Unavailable);
+    assert!(status.message().starts_with("echo.test cannot be called"), "{status:?}");
+    let mut call = client.gather().await;
+    while call.send(&said("hello", 0)).await.is_ok() {}
+    assert_eq!(call.close_and_recv().await.unwrap_err().code(), StatusCodeError::Unavailable);
+}
+
+#[tokio::test]
+async fn the_servers_status_is_the_clients() {
+    let pods = Pod::start_many(1).await;
+    let client = EchoClient::new(connected(&pods).await);
+    for number in 1..17 {
+        pods[0].seen.fail(1, Code::from_i32(number));
+        let status = client.one(said("hello", 0)).await.unwrap_err();
+        assert_eq!((status.code() as i32, status.message()), (number, "as told"));
+    }
+}
+
+#[tokio::test]
+async fn a_message_beyond_the_limit_ends_the_call() {
+    let pods = Pod::start_many(1).await;
+    let invoke = connected(&pods).await;
+    let exhausted = StatusCodeError::ResourceExhausted;
+    let (small, large) = (said("hello", 0), said(&"x".repeat(100), 0));
+    let receiving = EchoClient::new(invoke.clone().largest_received(50));
+    receiving.one(small.as_view()).await.unwrap();
+    assert_eq!(receiving.one(large.as_view()).await.unwrap_err().code(), exhausted);
+    let sending = EchoClient::new(invoke.clone().largest_sent(50));
+    let before = pods[0].seen.calls();
+    assert_eq!(sending.one(large.as_view()).await.unwrap_err().code(), exhausted);
+    assert_eq!(pods[0].seen.calls(), before, "it was not sent");
+    let mut call = sending.gather().await;
+    call.send(&small).await.unwrap();
+    assert!(call.send(&large).await.is_err());
+    assert!(call.send(&small).await.is_err());
+    assert_eq!(call.close_and_recv().await.unwrap_err().code(), exhausted);
+    until(invoke.channel(), |it| in_flight(it) == 0).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_encoded_decoded_or_called_ends_the_call_with_the_reason() {
+    let pods = Pod::start_many(1).await;
+    let invoke = connected(&pods).await;
+    let internal = StatusCodeError::Internal as i32;
+    let broken = ask(&invoke, bare("/test.Echo/One"), Raw::Broken).await;
+    assert_eq!(broken.status(), (internal, "a message could not be encoded: it is broken"));
+    // The same when the call has begun already, on either side.
+    let (mut sending, receiving) = invoke.invoke(bare("/test.Echo/Both"), CallOptions::new()).await;
+    let listening = tokio::spawn(all(receiving));
+    until(invoke.channel(), |it| in_flight(it) == 1).await;
+    assert!(sending.send(&Raw::Broken, SendOptions::new()).await.is_err());
+    assert_eq!(listening.await.unwrap().status().0, internal);
+    let (mut sending, mut receiving) = invoke.invoke(bare("/test.Echo/Many"), CallOptions::new()).await;
+    sending.send(&Raw::text("\x10\x01"), SendOptions::new().with_final_msg(true)).await.unwrap();
+    let mut message = Raw::Broken;
+    assert!(matches!(receiving.recv(&mut message).await, ResponseStreamItem::Headers(_)));
+    let ResponseStreamItem::Trailers(trailers) = receiving.recv(&mut message).await else {
+        panic!("it cannot be decoded");
+    };
+    let status = trailers.into_status().unwrap_err();
+    assert_eq!(status.message(), "a message could not be decoded: it is broken");
+    let nowhere = ask(&invoke, bare("no method"), Raw::Bytes(Bytes::new())).await;
+    assert_eq!(nowhere.status().0, internal);
+    let (_held, receiving) = invoke.invoke(bare("no method"), CallOptions::new()).await;
+    assert_eq!(all(receiving).await.status().0, internal, "even while nothing is sent");
+    until(invoke.channel(), |it| in_flight(it) == 0).await;
+}
