@@ -25,6 +25,8 @@ mod connection;
 mod policy;
 mod channel;
 mod dial;
+#[cfg(test)]
+mod races;
 
 #[doc(hidden)]
 pub use channel::measure;
