@@ -27,6 +27,8 @@ mod channel;
 mod dial;
 #[cfg(feature = "grpc-crate")]
 pub mod invoke;
+#[cfg(test)]
+mod races;
 
 #[doc(hidden)]
 pub use channel::measure;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tracing::{debug, info};
 use xxhash_rust::xxh64::xxh64;
 
@@ -44,21 +44,25 @@ pub(crate) async fn balance(
     loop {
         balancer.steer();
         let ramping = balancer.publish();
+        if balancer.has_nobody() && balancer.believe() {
+            continue;
+        }
         let core = Arc::clone(&balancer.core);
+        let doubt = balancer.held.as_ref().map(|it| it.1);
         tokio::select! {
             biased;
             _ = &mut stop => break,
             source = sets.changed(), if follows => match source {
-                Ok(()) => {
-                    let set = Arc::clone(&sets.borrow_and_update());
-                    balancer.apply(&set);
-                }
+                Ok(()) => balancer.receive(Arc::clone(&sets.borrow_and_update())),
                 Err(_) => follows = false,
             },
             () = changed.notified() => {}
             () = core.demand.notified(), if balancer.asleep => balancer.asleep = false,
             _ = sweeps.tick(), if outlier.is_some() => balancer.sweep(),
             () = sleep(ramping.unwrap_or_default()), if ramping.is_some() => {}
+            () = sleep_until(doubt.unwrap_or_else(Instant::now)), if doubt.is_some() => {
+                balancer.believe();
+            }
         }
     }
     balancer.tasks.detach_all();
@@ -67,6 +71,8 @@ pub(crate) async fn balance(
 struct Balancer {
     core: Arc<Core>,
     set: Arc<EndpointSet>,
+    /// A newer set that has nobody to call, and until when it is doubted.
+    held: Option<(Arc<EndpointSet>, Instant)>,
     members: BTreeMap<EndpointId, Member>,
     /// Removed from the set, with calls to finish.
     leaving: Vec<Member>,
@@ -103,6 +109,7 @@ impl Balancer {
         Self {
             core,
             set: Arc::default(),
+            held: None,
             members: BTreeMap::new(),
             leaving: Vec::new(),
             tasks: JoinSet::new(),
@@ -111,6 +118,30 @@ impl Balancer {
             seed: chance::bits(),
             used: None,
         }
+    }
+
+    /// Takes another set: at once, unless it has nobody to call where the one before had, and the user wants that to be doubted.
+    fn receive(&mut self, set: Arc<EndpointSet>) {
+        let emptied = set.usable().next().is_none() && self.set.usable().next().is_some();
+        let doubted = self.held.take().map(|it| it.1);
+        match self.core.settings.hold {
+            Some(hold) if emptied => {
+                debug!(generation = set.generation, "nobody is left to call, which is not believed yet");
+                self.held = Some((set, doubted.unwrap_or_else(|| Instant::now() + hold)));
+            }
+            _ => self.apply(&set),
+        }
+    }
+
+    /// Takes the set that was doubted, if there is one.
+    fn believe(&mut self) -> bool {
+        let held = self.held.take();
+        held.iter().for_each(|it| self.apply(&it.0));
+        held.is_some()
+    }
+
+    fn has_nobody(&self) -> bool {
+        self.core.snapshot.load().group.is_empty()
     }
 
     /// Makes the members those of the set. Who left keeps its calls; who is back before they ended keeps its connection.

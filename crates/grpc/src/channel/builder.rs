@@ -44,6 +44,7 @@ pub struct ChannelBuilder {
     health: Option<String>,
     subset: Option<usize>,
     panic_threshold: f64,
+    hold: Option<Duration>,
     lazy: bool,
     ready_timeout: Duration,
     connect_timeout: Duration,
@@ -92,6 +93,7 @@ impl ChannelBuilder {
             health: None,
             subset: None,
             panic_threshold: 0.5,
+            hold: None,
             lazy: false,
             ready_timeout: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(20),
@@ -161,6 +163,14 @@ impl ChannelBuilder {
     #[must_use]
     pub fn panic_threshold(mut self, share: f64) -> Self {
         self.panic_threshold = share.clamp(0.0, 1.0);
+        self
+    }
+
+    /// When a change of the set leaves nobody to call, goes on calling those it had for so long, as far as they are connected: such a
+    /// change may be a mistake of whoever writes the set. One that has somebody to call counts at once, as ever. Off unless called.
+    #[must_use]
+    pub fn hold_when_emptied(mut self, hold: Duration) -> Self {
+        self.hold = Some(hold);
         self
     }
 
@@ -299,6 +309,7 @@ impl ChannelBuilder {
             retry: self.retry,
             subset: self.subset,
             panic_threshold: self.panic_threshold,
+            hold: self.hold,
             lazy: self.lazy,
             ready_timeout: self.ready_timeout,
             replay_limit: self.replay_limit,

@@ -26,6 +26,8 @@ pub(crate) struct Settings {
     pub(crate) subset: Option<usize>,
     /// Below this share of connected endpoints that are neither ejected nor unhealthy, all are used.
     pub(crate) panic_threshold: f64,
+    /// How long a set that has nobody to call is not believed after one that had.
+    pub(crate) hold: Option<Duration>,
     pub(crate) lazy: bool,
     pub(crate) ready_timeout: Duration,
     pub(crate) replay_limit: usize,

@@ -97,14 +97,16 @@ impl Backend {
         Arc::clone(&self.addresses.lock())
     }
 
-    /// Follows the set to other addresses. False when it is connected to one that is no longer among them: then it is another
-    /// endpoint under the same name.
+    /// Follows the set to other addresses. False when that takes a new start, as for another endpoint under the same name: it is
+    /// connected to, or just dials, an address that is no longer among them, or waits before it dials the old ones again.
     pub(crate) fn moves_to(&self, addresses: &[SocketAddr]) -> bool {
-        let link = self.standing.lock().link.clone();
-        if link.is_some_and(|it| !addresses.contains(&it.peer())) {
-            return false;
+        let before = std::mem::replace(&mut *self.addresses.lock(), addresses.into());
+        let standing = self.standing.lock();
+        match (&standing.link, standing.state) {
+            (Some(link), _) => addresses.contains(&link.peer()),
+            (None, State::Connecting) => before.iter().all(|it| addresses.contains(it)),
+            (None, State::Backoff) => *before == *addresses,
+            _ => true,
         }
-        *self.addresses.lock() = addresses.into();
-        true
     }
 }

@@ -69,6 +69,29 @@ mod tests {
         assert_eq!((address, socket.nodelay().unwrap()), (alive, true));
     }
 
+    /// An address whose queue of connections is full drops what comes, as one does that nobody routes to any more.
+    #[tokio::test(start_paused = true)]
+    async fn silence_leads_to_the_next_address_after_a_head_start() {
+        let socket = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        let full = socket();
+        full.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        full.listen(1).unwrap();
+        let silent = full.local_addr().unwrap();
+        let _guests: Vec<_> = (0..8)
+            .map(|_| {
+                let guest = socket();
+                guest.set_nonblocking(true).unwrap();
+                let _ = guest.connect(&silent);
+                guest
+            })
+            .collect();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let alive = listener.local_addr().unwrap();
+        let began = tokio::time::Instant::now();
+        let (_, address) = dial(&[silent.as_socket().unwrap(), alive]).await.unwrap();
+        assert_eq!((address, began.elapsed() >= HEAD_START), (alive, true));
+    }
+
     #[tokio::test]
     async fn when_all_refuse_the_last_refusal_is_told() {
         let (_held, dead) = held();

@@ -297,6 +297,29 @@ mod tests {
         server.abort();
     }
 
+    /// What makes such a call safe to send elsewhere, whatever it is.
+    #[tokio::test]
+    async fn a_call_that_is_queued_on_a_connection_that_is_dead_already_leaves_no_byte() {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (_stop, stopped) = tokio::sync::oneshot::channel();
+        let server = tokio::spawn(served(theirs, stopped));
+        let counted = Counted::new(ours);
+        let writes = counted.writes();
+        let address = "127.0.0.1:1".parse().unwrap();
+        let mut opened = handshake(counted, address, writes, None).await.unwrap();
+        // What the handshake left to say is said.
+        assert!(timeout(Duration::from_millis(1), poll_fn(|cx| opened.session.poll(cx))).await.is_err());
+        server.abort();
+        let _ = server.await;
+        let before = opened.link.writes();
+        let request = http::Request::post("http://a/b").body(()).unwrap();
+        let (answer, _) = opened.link.sender().send_request(request, true).unwrap();
+        let end = poll_fn(|cx| opened.session.poll(cx)).await;
+        assert!(matches!(end, Ended::Gone(_)), "{end:?}");
+        assert!(answer.await.is_err());
+        assert_eq!(opened.link.writes(), before);
+    }
+
     /// The kernel accepts on behalf of a process that hangs; nothing but an answer shows that somebody is there.
     #[tokio::test]
     async fn a_listener_that_never_answers_is_no_connection() {

@@ -8,6 +8,8 @@
 //! The rules are kube-proxy's. The order of slices, and in which of them a pod is, make no difference.
 
 #[cfg(test)]
+mod kube_proxy;
+#[cfg(test)]
 mod tables;
 
 use std::cmp::Reverse;

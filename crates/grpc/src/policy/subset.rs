@@ -58,6 +58,24 @@ mod tests {
         assert!(taken.values().all(|it| (130..=270).contains(it)), "{taken:?}");
     }
 
+    /// A68 asks that growing by one moves about one connection in as many as there are endpoints, whatever the size of a subset.
+    #[test]
+    fn a_service_that_grows_by_one_moves_one_connection_in_as_many_as_it_has_endpoints() {
+        let names = names(101);
+        for size in [5, 20, 50] {
+            let clients = 1_000;
+            let moved: usize = (0..clients)
+                .map(|seed| {
+                    let (before, after) = (chosen(&names[..100], size, seed), chosen(&names, size, seed));
+                    before.difference(&after).count()
+                })
+                .sum();
+            let share = moved as f64 / (clients as usize * size) as f64;
+            // One in 101 on average; with 1,000 clients of 5 places, three deviations are 0.4 of that.
+            assert!((0.005..0.015).contains(&share), "{size}: {share}");
+        }
+    }
+
     proptest! {
         #[test]
         fn one_endpoint_more_changes_one_place_at_most(count in 1usize..40, size in 1usize..10, seed: u64) {

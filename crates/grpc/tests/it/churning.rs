@@ -1,50 +1,135 @@
-//! A thousand endpoints come and go: nothing of them stays.
+//! A thousand endpoints of which a hundred come and go each second, for a minute: nothing of them stays.
 
-use dogwatch_grpc::KubeChannel;
+use std::collections::VecDeque;
+use std::process::Command;
+use std::time::Duration;
+
+use dogwatch_grpc::{Endpoint, KubeChannel};
 use tokio::runtime::Handle;
 
 use crate::echo::EchoClient;
 use crate::pods::{Pod, Service, endpoint, until};
+use crate::still::{StillTime, breath};
 
-const AT_A_TIME: usize = 100;
-const ROUNDS: usize = 10;
+const ENDPOINTS: usize = 1_000;
+/// How many of them a channel connects to: both ends of a connection are in one process, and a thousand would be too many for some.
+const CONNECTED: usize = 100;
+/// Changes come in batches, ten of them each second.
+const BATCHES: usize = 600;
+const BATCH: usize = 10;
+/// What a process may gain between the first third and the end. A thousandth of the endpoints that came meanwhile would be less.
+const BYTES: usize = 4 << 20;
 
-/// The sockets of this process.
+/// The test below runs itself again under this variable.
+const ALONE: &str = "DOGWATCH_TEST_CHURNS_ALONE";
+
+/// The open files and sockets of this process; 0 where that cannot be known.
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
 
-#[tokio::test]
-async fn a_thousand_endpoints_leave_no_task_and_no_call_behind() {
+/// The memory of this process in bytes, without what is shared or was swapped out; 0 where that cannot be known.
+fn memory() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text.split(' ').nth(1).and_then(|it| it.parse::<usize>().ok());
+    pages.unwrap_or(0) * 4_096
+}
+
+fn tasks() -> usize {
+    Handle::current().metrics().num_alive_tasks()
+}
+
+/// What a process holds.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    tasks: usize,
+    descriptors: usize,
+    memory: usize,
+}
+
+impl Held {
+    fn now() -> Self {
+        Self { tasks: tasks(), descriptors: descriptors(), memory: memory() }
+    }
+}
+
+/// Files and memory are counted for a whole process, so this needs one of its own.
+#[test]
+fn a_minute_of_churn_among_a_thousand_endpoints_leaves_no_task_no_socket_and_no_memory_behind() {
+    if std::env::var_os(ALONE).is_some() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        return runtime.block_on(churn());
+    }
+    let name = std::thread::current().name().expect("tests have names").to_owned();
+    let mut alone = Command::new(std::env::current_exe().unwrap());
+    let output = alone.args(["--exact", &name]).env(ALONE, "yes").output().unwrap();
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+async fn churn() {
+    let clock = StillTime::begin();
     let pod = Pod::start().await;
+    let before = Held::now();
     let service = Service::new();
-    let channel: KubeChannel = service.channel();
+    let builder = KubeChannel::builder(service.receiver()).no_keep_alive().subset(CONNECTED);
+    let channel = builder.build().unwrap();
     let client = EchoClient::new(&channel);
-    let tasks = Handle::current().metrics().num_alive_tasks();
-    for round in 0..ROUNDS {
-        let name = |it: usize| format!("pod-{:04}", round * AT_A_TIME + it);
-        service.set((0..AT_A_TIME).map(|it| endpoint(&name(it), pod.address)).collect());
-        let first = name(0);
-        until(&channel, |it| {
-            let all = it.endpoints();
-            it.ready_endpoints() == AT_A_TIME
-                && all.len() == AT_A_TIME
-                && all[0].endpoint.id.as_str() == first
-        })
-        .await;
-        for _ in 0..AT_A_TIME {
-            client.one("hello").await.unwrap();
+    let mut number = 0;
+    let mut next = || -> Endpoint {
+        number += 1;
+        endpoint(&format!("pod-{number:05}"), pod.address)
+    };
+    let mut members: VecDeque<Endpoint> = (0..ENDPOINTS).map(|_| next()).collect();
+    let mut early = None;
+    for batch in 0..BATCHES {
+        for _ in 0..BATCH {
+            members.pop_front();
+            members.push_back(next());
+        }
+        service.set(members.iter().cloned().collect());
+        clock.pass(Duration::from_millis(100)).await;
+        client.one("hello").await.unwrap();
+        if batch == BATCHES / 3 {
+            early = Some(settled(&channel, &members).await);
         }
     }
-    assert_eq!(pod.seen.calls(), ROUNDS * AT_A_TIME);
-    let open = descriptors();
+    let (early, late) = (early.unwrap(), settled(&channel, &members).await);
+    assert_eq!(late.tasks, early.tasks, "{early:?} {late:?}");
+    assert_eq!(late.descriptors, early.descriptors, "{early:?} {late:?}");
+    assert!(late.memory <= early.memory + BYTES, "{early:?} {late:?}");
+    assert_eq!(pod.seen.calls(), BATCHES);
+
     service.set(Vec::new());
     until(&channel, |it| it.endpoints().is_empty()).await;
-    while Handle::current().metrics().num_alive_tasks() > tasks {
-        tokio::task::yield_now().await;
+    while tasks() > before.tasks + 1 || descriptors() > before.descriptors {
+        breath().await;
     }
-    // Other tests of this process open and close sockets too, but not by the hundred while we look.
-    while open > 0 && descriptors() + AT_A_TIME > open.max(AT_A_TIME * 2) + AT_A_TIME / 2 {
-        tokio::task::yield_now().await;
+    drop((channel, client));
+    while tasks() > before.tasks {
+        breath().await;
     }
+}
+
+/// What is held once the channel is where the set is: everybody known, nobody else, and as many connected as are wanted.
+async fn settled(channel: &KubeChannel, members: &VecDeque<Endpoint>) -> Held {
+    let last = &members[ENDPOINTS - 1].id;
+    until(channel, |it| {
+        let all = it.endpoints();
+        it.ready_endpoints() == CONNECTED
+            && all.len() == ENDPOINTS
+            && all.last().is_some_and(|it| it.endpoint.id == *last)
+    })
+    .await;
+    // One that was chosen and is not any more closes its connection, and then the server does.
+    let mut held = Held::now();
+    for _ in 0..200 {
+        breath().await;
+        let now = Held::now();
+        held.descriptors = held.descriptors.min(now.descriptors);
+        held.tasks = held.tasks.min(now.tasks);
+        held.memory = now.memory;
+    }
+    held
 }

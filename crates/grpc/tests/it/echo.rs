@@ -1,5 +1,6 @@
 //! The service that tests call, and a client for it: what a generator would make of four methods, by hand.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
@@ -32,7 +33,9 @@ pub(crate) struct Seen {
     pub(crate) connections: AtomicUsize,
     /// `:authority` of the last call.
     pub(crate) authority: std::sync::Mutex<String>,
-    /// Calls and messages that ask to wait take a permit each.
+    /// How often a call with this text was begun.
+    pub(crate) begun: std::sync::Mutex<HashMap<String, usize>>,
+    /// Calls and messages whose text begins with "wait" take a permit each, in their order.
     pub(crate) gate: Semaphore,
     /// So many calls fail with that code before the others succeed.
     pub(crate) failing: AtomicU32,
@@ -45,6 +48,7 @@ impl Default for Seen {
             calls: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
             authority: std::sync::Mutex::default(),
+            begun: std::sync::Mutex::default(),
             gate: Semaphore::new(0),
             failing: AtomicU32::new(0),
             code: AtomicU32::new(Code::Unavailable as u32),
@@ -63,13 +67,19 @@ impl Seen {
         self.failing.store(calls, Ordering::SeqCst);
     }
 
+    /// How often a call with this text was begun.
+    pub(crate) fn begun(&self, text: &str) -> usize {
+        self.begun.lock().unwrap().get(text).copied().unwrap_or(0)
+    }
+
     async fn one(&self, message: Message) -> Result<Response<Message>, Status> {
+        *self.begun.lock().unwrap().entry(message.text.clone()).or_default() += 1;
         self.calls.fetch_add(1, Ordering::SeqCst);
         let less = |it: u32| it.checked_sub(1);
         if self.failing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
             return Err(Status::new(Code::from_i32(self.code.load(Ordering::SeqCst) as i32), "as told"));
         }
-        if message.text == "wait" {
+        if message.text.starts_with("wait") {
             self.gate.acquire().await.unwrap().forget();
         }
         Ok(Response::new(message))

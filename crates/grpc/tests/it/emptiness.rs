@@ -7,6 +7,7 @@ use tonic::{Code, Request};
 
 use crate::echo::{EchoClient, message};
 use crate::pods::{Pod, Service, endpoint, endpoints, refused, until};
+use crate::still::{STEP, StillTime};
 
 #[tokio::test]
 async fn an_empty_set_fails_calls_with_the_reason_and_recovers() {
@@ -73,4 +74,43 @@ async fn when_nobody_can_be_reached_calls_say_what_the_last_attempt_said() {
     let expected =
         format!("none of its 1 endpoints is connected: cannot connect to {dead}: Connection refused");
     assert!(status.message().contains(&expected), "{}", status.message());
+}
+
+/// Somebody deleted the wrong thing: for a while nobody notices, and then it is believed.
+#[tokio::test]
+async fn a_set_that_is_emptied_is_doubted_for_as_long_as_asked() {
+    let clock = StillTime::begin();
+    let mut pods = Pod::start_many(2).await;
+    let service = Service::of(&pods);
+    let builder = KubeChannel::builder(service.receiver()).no_keep_alive().ready_timeout(Duration::ZERO);
+    let channel = builder.hold_when_emptied(Duration::from_secs(30)).build().unwrap();
+    let client = EchoClient::new(&channel);
+    channel.connected(2).await;
+    service.unavailable(Unavailable::NoEndpoints);
+    for _ in 0..29 {
+        clock.pass(STEP).await;
+        client.one("hello").await.unwrap();
+    }
+    // The doubt is not renewed by another reason.
+    service.unavailable(Unavailable::ServiceNotFound);
+    clock.until(|| channel.ready_endpoints() == 0).await;
+    let status = tokio::join!(client.one("hello"), clock.pass(STEP)).0.unwrap_err();
+    assert!(status.message().ends_with("there is no such service"), "{status:?}");
+
+    // What has somebody to call counts at once.
+    service.set(endpoints(&pods[..1]));
+    channel.connected(1).await;
+    service.unavailable(Unavailable::NoEndpoints);
+    clock.pass(STEP).await;
+    service.set(endpoints(&pods[1..]));
+    let second = pods[1].address;
+    until(&channel, |it| it.endpoints().len() == 1 && it.endpoints()[0].peer == Some(second)).await;
+    client.one("hello").await.unwrap();
+
+    // And when those that were there are gone, there is nothing to hold on to.
+    service.unavailable(Unavailable::NoEndpoints);
+    pods[1].kill().await;
+    until(&channel, |it| it.endpoints().is_empty()).await;
+    let status = tokio::join!(client.one("hello"), clock.pass(STEP)).0.unwrap_err();
+    assert!(status.message().ends_with("it has no endpoints"), "{status:?}");
 }

@@ -1,17 +1,14 @@
 //! Pods that are dead, silent or unwilling: a call that need not fail does not.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use dogwatch_grpc::{KubeChannel, Retry, State};
-use http::uri::PathAndQuery;
-use tonic::transport::channel::Change;
-use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Request};
-use tonic_prost::ProstCodec;
+use tonic::Code;
 
-use crate::echo::{EchoClient, Message, message};
+use crate::echo::EchoClient;
 use crate::pods::{Pod, Service, black_hole, endpoint, endpoints, refused, until};
+use crate::still::StillTime;
+use crate::traffic::{Caller, TonicClient};
 
 /// Three pods answer, one refuses connections, and one accepts them and says nothing.
 #[tokio::test]
@@ -40,18 +37,10 @@ async fn with_a_dead_pod_and_a_black_hole_no_call_fails() {
 async fn with_a_dead_pod_calls_through_balance_channel_fail() {
     let pods = Pod::start_many(3).await;
     let (_held, dead) = refused();
-    let (channel, changes) = Channel::balance_channel::<usize>(8);
-    for (key, address) in pods.iter().map(|it| it.address).chain([dead]).enumerate() {
-        let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
-        changes.send(Change::Insert(key, endpoint)).await.unwrap();
-    }
+    let client = TonicClient::new(pods.iter().map(|it| it.address).chain([dead])).await;
     let mut failures = 0;
-    for _ in 0..300 {
-        let mut grpc = tonic::client::Grpc::new(channel.clone());
-        grpc.ready().await.unwrap();
-        let codec = ProstCodec::<Message, Message>::default();
-        let path = PathAndQuery::from_static("/test.Echo/One");
-        failures += usize::from(grpc.unary(Request::new(message("hello", 0)), path, codec).await.is_err());
+    for number in 0..300 {
+        failures += usize::from(client.call(format!("hello {number}")).await.is_err());
     }
     assert!(failures > 0, "tonic has learnt to leave out dead pods: say so in the documents");
 }
@@ -74,38 +63,6 @@ async fn a_pod_that_dies_in_silence_costs_no_call() {
     assert_eq!(total, 250);
 }
 
-/// Under load, calls are on their way to the pod that is killed. With retries for what may be repeated, none fails.
-#[tokio::test]
-async fn a_pod_killed_under_load_costs_no_call_that_may_be_repeated() {
-    let mut pods = Pod::start_many(5).await;
-    let retry = Retry { budget: 1_000, ..Retry::default() };
-    let channel = KubeChannel::builder(Service::of(&pods).receiver()).retry(retry).build().unwrap();
-    channel.connected(5).await;
-    let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let worker = || {
-        let (client, stop, done) = (EchoClient::new(&channel), Arc::clone(&stop), Arc::clone(&done));
-        tokio::spawn(async move {
-            while !stop.load(Ordering::SeqCst) {
-                client.one("hello").await.unwrap();
-                done.fetch_add(1, Ordering::SeqCst);
-            }
-        })
-    };
-    let workers: Vec<_> = (0..16).map(|_| worker()).collect();
-    let reach = async |count| {
-        while done.load(Ordering::SeqCst) < count && workers.iter().all(|it| !it.is_finished()) {
-            tokio::task::yield_now().await;
-        }
-    };
-    reach(500).await;
-    pods[0].kill().await;
-    reach(1_000).await;
-    stop.store(true, Ordering::SeqCst);
-    for worker in workers {
-        worker.await.unwrap();
-    }
-}
-
 #[tokio::test]
 async fn a_failure_names_the_endpoint() {
     let mut pods = Pod::start_many(1).await;
@@ -125,6 +82,23 @@ async fn a_failure_names_the_endpoint() {
     let address = pods[0].address.to_string();
     assert!(status.message().contains(&address), "{status:?}");
     assert_eq!(status.metadata().get("dogwatch-endpoint").unwrap(), address.as_str());
+}
+
+/// Nobody waits for an address that the pod no longer has.
+#[tokio::test]
+async fn a_pod_that_got_another_address_is_dialled_there_at_once() {
+    let _clock = StillTime::begin();
+    let pods = Pod::start_many(1).await;
+    let ((_listener, silent), (_held, dead)) = (black_hole(), refused());
+    for (old, state) in [(silent, State::Connecting), (dead, State::Backoff)] {
+        let service = Service::new();
+        service.set(vec![endpoint("pod", old)]);
+        let channel = service.channel();
+        until(&channel, |it| it.endpoints().first().is_some_and(|it| it.state == state)).await;
+        service.modify("pod", |it| it.addresses = vec![pods[0].address]);
+        channel.connected(1).await;
+        EchoClient::new(&channel).one("hello").await.unwrap();
+    }
 }
 
 /// A server that refuses every stream, as one does that is full or on its way out.

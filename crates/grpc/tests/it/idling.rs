@@ -1,11 +1,13 @@
 //! What a channel does while nobody calls.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use dogwatch_grpc::{KubeChannel, State};
 
 use crate::echo::EchoClient;
-use crate::pods::{Pod, Service, endpoints, until};
+use crate::pods::{Pod, Service, endpoint, endpoints, until};
+use crate::traffic::{Caller, TonicClient, Traffic};
 
 #[tokio::test]
 async fn connections_are_made_and_changes_applied_without_a_call() {
@@ -18,6 +20,18 @@ async fn connections_are_made_and_changes_applied_without_a_call() {
     until(&channel, |it| it.ready_endpoints() == 4 && it.endpoints().len() == 4).await;
     assert!(pods.iter().all(|it| it.seen.connections.load(Ordering::SeqCst) == 1));
     assert!(pods.iter().all(|it| it.seen.calls() == 0));
+}
+
+/// An oracle for the difference: tonic's own channel does nothing before somebody calls.
+#[tokio::test]
+async fn balance_channel_connects_to_nobody_while_nobody_calls() {
+    let pods = Pod::start_many(4).await;
+    let theirs = TonicClient::new(pods.iter().map(|it| it.address)).await;
+    let ours = Service::of(&pods).channel();
+    ours.connected(4).await;
+    let made: usize = pods.iter().map(|it| it.seen.connections.load(Ordering::SeqCst)).sum();
+    assert_eq!(made, 4, "tonic has learnt to connect by itself: say so in the documents");
+    theirs.call("hello".to_owned()).await.unwrap();
 }
 
 #[tokio::test]
@@ -44,6 +58,38 @@ async fn a_subset_is_all_that_is_connected() {
     let mut shares: Vec<_> = pods.iter().map(|it| it.seen.calls()).collect();
     shares.sort_unstable();
     assert_eq!(shares, [0, 0, 0, 0, 10, 10]);
+}
+
+/// When a service grows, a subset changes by one place for each pod that comes, at most, and no call notices.
+#[tokio::test]
+async fn a_subset_is_stable_when_a_service_grows() {
+    let pods = Pod::start_many(12).await;
+    let service = Service::of(&pods[..8]);
+    let channel = KubeChannel::builder(service.receiver()).subset(4).build().unwrap();
+    channel.connected(4).await;
+    let chosen = || -> BTreeSet<String> {
+        let all = channel.endpoints().into_iter().filter(|it| it.state == State::Ready);
+        all.map(|it| it.endpoint.id.to_string()).collect()
+    };
+    let traffic = Traffic::new(EchoClient::new(&channel), "hello");
+    let flow = traffic.flow(500);
+    let mut before = chosen();
+    for pod in &pods[8..] {
+        let id = pod.address.to_string();
+        service.add(endpoint(&id, pod.address));
+        until(&channel, |it| it.endpoints().iter().any(|it| it.endpoint.id.as_str() == id)).await;
+        until(&channel, |it| it.ready_endpoints() == 4 && chosen().len() == 4).await;
+        let after = chosen();
+        assert!(before.difference(&after).count() <= 1, "{before:?} {after:?}");
+        assert!(after.difference(&before).all(|it| *it == id), "{before:?} {after:?}");
+        before = after;
+        traffic.more(20).await;
+    }
+    drop(flow);
+    traffic.settled().await;
+    assert!(traffic.failures().is_empty(), "{:?}", traffic.failures());
+    let made: usize = pods.iter().map(|it| it.seen.connections.load(Ordering::SeqCst)).sum();
+    assert!(made <= 8, "four, and at most one for each that came: {made}");
 }
 
 /// Whoever reads a stream need not keep the channel.

@@ -1,13 +1,15 @@
 //! Pods that answer, but badly: left out by their own word, or by their record.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use dogwatch_grpc::{FailurePercentage, KubeChannel, Outlier};
+use dogwatch_grpc::{FailurePercentage, KubeChannel, Outlier, SuccessRate};
 use tonic::Code;
 use tonic_health::ServingStatus;
 
 use crate::echo::EchoClient;
 use crate::pods::{Pod, Service, until};
+use crate::still::{StillTime, breath};
 
 #[tokio::test]
 async fn a_pod_that_says_it_is_not_well_gets_no_calls_until_it_is() {
@@ -35,30 +37,70 @@ async fn a_pod_that_says_it_is_not_well_gets_no_calls_until_it_is() {
     assert_eq!((pods[0].seen.calls(), pods[1].seen.calls()), (5, 15));
 }
 
+/// Rounds of calls, enough for every pod to be judged.
+async fn round(client: &EchoClient) {
+    let calls = (0..10 * 12).map(|_| client.one("hello"));
+    futures_util::future::join_all(calls).await;
+}
+
+/// A50's times, and fewer calls than its volumes ask for.
+fn outlier(max_ejection_percent: u32) -> Outlier {
+    let success_rate = Some(SuccessRate { request_volume: 10, ..SuccessRate::default() });
+    let failure_percentage = Some(FailurePercentage { request_volume: 10, ..FailurePercentage::default() });
+    Outlier { success_rate, failure_percentage, max_ejection_percent, ..Outlier::default() }
+}
+
+fn ejected(channel: &KubeChannel) -> Vec<SocketAddr> {
+    channel.endpoints().iter().filter(|it| it.ejected).map(|it| it.endpoint.addresses[0]).collect()
+}
+
+/// A look every ten seconds, thirty seconds out the first time and a minute the second.
 #[tokio::test]
-async fn a_pod_whose_calls_fail_is_left_out_for_a_while() {
-    let pods = Pod::start_many(5).await;
-    let rule = FailurePercentage { request_volume: 2, ..FailurePercentage::default() };
-    let outlier = Outlier {
-        interval: Duration::from_millis(500),
-        base_ejection: Duration::from_secs(600),
-        success_rate: None,
-        failure_percentage: Some(rule),
-        ..Outlier::default()
-    };
-    let channel = KubeChannel::builder(Service::of(&pods).receiver()).outlier(outlier).build().unwrap();
+async fn a_pod_whose_calls_fail_is_left_out_longer_each_time_and_comes_back() {
+    let clock = StillTime::begin();
+    let pods = Pod::start_many(10).await;
+    let builder = KubeChannel::builder(Service::of(&pods).receiver()).no_keep_alive();
+    let channel = builder.outlier(outlier(10)).build().unwrap();
     let client = EchoClient::new(&channel);
-    channel.connected(5).await;
-    pods[3].seen.fail(u32::MAX, Code::Internal);
-    // Bursts of calls, so that one sweep finds enough of them whatever else the machine does.
-    while channel.endpoints().iter().all(|it| !it.ejected) {
-        let calls = (0..200).map(|_| client.one("hello"));
-        futures_util::future::join_all(calls).await;
+    channel.connected(10).await;
+    for (least, most) in [(30, 45), (60, 75)] {
+        pods[3].seen.fail(u32::MAX, Code::Internal);
+        round(&client).await;
+        let noticed = clock.until(|| !ejected(&channel).is_empty()).await;
+        assert!(noticed <= Duration::from_secs(11), "{noticed:?}");
+        assert_eq!((ejected(&channel), channel.ready_endpoints()), (vec![pods[3].address], 9));
+        let before = pods[3].seen.calls();
+        for _ in 0..20 {
+            client.one("hello").await.unwrap();
+        }
+        assert_eq!(pods[3].seen.calls(), before, "it is left alone");
+        pods[3].seen.fail(0, Code::Internal);
+        let away = clock.until(|| ejected(&channel).is_empty()).await.as_secs();
+        assert!((least..=most).contains(&away), "{away} s");
+        until(&channel, |it| it.ready_endpoints() == 10).await;
+        for _ in 0..10 {
+            client.one("hello").await.unwrap();
+        }
+        assert_eq!(pods[3].seen.calls(), before + 1, "it has its share again");
     }
-    until(&channel, |it| it.ready_endpoints() == 4).await;
-    let ejected = channel.endpoints().into_iter().find(|it| it.ejected).unwrap();
-    assert_eq!(ejected.endpoint.addresses, [pods[3].address]);
-    for _ in 0..20 {
-        client.one("hello").await.unwrap();
+}
+
+#[tokio::test]
+async fn no_more_pods_are_left_out_than_the_limit_allows() {
+    let clock = StillTime::begin();
+    let pods = Pod::start_many(10).await;
+    for (percent, expected) in [(0, 1), (10, 1), (20, 2), (50, 4)] {
+        let builder = KubeChannel::builder(Service::of(&pods).receiver()).no_keep_alive();
+        let channel = builder.outlier(outlier(percent)).build().unwrap();
+        channel.connected(10).await;
+        pods[..4].iter().for_each(|it| it.seen.fail(u32::MAX, Code::Internal));
+        for _ in 0..2 {
+            round(&EchoClient::new(&channel)).await;
+            clock.pass(Duration::from_secs(10)).await;
+            breath().await;
+        }
+        until(&channel, |it| it.ready_endpoints() == 10 - ejected(it).len()).await;
+        assert_eq!(ejected(&channel).len(), expected, "{percent} %");
+        assert!(ejected(&channel).iter().all(|it| pods[..4].iter().any(|pod| pod.address == *it)));
     }
 }

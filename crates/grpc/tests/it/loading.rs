@@ -1,9 +1,14 @@
 //! What is in flight is known to the last call, and busy pods are spared.
 
-use dogwatch_grpc::{KubeChannel, LeastRequest, PeakEwma, Policy};
+use std::time::Duration;
 
-use crate::echo::EchoClient;
+use dogwatch_grpc::{KubeChannel, LeastRequest, PeakEwma, Policy};
+use tonic::{Code, Request};
+
+use crate::echo::{EchoClient, message};
 use crate::pods::{Pod, Service, until};
+use crate::still::breath;
+use crate::traffic::Traffic;
 
 /// A pod that is stuck keeps the call it has, and gets no other while anybody else has none.
 async fn spares_a_stuck_pod(policy: impl Into<Policy>) {
@@ -41,6 +46,52 @@ async fn least_request_spares_a_stuck_pod() {
 #[tokio::test]
 async fn two_choices_spare_a_stuck_pod() {
     spares_a_stuck_pod(LeastRequest::default()).await;
+}
+
+/// Time is counted in ticks: a quick pod answers within one what came in it, the slow one takes ten. What is in flight is always the
+/// same, so that pods that are called by what they have in flight are called as often as they answer.
+#[tokio::test]
+async fn a_pod_ten_times_slower_gets_a_tenth_of_the_calls() {
+    const IN_FLIGHT: usize = 40;
+    let pods = Pod::start_many(5).await;
+    let builder = KubeChannel::builder(Service::of(&pods).receiver());
+    let channel = builder.policy(LeastRequest::default()).build().unwrap();
+    channel.connected(5).await;
+    let traffic = Traffic::new(EchoClient::new(&channel), "wait");
+    let mut answered = [0; 5];
+    // How many calls had come to the slow pod by the end of each tick.
+    let mut came_by = Vec::new();
+    for tick in 0..60 {
+        traffic.issue(IN_FLIGHT - traffic.pending());
+        while pods.iter().map(|it| it.seen.calls()).sum::<usize>() < traffic.issued() {
+            breath().await;
+        }
+        came_by.push(pods[0].seen.calls());
+        let ended = traffic.ended();
+        let mut due = 0;
+        for (pod, answered) in pods.iter().zip(&mut answered) {
+            let slow = std::ptr::eq(pod, &pods[0]);
+            let now = match tick {
+                0..10 if slow => 0,
+                _ if slow => came_by[tick - 10],
+                _ => pod.seen.calls(),
+            };
+            pod.seen.gate.add_permits(now - *answered);
+            due += now - *answered;
+            *answered = now;
+        }
+        traffic.reaches(ended + due).await;
+    }
+    let quick = answered[1..].iter().sum::<usize>() as f64 / 4.0;
+    let share = answered[0] as f64 / quick;
+    // The first ten ticks bring the slow one nothing, the rest a tenth.
+    assert!((0.05..0.15).contains(&share), "{share}: {answered:?}");
+    for pod in &pods {
+        pod.seen.gate.add_permits(IN_FLIGHT);
+    }
+    traffic.settled().await;
+    assert!(traffic.failures().is_empty());
+    assert!(channel.endpoints().iter().all(|it| it.in_flight == 0));
 }
 
 #[tokio::test]
@@ -94,4 +145,50 @@ async fn nothing_in_flight_is_ever_lost() {
         }
     }
     assert_eq!(in_flight(&channel), 0);
+}
+
+/// As above, for calls that end badly: refused by the server, too late, or cut off with their pod; and streams that go both ways.
+#[tokio::test]
+async fn nothing_in_flight_is_lost_when_calls_end_badly() {
+    let mut pods = Pod::start_many(2).await;
+    let channel = Service::of(&pods).channel();
+    let client = EchoClient::new(&channel);
+    channel.connected(2).await;
+    let in_flight = |it: &KubeChannel| it.endpoints().iter().map(|it| it.in_flight).sum::<u32>();
+    pods.iter().for_each(|it| it.seen.fail(5, Code::Internal));
+    for _ in 0..10 {
+        assert_eq!(client.one("hello").await.unwrap_err().code(), Code::Internal);
+    }
+    assert_eq!(in_flight(&channel), 0);
+    for _ in 0..10 {
+        let mut request = Request::new(message("wait", 0));
+        request.set_timeout(Duration::from_millis(1));
+        assert_eq!(client.ask(request).await.unwrap_err().code(), Code::DeadlineExceeded);
+    }
+    assert_eq!(in_flight(&channel), 0);
+    let mut streams = Vec::new();
+    for _ in 0..6 {
+        let (sender, receiver) = tokio::sync::mpsc::channel(1);
+        sender.send(message("first", 0)).await.unwrap();
+        let receiver = tokio_stream::wrappers::ReceiverStream::new(receiver);
+        let mut answers = client.both(receiver).await.unwrap();
+        assert!(answers.message().await.unwrap().is_some());
+        streams.push((sender, answers));
+    }
+    assert_eq!(in_flight(&channel), 6);
+    // One side ends, and the stream still counts; then the other side is dropped, or read to its end.
+    let (sender, answers) = streams.pop().unwrap();
+    drop(sender);
+    assert_eq!(in_flight(&channel), 6);
+    drop(answers);
+    let (sender, mut answers) = streams.pop().unwrap();
+    drop(sender);
+    assert!(answers.message().await.unwrap().is_none());
+    assert_eq!(in_flight(&channel), 4);
+    pods[0].kill().await;
+    pods[1].kill().await;
+    for (_sender, mut answers) in streams {
+        assert_eq!(answers.message().await.unwrap_err().code(), Code::Unavailable);
+    }
+    until(&channel, |it| in_flight(it) == 0).await;
 }

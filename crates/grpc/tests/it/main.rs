@@ -7,10 +7,14 @@ mod resolve_faults;
 mod resolve_churn;
 #[cfg(feature = "tonic")]
 mod feed;
+mod still;
 mod echo;
 mod pods;
+mod traffic;
 mod calling;
 mod failing;
+mod killing;
+mod silence;
 mod rolling;
 mod idling;
 mod emptiness;
@@ -29,3 +33,7 @@ mod invoke_calling;
 mod invoke_ending;
 #[cfg(feature = "grpc-crate")]
 mod invoke_wire;
+mod families;
+mod outage;
+mod models;
+mod scenarios;

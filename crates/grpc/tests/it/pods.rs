@@ -1,8 +1,9 @@
-//! Pods: tonic servers that can be stopped politely or killed, and sets of endpoints made of them.
+//! Pods: tonic servers that can be stopped politely, killed or frozen, and sets of endpoints made of them.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use dogwatch_grpc::{Endpoint, EndpointId, EndpointSet, KubeChannel, Unavailable};
@@ -14,6 +15,7 @@ use tonic::transport::server::Router;
 use tonic::transport::{Server, ServerTlsConfig};
 
 use crate::echo::{EchoServer, Seen};
+use crate::still::breath;
 
 /// A server with a runtime of its own, so that killing it is like the death of a process.
 pub(crate) struct Pod {
@@ -21,6 +23,8 @@ pub(crate) struct Pod {
     pub(crate) seen: Arc<Seen>,
     runtime: Option<Runtime>,
     stop: Option<oneshot::Sender<()>>,
+    /// Dropping it thaws the pod.
+    frozen: Option<mpsc::Sender<Infallible>>,
 }
 
 impl Pod {
@@ -36,15 +40,29 @@ impl Pod {
         server: impl FnOnce(Server) -> Server,
         more: impl FnOnce(Router) -> Router,
     ) -> Self {
+        Self::serve(TcpListener::bind("127.0.0.1:0").unwrap(), server, more).await
+    }
+
+    /// A pod at an address that is taken already.
+    pub(crate) async fn at(listener: TcpListener) -> Self {
+        Self::serve(listener, |it| it, |it| it).await
+    }
+
+    async fn serve(
+        listener: TcpListener,
+        server: impl FnOnce(Server) -> Server,
+        more: impl FnOnce(Router) -> Router,
+    ) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let seen = Arc::new(Seen::default());
         let (stop, stopped) = oneshot::channel::<()>();
         let router = more(server(Server::builder()).add_service(EchoServer(Arc::clone(&seen))));
         let counted = Arc::clone(&seen);
+        let address = listener.local_addr().unwrap();
+        listener.set_nonblocking(true).unwrap();
         let serving = async move {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let address = listener.local_addr().unwrap();
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
             let incoming = TcpListenerStream::new(listener).inspect_ok(move |_| {
                 counted.connections.fetch_add(1, Ordering::SeqCst);
             });
@@ -52,10 +70,9 @@ impl Pod {
                 let _ = stopped.await;
             };
             tokio::spawn(router.serve_with_incoming_shutdown(incoming, signal));
-            address
         };
-        let address = runtime.spawn(serving).await.unwrap();
-        Self { address, seen, runtime: Some(runtime), stop: Some(stop) }
+        runtime.spawn(serving).await.unwrap();
+        Self { address, seen, runtime: Some(runtime), stop: Some(stop), frozen: None }
     }
 
     pub(crate) async fn start_many(count: usize) -> Vec<Self> {
@@ -71,8 +88,23 @@ impl Pod {
         drop(self.stop.take());
     }
 
+    /// As on SIGSTOP, or when a node vanishes: sockets stay open, and nothing is said on them any more. When this returns, no call is
+    /// being answered.
+    pub(crate) async fn freeze(&mut self) {
+        let (thaw, frozen) = mpsc::channel::<Infallible>();
+        let (begin, begun) = oneshot::channel();
+        // The runtime has one thread, and this takes it.
+        self.runtime.as_ref().unwrap().spawn(async move {
+            let _ = begin.send(());
+            frozen.recv().is_ok()
+        });
+        begun.await.unwrap();
+        self.frozen = Some(thaw);
+    }
+
     /// As on SIGKILL: every socket is closed. When this returns, nothing of the pod is left.
     pub(crate) async fn kill(&mut self) {
+        self.frozen = None;
         if let Some(runtime) = self.runtime.take() {
             let end = move || runtime.shutdown_timeout(Duration::from_secs(60));
             tokio::task::spawn_blocking(end).await.unwrap();
@@ -181,12 +213,35 @@ pub(crate) fn endpoints(pods: &[Pod]) -> Vec<Endpoint> {
     pods.iter().map(|it| endpoint(&it.address.to_string(), it.address)).collect()
 }
 
-/// Waits until something holds of a channel, looking again with each of its changes and every few milliseconds.
+/// Waits until something holds of a channel, whatever the clock does.
 pub(crate) async fn until(channel: &KubeChannel, holds: impl Fn(&KubeChannel) -> bool) {
-    let mut revision = channel.subscribe();
     while !holds(channel) {
-        let _ = tokio::time::timeout(Duration::from_millis(5), revision.changed()).await;
+        breath().await;
     }
+}
+
+/// So many addresses of the loopback with one port, as the pods of a service have it. On Linux, all of 127.0.0.0/8 is at home.
+pub(crate) fn street(houses: u8) -> Vec<TcpListener> {
+    let at = |house: u8, port: u16| TcpListener::bind((Ipv4Addr::new(127, 0, 0, house), port));
+    for _ in 0..100 {
+        let first = at(1, 0).unwrap();
+        let port = first.local_addr().unwrap().port();
+        let rest = (2..=houses).map(|house| at(house, port)).collect::<Result<Vec<_>, _>>();
+        // Somebody else may have one of them.
+        if let Ok(rest) = rest {
+            return std::iter::once(first).chain(rest).collect();
+        }
+    }
+    panic!("no port is free on {houses} addresses of the loopback");
+}
+
+/// Pods at so many addresses with one port.
+pub(crate) async fn pods_on_a_street(houses: u8) -> Vec<Pod> {
+    let mut pods = Vec::new();
+    for house in street(houses) {
+        pods.push(Pod::at(house).await);
+    }
+    pods
 }
 
 /// An address where nobody listens, held so that nobody can come to.
@@ -198,8 +253,26 @@ pub(crate) fn refused() -> (socket2::Socket, SocketAddr) {
 }
 
 /// An address that the kernel connects to, and that never says a word.
-pub(crate) fn black_hole() -> (std::net::TcpListener, SocketAddr) {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+pub(crate) fn black_hole() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     (listener, address)
+}
+
+/// An address whose queue of connections is full, so that the kernel does not answer there either; with what fills it.
+pub(crate) fn full_house() -> (Vec<socket2::Socket>, SocketAddr) {
+    let socket = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let listener = socket();
+    listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    listener.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let guest = |_| {
+        let guest = socket();
+        guest.set_nonblocking(true).unwrap();
+        // It is under way, and more of them than there is room for.
+        let _ = guest.connect(&address);
+        guest
+    };
+    let guests = (0..8).map(guest);
+    (std::iter::once(listener).chain(guests).collect(), address.as_socket().unwrap())
 }

@@ -1,86 +1,96 @@
 //! Pods that are replaced while calls go on: nobody notices.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dogwatch_grpc::{KubeChannel, State};
-use tokio::task::JoinHandle;
 use tonic::Code;
 
 use crate::echo::EchoClient;
-use crate::pods::{Pod, Service, endpoint, until};
+use crate::pods::{Pod, Service, endpoint, street, until};
+use crate::still::{STEP, StillTime};
+use crate::town::Town;
+use crate::traffic::Traffic;
 
-/// Workers that call without a pause, and end with the first failure.
-struct Load {
-    stop: Arc<AtomicBool>,
-    done: Arc<AtomicUsize>,
-    workers: Vec<JoinHandle<()>>,
+/// Calls a second while pods roll; on a machine that is too slow for it, as many as it has room for.
+const RATE: usize = 1_000;
+
+/// A deployment of ten pods, listed in two slices of one service: where each is, and what is said of it.
+struct Deployment {
+    town: Town,
+    port: String,
+    listed: Vec<(SocketAddr, &'static str)>,
 }
 
-impl Load {
-    fn start(channel: &KubeChannel, workers: usize) -> Self {
-        let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let worker = |_| {
-            let (client, stop, done) = (EchoClient::new(channel), Arc::clone(&stop), Arc::clone(&done));
-            tokio::spawn(async move {
-                while !stop.load(Ordering::SeqCst) {
-                    client.one("hello").await.unwrap();
-                    done.fetch_add(1, Ordering::SeqCst);
-                }
-            })
-        };
-        let workers = (0..workers).map(worker).collect();
-        Self { stop, done, workers }
-    }
-
-    /// Lets so many more calls end, or a worker fail.
-    async fn more(&self, calls: usize) {
-        let goal = self.done.load(Ordering::SeqCst) + calls;
-        while self.done.load(Ordering::SeqCst) < goal && self.workers.iter().all(|it| !it.is_finished()) {
-            tokio::task::yield_now().await;
+impl Deployment {
+    /// Says what is so now: every other pod in one slice, the rest in the other.
+    async fn list(&self) {
+        for slice in 0..2 {
+            let here = self.listed.iter().enumerate().filter(|(index, _)| index % 2 == slice);
+            let said = here.map(|(_, (at, state))| format!("{} pod-{} {state}", at.ip(), at.ip()));
+            let said: Vec<String> = said.map(|it| it.trim_end().to_owned()).collect();
+            let said: Vec<&str> = said.iter().map(String::as_str).collect();
+            self.town.slice("echo", &format!("echo-{slice}"), &[&self.port], &said).await;
         }
     }
 
-    /// Fails if any call has.
-    async fn finish(self) {
-        self.stop.store(true, Ordering::SeqCst);
-        for worker in self.workers {
-            worker.await.unwrap();
-        }
+    async fn say(&mut self, pod: SocketAddr, state: &'static str) {
+        self.listed.iter_mut().filter(|it| it.0 == pod).for_each(|it| it.1 = state);
+        self.list().await;
     }
 }
 
+/// Replaces ten pods one by one while calls come at a rate, whatever becomes of those before.
 async fn roll(terminating_first: bool) {
-    let mut old = Pod::start_many(10).await;
-    let service = Service::of(&old);
-    let channel = service.channel();
+    let mut houses = street(20).into_iter();
+    let (mut old, mut new) = (Vec::new(), Vec::new());
+    for house in houses.by_ref().take(10) {
+        old.push(Pod::at(house).await);
+    }
+    let port = format!("grpc={}", old[0].address.port());
+    let listed = old.iter().map(|it| (it.address, "")).collect();
+    let mut deployment = Deployment { town: Town::start().await, port, listed };
+    deployment.list().await;
+    let channel = deployment.town.resolver.channel(&"kubernetes:///echo:grpc".parse().unwrap());
+    let channel = channel.build().unwrap();
     channel.connected(10).await;
-    let load = Load::start(&channel, 16);
-    load.more(100).await;
-    let mut new = Vec::new();
-    for pod in &mut old {
-        let id = pod.address.to_string();
-        let next = Pod::start().await;
-        service.add(endpoint(&next.address.to_string(), next.address));
+    let traffic = Traffic::new(EchoClient::new(&channel), "hello");
+    let flow = traffic.flow(RATE);
+    traffic.more(100).await;
+    for (pod, house) in old.iter_mut().zip(houses) {
+        let next = Pod::at(house).await;
+        deployment.listed.push((next.address, ""));
+        deployment.list().await;
         if terminating_first {
-            service.terminating(&id);
-            load.more(20).await;
+            deployment.say(pod.address, "~").await;
+            traffic.more(40).await;
             pod.terminate();
         } else {
             pod.terminate();
-            load.more(20).await;
-            service.terminating(&id);
+            traffic.more(40).await;
+            deployment.say(pod.address, "~").await;
         }
-        load.more(20).await;
-        service.remove(&id);
+        traffic.more(40).await;
+        deployment.listed.retain(|it| it.0 != pod.address);
+        deployment.list().await;
         new.push(next);
     }
-    until(&channel, |it| it.ready_endpoints() == 10 && it.endpoints().len() == 10).await;
-    load.more(200).await;
-    load.finish().await;
+    let replaced = |it: &KubeChannel| {
+        let known = |pod: &Pod| it.endpoints().iter().any(|it| it.peer == Some(pod.address));
+        it.ready_endpoints() == 10 && it.endpoints().len() == 10 && new.iter().all(known)
+    };
+    until(&channel, replaced).await;
+    traffic.more(200).await;
+    drop(flow);
+    traffic.settled().await;
+    let failures = traffic.failures();
+    assert!(failures.is_empty(), "{} of {}: {:?}", failures.len(), traffic.ended(), failures[0]);
+    assert!(traffic.ended() >= 1_100);
     assert!(new.iter().all(|it| it.seen.calls() > 0));
     assert!(channel.endpoints().iter().all(|it| it.failures == 0 && it.in_flight == 0));
+    let total: usize = old.iter().chain(&new).map(|it| it.seen.calls()).sum();
+    assert_eq!(total, traffic.ended(), "every call was carried out once");
 }
 
 #[tokio::test]
@@ -92,6 +102,37 @@ async fn a_rollout_that_announces_each_pod_costs_no_call() {
 #[tokio::test]
 async fn a_rollout_in_which_pods_go_before_the_endpoints_say_so_costs_no_call() {
     roll(false).await;
+}
+
+/// Thirty seconds of a stream, a message each. Its pod terminates at once, is told to stop after five, and is gone from the set after ten.
+#[tokio::test]
+async fn a_long_stream_on_a_terminating_pod_completes() {
+    let clock = StillTime::begin();
+    let mut pods = Pod::start_many(2).await;
+    let service = Service::of(&pods[..1]);
+    let channel = service.channel();
+    let client = EchoClient::new(&channel);
+    let mut stream = client.many("wait", 31).await.unwrap();
+    assert_eq!(stream.message().await.unwrap().unwrap().count, 0);
+    let leaving = pods[0].address.to_string();
+    service.add(endpoint(&pods[1].address.to_string(), pods[1].address));
+    service.terminating(&leaving);
+    until(&channel, |it| it.endpoints().iter().any(|it| it.state == State::Draining)).await;
+    channel.connected(1).await;
+    for second in 1..31 {
+        clock.pass(STEP).await;
+        match second {
+            5 => pods[0].terminate(),
+            10 => service.remove(&leaving),
+            _ => {}
+        }
+        pods[0].seen.gate.add_permits(1);
+        assert_eq!(stream.message().await.unwrap().unwrap().count, second);
+        client.one("hello").await.unwrap();
+    }
+    assert_eq!(stream.message().await.unwrap(), None);
+    assert_eq!((pods[0].seen.calls(), pods[1].seen.calls()), (1, 30), "new calls go elsewhere");
+    until(&channel, |it| it.endpoints().len() == 1).await;
 }
 
 #[tokio::test]

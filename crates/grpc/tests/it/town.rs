@@ -42,7 +42,8 @@ impl Town {
         PatchParams::apply("test").force()
     }
 
-    /// Writes a slice of a service: ports as `name=port`, endpoints as `address pod`, ready unless `!` follows.
+    /// Writes a slice of a service: ports as `name=port`, endpoints as `address pod`, ready unless something follows: `!` for not ready,
+    /// `?` for nothing said, `x` for terminating, `~` for terminating and serving, `published` for ready although it does not serve.
     pub(crate) async fn slice(&self, service: &str, name: &str, ports: &[&str], endpoints: &[&str]) {
         let port = |it: &&str| {
             let (name, port) = it.split_once('=').expect("name=port");
@@ -53,14 +54,18 @@ impl Town {
             let conditions = match words.get(2).copied() {
                 None => json!({ "ready": true }),
                 Some("!") => json!({ "ready": false }),
+                Some("?") => json!({}),
+                Some("x") => json!({ "ready": false, "serving": false, "terminating": true }),
+                Some("published") => json!({ "ready": true, "serving": false, "terminating": false }),
                 Some(_) => json!({ "ready": false, "serving": true, "terminating": true }),
             };
             json!({ "addresses": [words[0]], "conditions": conditions, "nodeName": "n1", "zone": "z1",
                 "targetRef": { "kind": "Pod", "name": words[1], "uid": words[1] } })
         };
+        let family = if endpoints.iter().any(|it| it.contains("::")) { "IPv6" } else { "IPv4" };
         let slice = json!({
             "metadata": { "labels": { "kubernetes.io/service-name": service } },
-            "addressType": "IPv4",
+            "addressType": family,
             "ports": ports.iter().map(port).collect::<Vec<_>>(),
             "endpoints": endpoints.iter().map(endpoint).collect::<Vec<_>>(),
         });

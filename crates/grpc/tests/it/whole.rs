@@ -1,31 +1,42 @@
 //! From a name to a call: slices on an API server, the resolver that follows them, the channel that calls what they name.
 
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use dogwatch_grpc::Target;
+use dogwatch_grpc::{KubeChannel, Target};
+use tokio::runtime::Handle;
 use tonic::Code;
 
 use crate::echo::EchoClient;
-use crate::pods::{Pod, until};
+use crate::pods::{Pod, pods_on_a_street, until};
+use crate::still::breath;
 use crate::town::Town;
+use crate::traffic::Traffic;
 
 fn target() -> Target {
     "kubernetes:///echo:grpc".parse().expect("a target")
 }
 
-/// Writes the slice of one pod: pods of this test have ports of their own.
-async fn list(town: &Town, slice: &str, pod: &Pod, name: &str) {
-    let (ip, port) = (pod.address.ip(), pod.address.port());
-    town.slice("echo", slice, &[&format!("grpc={port}")], &[&format!("{ip} {name}")]).await;
+/// Writes a slice of pods that have one port: each with the name it has there, and what is said of it.
+async fn list(town: &Town, slice: &str, pods: &[(&Pod, &str)]) {
+    let port = format!("grpc={}", pods[0].0.address.port());
+    let said: Vec<String> = pods.iter().map(|(pod, said)| format!("{} {said}", pod.address.ip())).collect();
+    let said: Vec<&str> = said.iter().map(String::as_str).collect();
+    town.slice("echo", slice, &[&port], &said).await;
 }
 
+/// Six pods in two slices of three.
 async fn six() -> (Town, Vec<Pod>) {
-    let (town, pods) = (Town::start().await, Pod::start_many(6).await);
-    for (index, pod) in pods.iter().enumerate() {
-        list(&town, &format!("echo-{index}"), pod, &format!("pod-{index}")).await;
-    }
+    let (town, pods) = (Town::start().await, pods_on_a_street(6).await);
+    list(&town, "one", &[(&pods[0], "a"), (&pods[1], "b"), (&pods[2], "c")]).await;
+    list(&town, "other", &[(&pods[3], "d"), (&pods[4], "e"), (&pods[5], "f")]).await;
     (town, pods)
+}
+
+fn calls(pods: &[Pod]) -> Vec<usize> {
+    pods.iter().map(|it| it.seen.calls()).collect()
 }
 
 #[tokio::test]
@@ -37,54 +48,129 @@ async fn all_slices_of_a_service_are_called_alike_and_under_its_name() {
     for _ in 0..60 {
         client.one("hello").await.unwrap();
     }
-    let calls: Vec<usize> = pods.iter().map(|it| it.seen.calls()).collect();
-    assert_eq!(calls, [10; 6]);
+    assert_eq!(calls(&pods), [10; 6]);
     assert_eq!(*pods[0].seen.authority.lock().unwrap(), "echo.default");
 }
 
+/// kuberesolver #66, with calls going on: an update of a slice, a pod that moves between them, and a slice that goes.
 #[tokio::test]
 async fn a_slice_that_changes_or_goes_touches_only_its_own_pods() {
     let (town, pods) = six().await;
+    let [a, b, c, d, e, f] = &pods[..] else { panic!("six") };
     let channel = town.resolver.channel(&target()).build().unwrap();
-    let client = EchoClient::new(&channel);
     channel.connected(6).await;
-    town.delete_slice("echo-0").await;
-    until(&channel, |it| it.endpoints().len() == 5).await;
-    // The pod of one slice moves to another: the same pod, the same connection.
-    list(&town, "elsewhere", &pods[1], "pod-1").await;
-    town.delete_slice("echo-1").await;
-    for _ in 0..50 {
-        client.one("hello").await.unwrap();
-    }
-    assert_eq!(pods[0].seen.calls(), 0);
+    let traffic = Traffic::new(EchoClient::new(&channel), "hello");
+    let flow = traffic.flow(500);
+    traffic.more(30).await;
+    list(&town, "other", &[(d, "d"), (e, "e"), (f, "f !")]).await;
+    until(&channel, |it| it.ready_endpoints() == 5).await;
+    traffic.settled().await;
+    let before = calls(&pods);
+    traffic.more(100).await;
+    let gained: Vec<_> = calls(&pods).iter().zip(&before).map(|(now, before)| now - before).collect();
+    assert!(gained[..5].iter().all(|it| *it >= 15) && gained[5] == 0, "{gained:?}");
+
+    // It is in both for a moment, as the controller has it: the same pod, the same connection.
+    list(&town, "other", &[(d, "d"), (e, "e"), (f, "f"), (c, "c")]).await;
+    list(&town, "one", &[(a, "a"), (b, "b")]).await;
+    until(&channel, |it| it.ready_endpoints() == 6).await;
+    traffic.more(60).await;
+    town.delete_slice("one").await;
+    until(&channel, |it| it.endpoints().len() == 4).await;
+    traffic.settled().await;
+    let before = calls(&pods);
+    traffic.more(60).await;
+    drop(flow);
+    traffic.settled().await;
+    assert_eq!(calls(&pods)[..2], before[..2], "what went with its slice is left alone");
+    assert!(traffic.failures().is_empty(), "{:?}", traffic.failures());
     assert!(pods.iter().all(|it| it.seen.connections.load(Ordering::SeqCst) == 1));
-    assert_eq!(channel.ready_endpoints(), 5);
+}
+
+/// Waits until a channel calls exactly these, makes calls, and sees who got them.
+async fn only(channel: &KubeChannel, pods: &[&Pod], expected: &[&Pod]) {
+    let addresses: BTreeSet<SocketAddr> = expected.iter().map(|it| it.address).collect();
+    let called = |it: &KubeChannel| -> BTreeSet<SocketAddr> {
+        it.endpoints().iter().filter(|it| it.endpoint.usable).filter_map(|it| it.peer).collect()
+    };
+    until(channel, |it| it.ready_endpoints() == addresses.len() && called(it) == addresses).await;
+    let before: Vec<_> = pods.iter().map(|it| it.seen.calls()).collect();
+    for _ in 0..4 * expected.len() {
+        EchoClient::new(channel).one("hello").await.unwrap();
+    }
+    for (pod, before) in pods.iter().zip(before) {
+        let gained = pod.seen.calls() - before;
+        assert_eq!(gained, if addresses.contains(&pod.address) { 4 } else { 0 }, "{}", pod.address);
+    }
+}
+
+/// The rules of kube-proxy, by who is called.
+#[tokio::test]
+async fn what_is_said_of_pods_decides_who_is_called() {
+    let (town, street) = (Town::start().await, pods_on_a_street(3).await);
+    let [a, b, c] = &street[..] else { panic!("three") };
+    let elsewhere = Pod::start().await;
+    let pods = [a, b, c, &elsewhere];
+    let channel = town.resolver.channel(&target()).build().unwrap();
+    // What is not said is ready, what is not ready is not called, what is published is ready whatever it does.
+    list(&town, "one", &[(a, "a ?"), (b, "b !"), (c, "c published")]).await;
+    only(&channel, &pods, &[a, c]).await;
+    // Who serves while it goes is called when nobody is ready anywhere, and not otherwise.
+    list(&town, "one", &[(a, "a !"), (b, "b ~"), (c, "c x")]).await;
+    only(&channel, &pods, &[b]).await;
+    list(&town, "one", &[(a, "a"), (b, "b ~"), (c, "c x")]).await;
+    only(&channel, &pods, &[a]).await;
+    // Another port in another slice; the placeholder of a service without pods; a slice without the port that is asked for.
+    list(&town, "two", &[(&elsewhere, "z")]).await;
+    town.slice("echo", "placeholder", &[], &[]).await;
+    let other = format!("other={}", b.address.port());
+    town.slice("echo", "portless", &[&other], &[&format!("{} y", b.address.ip())]).await;
+    only(&channel, &pods, &[a, &elsewhere]).await;
+    town.delete_slice("two").await;
+    town.delete_slice("portless").await;
+    // An address that was a pod's and is another's now: the living has it.
+    list(&town, "one", &[(a, "a x")]).await;
+    list(&town, "three", &[(a, "new")]).await;
+    only(&channel, &pods, &[a]).await;
+    until(&channel, |it| it.endpoints().iter().all(|it| it.endpoint.id.as_str() == "new")).await;
 }
 
 #[tokio::test]
 async fn a_call_to_nobody_says_why_and_works_once_somebody_is_there() {
     let town = Town::start().await;
     let builder = town.resolver.channel(&target()).ready_timeout(Duration::from_millis(50));
-    let client = EchoClient::new(&builder.build().unwrap());
+    let channel = builder.build().unwrap();
+    let client = EchoClient::new(&channel);
     let refused = client.one("hello").await.unwrap_err();
     assert_eq!(refused.code(), Code::Unavailable);
     assert!(refused.message().contains("there is no such service"), "{refused}");
     let pod = Pod::start().await;
-    list(&town, "echo-0", &pod, "pod-0").await;
-    let working = async {
-        while client.one("hello").await.is_err() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), working).await.expect("it works in the end");
+    list(&town, "one", &[(&pod, "a")]).await;
+    channel.connected(1).await;
+    client.one("hello").await.unwrap();
 }
 
 #[tokio::test]
-async fn channels_of_a_namespace_share_one_watch() {
+async fn channels_of_a_namespace_share_one_watch_which_ends_with_the_last() {
     let (town, _pods) = six().await;
+    let alive = || Handle::current().metrics().num_alive_tasks();
+    let before = alive();
     let first = town.resolver.channel(&target()).build().unwrap();
     let second = town.resolver.channel(&"kubernetes:///other".parse().unwrap()).build().unwrap();
     first.connected(6).await;
     assert_eq!(town.requests("watch", "endpointslices"), 1);
     drop(second);
+    let clone = first.clone();
+    drop(first);
+    EchoClient::new(&clone).one("hello").await.unwrap();
+    drop(clone);
+    // The informers, the balancer and every connection's task.
+    while alive() > before {
+        breath().await;
+    }
+    town.server.faults().cut_watches();
+    for _ in 0..50 {
+        breath().await;
+    }
+    assert_eq!(town.requests("watch", "endpointslices"), 1, "nobody watches any more");
 }

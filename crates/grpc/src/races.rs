@@ -1,0 +1,101 @@
+//! Threads upon the types that calls and the balancer share, as they are. Models of the same steps, for loom, are in
+//! `tests/it/models.rs`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+use crate::chance;
+use crate::load::Load;
+use crate::policy::{Group, LeastRequest, Member, Memory, Policy};
+
+const ENDPOINTS: usize = 8;
+const CALLERS: usize = 4;
+const PICKS: usize = 5_000;
+
+fn loads() -> Vec<Arc<Load>> {
+    (0..ENDPOINTS).map(|_| Arc::new(Load::new(Duration::from_millis(1), 0))).collect()
+}
+
+/// A snapshot of those whose bit is set; each slot says in which it is.
+fn group(bits: usize, loads: &[Arc<Load>], policy: &Policy) -> Group<(usize, usize)> {
+    let keys: Vec<_> = (0..ENDPOINTS).map(|it| it.to_string()).collect();
+    let member = |index: usize| Member {
+        key: &keys[index],
+        weight: 1,
+        zone: None,
+        ready: Some(((bits, index), Arc::clone(&loads[index]))),
+        admission: u32::MAX,
+    };
+    let members = (0..ENDPOINTS).filter(|it| bits & 1 << it != 0).map(member).collect();
+    Group::new(members, policy, None, Arc::new(Memory::new()))
+}
+
+/// Snapshots are replaced as fast as they can be, while calls pick from them and hold on to what they picked.
+#[test]
+fn whatever_is_published_picks_are_of_one_snapshot_and_every_call_is_counted_out() {
+    for policy in [Policy::RoundRobin, LeastRequest::default().into()] {
+        let loads = loads();
+        let snapshot = ArcSwap::from_pointee(group(0xff, &loads, &policy));
+        let callers = AtomicUsize::new(CALLERS);
+        thread::scope(|scope| {
+            for _ in 0..CALLERS {
+                scope.spawn(|| {
+                    let mut held = Vec::new();
+                    for _ in 0..PICKS {
+                        let snapshot = snapshot.load();
+                        let (slot, call) = snapshot.pick(chance::bits).expect("somebody is always ready");
+                        assert!(slot.0 & 1 << slot.1 != 0, "{slot:?} is not of its snapshot");
+                        held.push(call);
+                        if held.len() > 16 {
+                            held.swap_remove(chance::below(16));
+                        }
+                    }
+                    drop(held);
+                    callers.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+            scope.spawn(|| {
+                while callers.load(Ordering::SeqCst) > 0 {
+                    let bits = 1 + chance::below(255);
+                    snapshot.store(Arc::new(group(bits, &loads, &policy)));
+                }
+            });
+        });
+        assert!(loads.iter().all(|it| it.in_flight() == 0));
+        assert_eq!(loads.iter().map(|it| it.calls()).sum::<u64>(), (CALLERS * PICKS) as u64);
+        drop(snapshot);
+        assert!(loads.iter().all(|it| Arc::strong_count(it) == 1), "no snapshot and no call is left");
+    }
+}
+
+/// Calls come and go on other threads while one waits for quiet again and again: it is always woken.
+#[test]
+fn the_wait_for_quiet_is_never_slept_through() {
+    let load = Arc::new(Load::new(Duration::from_millis(1), 0));
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::SeqCst) {
+                    let (one, other) = (load.begin(), load.begin());
+                    drop(one);
+                    drop(other);
+                    thread::yield_now();
+                }
+            });
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            for _ in 0..2_000 {
+                load.quiet().await;
+            }
+        });
+        stop.store(true, Ordering::SeqCst);
+        runtime.block_on(load.quiet());
+    });
+    assert_eq!(load.in_flight(), 0);
+}

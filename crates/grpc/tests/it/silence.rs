@@ -1,0 +1,139 @@
+//! Pods that fall silent: their sockets are open, and nothing is said on them. Only a ping tells.
+
+use std::time::Duration;
+
+use dogwatch_grpc::{KubeChannel, LeastRequest, Policy, Retry, State};
+use tonic::Code;
+
+use crate::echo::EchoClient;
+use crate::pods::{Pod, Service, black_hole, endpoint, full_house, until};
+use crate::still::{STEP, StillTime, breath};
+use crate::traffic::{Fate, TonicClient, Traffic};
+
+/// What the default keep-alive allows: a ping after 30 s, and 10 s for its answer.
+const NOTICED: Duration = Duration::from_secs(40);
+
+/// Ten calls each second for a minute and a half, to five pods of which one falls silent after the first.
+async fn minute_with_a_silent_pod(policy: impl Into<Policy>, retry: Option<Retry>) -> Vec<Fate> {
+    let clock = StillTime::begin();
+    let mut pods = Pod::start_many(5).await;
+    let mut builder = KubeChannel::builder(Service::of(&pods).receiver()).policy(policy);
+    if let Some(retry) = retry {
+        builder = builder.retry(retry);
+    }
+    let channel = builder.build().unwrap();
+    channel.connected(5).await;
+    let silent = pods[0].address;
+    let traffic = Traffic::new(EchoClient::new(&channel), "hello");
+    traffic.issue(10);
+    traffic.settled().await;
+    pods[0].freeze().await;
+    for _ in 0..90 {
+        for _ in 0..10 {
+            let sent = |it: &KubeChannel| it.endpoints().iter().map(|it| it.calls).sum::<u64>();
+            let before = sent(&channel);
+            traffic.issue(1);
+            // Everybody but the silent one has answered, so that pings are answered in time.
+            let quiet = |it: &KubeChannel| {
+                it.endpoints().iter().all(|it| it.in_flight == 0 || it.endpoint.addresses == [silent])
+            };
+            until(&channel, |it| sent(it) > before && quiet(it)).await;
+        }
+        clock.pass(STEP).await;
+    }
+    clock.until(|| traffic.pending() == 0).await;
+    let statuses = channel.endpoints();
+    let of = statuses.iter().find(|it| it.endpoint.addresses == [silent]).unwrap();
+    assert!(matches!(of.state, State::Connecting | State::Backoff), "{of:?}");
+    assert!(statuses.iter().filter(|it| it.endpoint.addresses != [silent]).all(|it| it.failures == 0));
+    traffic.fates()
+}
+
+fn slow(fates: &[Fate]) -> usize {
+    fates.iter().filter(|it| it.took > Duration::ZERO).count()
+}
+
+/// Calls take turns, so that a fifth of them meet the silent pod until it is noticed. What may be repeated is, and no call takes longer
+/// than noticing does.
+#[tokio::test]
+async fn a_pod_that_falls_silent_is_noticed_by_a_ping_and_its_calls_are_repeated_where_they_may_be() {
+    let fates = minute_with_a_silent_pod(Policy::RoundRobin, Some(Retry::default())).await;
+    assert!(fates.iter().all(|it| it.failure.is_none()), "{fates:?}");
+    let longest = fates.iter().map(|it| it.took).max().unwrap();
+    assert!(longest <= NOTICED + 3 * STEP, "{longest:?}");
+    assert!((60..=90).contains(&slow(&fates)), "two each second until it is noticed: {}", slow(&fates));
+}
+
+#[tokio::test]
+async fn calls_with_a_pod_that_falls_silent_fail_once_it_is_noticed_where_they_may_not_be_repeated() {
+    let fates = minute_with_a_silent_pod(Policy::RoundRobin, None).await;
+    for fate in fates.iter().filter(|it| it.took > Duration::ZERO) {
+        let status = fate.failure.as_ref().expect("nobody has answered it");
+        assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+        assert!(fate.took <= NOTICED + 3 * STEP, "{fate:?}");
+    }
+    assert!(fates.iter().all(|it| it.failure.is_none() || it.took > Duration::ZERO));
+    assert!((60..=90).contains(&slow(&fates)), "{}", slow(&fates));
+}
+
+/// Who counts what is in flight leaves a pod alone that does not answer: more than 99 of 100 calls never meet it.
+#[tokio::test]
+async fn least_request_spares_calls_the_wait_for_a_silent_pod() {
+    let fates = minute_with_a_silent_pod(LeastRequest::default(), Some(Retry::default())).await;
+    assert!(fates.iter().all(|it| it.failure.is_none()), "{fates:?}");
+    assert!(slow(&fates) * 100 <= fates.len(), "{} of {}", slow(&fates), fates.len());
+}
+
+/// An oracle for the difference: without pings, calls with a silent pod never end.
+#[tokio::test]
+async fn through_balance_channel_calls_with_a_silent_pod_hang() {
+    let clock = StillTime::begin();
+    let mut pods = Pod::start_many(5).await;
+    let traffic = Traffic::new(TonicClient::new(pods.iter().map(|it| it.address)).await, "hello");
+    while pods.iter().any(|it| it.seen.calls() == 0) {
+        traffic.issue(10);
+        traffic.settled().await;
+    }
+    pods[0].freeze().await;
+    let before = traffic.ended();
+    traffic.issue(200);
+    // By chance a fifth of them meet the silent pod; that half of them do will not be seen.
+    traffic.reaches(before + 100).await;
+    for _ in 0..90 {
+        clock.pass(STEP).await;
+        breath().await;
+    }
+    let answered = || pods[1..].iter().map(|it| it.seen.calls()).sum::<usize>() + pods[0].seen.calls();
+    while traffic.ended() < answered() {
+        breath().await;
+    }
+    assert!(traffic.pending() > 0, "tonic has learnt to notice silence: say so in the documents");
+}
+
+/// A listener whose process hangs is connected to by the kernel until its queue is full; nobody is called before it has said
+/// something.
+#[tokio::test]
+async fn a_pod_that_never_says_a_word_is_never_called() {
+    let clock = StillTime::begin();
+    let pods = Pod::start_many(4).await;
+    let ((_listener, hole), (_guests, full)) = (black_hole(), full_house());
+    let service = Service::of(&pods);
+    service.add(endpoint("hole", hole));
+    service.add(endpoint("full", full));
+    let channel = KubeChannel::builder(service.receiver()).no_keep_alive().build().unwrap();
+    channel.connected(4).await;
+    let traffic = Traffic::new(EchoClient::new(&channel), "hello");
+    for _ in 0..60 {
+        traffic.issue(4);
+        traffic.settled().await;
+        clock.pass(STEP).await;
+    }
+    assert!(traffic.failures().is_empty() && slow(&traffic.fates()) == 0);
+    assert!(pods.iter().all(|it| it.seen.calls() == 60));
+    for silent in
+        channel.endpoints().into_iter().filter(|it| [hole, full].contains(&it.endpoint.addresses[0]))
+    {
+        assert_eq!(silent.calls, 0);
+        assert_eq!(silent.error.as_deref(), Some("no connection within 20s"), "{silent:?}");
+    }
+}
