@@ -42,6 +42,8 @@ async fn main() -> anyhow::Result<()> {
         .await
         .with_context(|| format!("cannot listen on {}; --bind chooses another address", options.bind))?;
 
+    tracing::info!(address = %endpoints.local_addr()?, "answering /healthz, /readyz and /metrics");
+
     let manager = Manager::new(client.clone());
     let controller = ingress_manager::controller(&manager, client);
     let manager = manager.controller(controller).elect(elector.build()?);
