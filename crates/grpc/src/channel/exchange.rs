@@ -273,13 +273,11 @@ where
                 }
             }
         }
-        if let Poll::Ready(answer) = Pin::new(response).poll(cx) {
-            return Poll::Ready(answer.map_err(Fate::Lost));
+        // Before the answer: a server that keeps the deadline too cancels the call at the same moment, and says no more than that.
+        if let Some(Poll::Ready(())) = self.alarm.as_mut().map(|it| it.as_mut().poll(cx)) {
+            return Poll::Ready(Err(Fate::TooLate));
         }
-        match self.alarm.as_mut().map(|it| it.as_mut().poll(cx)) {
-            Some(Poll::Ready(())) => Poll::Ready(Err(Fate::TooLate)),
-            _ => Poll::Pending,
-        }
+        Pin::new(response).poll(cx).map_err(Fate::Lost)
     }
 
     /// After what wait to try again what a server has failed, if it may be; then the body stands at its beginning.
