@@ -43,7 +43,7 @@ async fn whatever_is_dropped_is_not_in_flight() {
     until(channel, |it| in_flight(it) == 20).await;
     waiting.iter().for_each(|it| it.abort());
     until(channel, |it| in_flight(it) == 0).await;
-    // Begun and never read; read in part; sent in part; both sides of it used.
+    // Begun and never read; read in part; sent in part; both sides of it used; one of which would go on sending.
     let unread = client.many(said("wait", 2)).await;
     let mut read = client.many(said("wait", 2)).await;
     assert!(read.recv().await.is_some());
@@ -52,8 +52,10 @@ async fn whatever_is_dropped_is_not_in_flight() {
     let (mut requests, mut answers) = client.both().await;
     requests.send(said("some", 0)).await.unwrap();
     assert!(answers.recv().await.is_some());
-    until(channel, |it| in_flight(it) == 4).await;
-    drop((unread, read, sent, answers));
+    let (mut sending, receiving) = invoke.invoke(bare("/test.Echo/Gather"), CallOptions::new()).await;
+    sending.send(&Raw::text(""), SendOptions::new()).await.unwrap();
+    until(channel, |it| in_flight(it) == 5).await;
+    drop((unread, read, sent, answers, receiving));
     until(channel, |it| in_flight(it) == 0).await;
     // Not begun: nothing that could be counted ever was.
     let calls = |it: &KubeChannel| it.endpoints().iter().map(|it| it.calls).sum::<u64>();
