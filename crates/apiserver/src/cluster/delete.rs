@@ -106,6 +106,12 @@ enum Step {
     Wait,
 }
 
+/// What whoever deletes objects of a kind this way should know.
+pub fn warning_of_deleting(kind: &Kind, options: &DeleteOptions) -> Option<&'static str> {
+    let unsaid = options.propagation.is_none() && options.orphan_dependents.is_none();
+    (unsaid && kind.is("batch", "jobs")).then_some(JOB_WARNING)
+}
+
 impl Cluster {
     /// Deletes an object, or begins to.
     ///
@@ -119,12 +125,8 @@ impl Cluster {
     ) -> Result<Deleted, Refusal> {
         Self::refuse_immortal(place)?;
         let kind = place.kind;
-        let warnings: Vec<String> = (kind.is("batch", "jobs")
-            && options.propagation.is_none()
-            && options.orphan_dependents.is_none())
-        .then(|| JOB_WARNING.to_owned())
-        .into_iter()
-        .collect();
+        let warnings: Vec<String> =
+            warning_of_deleting(kind, options).map(str::to_owned).into_iter().collect();
         for _ in 0..ATTEMPTS {
             let current = self.get(kind, &place.key()?).ok_or_else(|| kind.not_found(place.name))?;
             check_preconditions(place, options, &current)?;

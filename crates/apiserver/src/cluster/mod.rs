@@ -42,7 +42,7 @@ mod add;
 mod bootstrap;
 
 pub use decode::{Body, FieldValidation, decode, decode_as};
-pub use delete::{DeleteOptions, Deleted, Propagation};
+pub use delete::{DeleteOptions, Deleted, Propagation, warning_of_deleting};
 pub use patch::PatchBody;
 pub use place::{Place, Shown, Writer, Written};
 pub use source::Source;

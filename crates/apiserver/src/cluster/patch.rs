@@ -10,6 +10,7 @@ use super::place::MODIFIED;
 use super::update::{ATTEMPTS, Attempt, check_name, check_version};
 use super::{Cluster, FieldValidation, Place, Writer, Written};
 use crate::builtin;
+use crate::custom;
 use crate::kinds::look::text;
 use crate::ownership;
 use crate::patch::{Patch, PatchKind, json_name};
@@ -66,6 +67,11 @@ impl Cluster {
             self.ready_to_show(kind, std::slice::from_ref(&current)).await?;
             let old = kind.show(&current);
             let mut new = patch.apply(&old, &kind.schema, kind.definitions())?;
+            if patch_kind == PatchKind::Strategic {
+                // What a typed object is, no patch of its fields can change.
+                new["apiVersion"] = json!(kind.def.api_version());
+                new["kind"] = json!(kind.def.kind);
+            }
             if kind.custom_version().is_some() {
                 check_custom_kind(&new, &kind.def.kind, &kind.def.api_version())?;
             }
@@ -113,8 +119,11 @@ impl Cluster {
             let mut new = self.with_target(place, |target| {
                 ownership::apply(old.as_ref(), &applied, target, &owner, force)
             })?;
-            let bytes = new.to_string();
-            settle(kind, bytes.as_bytes(), &mut new).map_err(Refusal::unexplained)?;
+            match kind.custom_version() {
+                Some(version) => custom::object::decode_applied(&mut new, version),
+                None => settle(kind, new.to_string().as_bytes(), &mut new).map(drop),
+            }
+            .map_err(Refusal::unexplained)?;
             let (Some(current), Some(old)) = (current, old) else {
                 if !place.part.is_empty() {
                     return Err(kind.not_found(place.name));

@@ -163,7 +163,9 @@ impl Cluster {
                     set_or_remove(map, "status", old.get("status").cloned());
                 }
                 crate::kinds::defaults::apply(&kind.def.group, &kind.def.version, &kind.def.kind, new);
-                return Ok(validate::metadata::update_common(new, old));
+                let mut problems = validate::metadata::namespace_finalizers(new);
+                problems.extend(validate::metadata::update_common(new, old));
+                return Ok(problems);
             }
             // Assigning a pod to a node is the one change of what it wants that nobody else can make.
             "binding" => return Ok(validate::metadata::update_common(new, old)),
@@ -251,7 +253,8 @@ impl Versions for KindVersions<'_> {
             return Some((converted, wanted.schema.to_schema()));
         }
         let wanted = self.catalog.kind_of(api_version, &self.kind.def.kind)?;
-        if wanted.collection != self.kind.collection {
+        // The two groups of events are kept together, but know nothing of each other.
+        if wanted.def.group != self.kind.def.group || wanted.collection != self.kind.collection {
             return None;
         }
         let from = self.catalog.kind_of(object["apiVersion"].as_str()?, &self.kind.def.kind)?;

@@ -123,7 +123,8 @@ impl Cluster {
         ownership::to_scale(&old, &mut base, &replicas);
         let (mut scale, warnings) = next(&base)?;
         check_version(place, text(&scale, "/metadata/resourceVersion"), current, false)?;
-        if number(&scale, "/spec/replicas").is_some_and(|it| it < 0) {
+        // Custom objects are found wrong where they keep the number.
+        if kind.custom_version().is_none() && number(&scale, "/spec/replicas").is_some_and(|it| it < 0) {
             let problem = Problem::with_value(
                 "spec.replicas",
                 ProblemKind::Invalid,

@@ -10,9 +10,19 @@ use super::Structural;
 /// Defaults are filled into objects that are there, and into those that defaults bring; a missing object without a
 /// default stays missing. Idempotent.
 pub fn fill(value: &mut Value, schema: &Structural) {
+    fill_in(value, schema, false);
+}
+
+/// Like [`fill`], but nulls without a default stay, to be found wrong: so it is with what is applied.
+pub fn fill_missing(value: &mut Value, schema: &Structural) {
+    fill_in(value, schema, true);
+}
+
+fn fill_in(value: &mut Value, schema: &Structural, keep_nulls: bool) {
     match value {
         Value::Object(fields) => {
-            fields.retain(|key, field| schema.child(key).is_none_or(|schema| settle_null(field, schema)));
+            let stays = |field: &mut Value, schema: &Structural| settle_null(field, schema) || keep_nulls;
+            fields.retain(|key, field| schema.child(key).is_none_or(|schema| stays(field, schema)));
             for (key, property) in schema.properties.iter().filter(|(_, it)| it.default.is_some()) {
                 if !fields.contains_key(key) {
                     fields.insert(key.clone(), property.default.clone().unwrap_or_default());
@@ -20,7 +30,7 @@ pub fn fill(value: &mut Value, schema: &Structural) {
             }
             for (key, field) in fields.iter_mut() {
                 if let Some(schema) = schema.child(key) {
-                    fill(field, schema);
+                    fill_in(field, schema, keep_nulls);
                 }
             }
         }
@@ -29,7 +39,7 @@ pub fn fill(value: &mut Value, schema: &Structural) {
             for item in items {
                 // An item that is null and may not be stays: taking it out would move the others.
                 settle_null(item, schema);
-                fill(item, schema);
+                fill_in(item, schema, keep_nulls);
             }
         }
         _ => {}

@@ -9,6 +9,7 @@ use super::columns::Column;
 use super::convert::Conversions;
 use super::printed::shown;
 use super::scale::ScalePaths;
+use crate::discovery::by_stability;
 
 /// The finalizer that holds a definition until its objects are gone.
 pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -131,7 +132,7 @@ impl CustomKind {
         let group = spec["group"].as_str().unwrap_or_default().to_owned();
         let versions = spec["versions"].as_array().map_or(&[] as &[Value], Vec::as_slice);
         Self {
-            versions: versions.iter().map(|version| Version::read(version, &group, &names.kind)).collect(),
+            versions: versions.iter().map(|it| Version::read(it, versions, &group, &names.kind)).collect(),
             group,
             names,
             scope,
@@ -166,12 +167,16 @@ impl Version {
         self.selectable.iter().map(|name| (name.as_str(), value(name).unwrap_or_default())).collect()
     }
 
-    fn read(version: &Value, group: &str, kind: &str) -> Self {
+    fn read(version: &Value, all: &[Value], group: &str, kind: &str) -> Self {
         let text = |key: &str| version[key].as_str().unwrap_or_default().to_owned();
         let name = text("name");
         let deprecated = version["deprecated"] == true;
         let warning = version["deprecationWarning"].as_str().map(str::to_owned);
-        let usual = || format!("{group}/{name} {kind} is deprecated");
+        let usual = || {
+            let better =
+                successor(&name, all).map(|it| format!("; use {group}/{it} {kind}")).unwrap_or_default();
+            format!("{group}/{name} {kind} is deprecated{better}")
+        };
         let list = |key: &str| version[key].as_array().map_or(&[] as &[Value], Vec::as_slice);
         let columns: Vec<Column> = list("additionalPrinterColumns").iter().map(Column::read).collect();
         let paths = list("selectableFields").iter().filter_map(|field| field["jsonPath"].as_str());
@@ -187,6 +192,13 @@ impl Version {
             name,
         }
     }
+}
+
+/// The best of the versions that are served and not deprecated, where it is better than this one.
+fn successor<'a>(name: &str, all: &'a [Value]) -> Option<&'a str> {
+    let good = all.iter().filter(|it| it["served"] == true && it["deprecated"] != true);
+    let best = good.filter_map(|it| it["name"].as_str()).min_by(|a, b| by_stability(a, b))?;
+    by_stability(best, name).is_lt().then_some(best)
 }
 
 fn read_scale(scale: &Value) -> Option<ScalePaths> {

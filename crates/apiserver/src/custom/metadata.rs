@@ -190,6 +190,15 @@ fn misfit_time(value: &Value) -> Option<String> {
     Some(format!("parsing time {text} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text} as \"2006\""))
 }
 
+fn is_hollow(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => value.is_null(),
+    }
+}
+
+/// Drops what a resource has no field for, and the lists and maps in which nothing is.
 fn drop_unknown(value: &mut Value, fields: &[(&str, Kind)], path: &str, unknown: &mut Vec<String>) {
     let Some(object) = value.as_object_mut() else { return };
     object.retain(|key, child| {
@@ -204,8 +213,10 @@ fn drop_unknown(value: &mut Value, fields: &[(&str, Kind)], path: &str, unknown:
                     drop_unknown(item, fields, &format!("{path}[{index}]"), unknown);
                 }
             }
+            // What holds nothing is not kept, but for the wish to forget all owners.
+            Some((_, Kind::Texts | Kind::TextMap)) if is_hollow(child) => return false,
             Some(_) => {}
         }
-        true
+        key == "managedFields" || !(child.is_array() && is_hollow(child))
     });
 }

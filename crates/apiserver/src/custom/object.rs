@@ -16,6 +16,23 @@ use crate::refusal::{Problem, ProblemKind};
 ///
 /// What keeps it from being read; to be said behind `KIND in version "VERSION" cannot be handled as a KIND: `.
 pub fn decode(object: &mut Value, version: &Version) -> Result<Vec<String>, String> {
+    let unknown = read(object, version)?;
+    default::fill(object, &version.schema);
+    Ok(unknown)
+}
+
+/// Reads what applying made of an object: as [`decode`], but nulls that may not be there stay, to be found wrong.
+///
+/// # Errors
+///
+/// As for [`decode`].
+pub fn decode_applied(object: &mut Value, version: &Version) -> Result<(), String> {
+    read(object, version)?;
+    default::fill_missing(object, &version.schema);
+    Ok(())
+}
+
+fn read(object: &mut Value, version: &Version) -> Result<Vec<String>, String> {
     if let Some(words) = metadata::misfit(object) {
         return Err(words);
     }
@@ -25,7 +42,6 @@ pub fn decode(object: &mut Value, version: &Version) -> Result<Vec<String>, Stri
         in_metadata.into_iter().partition(|path| path.starts_with("metadata."));
     unknown.splice(0..0, root);
     unknown.extend(embedded);
-    default::fill(object, &version.schema);
     Ok(unknown)
 }
 

@@ -12,7 +12,7 @@ use super::incoming;
 use super::service::{Exchange, Service};
 use super::show::{self, ListMetadata};
 use super::write_options::manager_of_agent;
-use crate::cluster::{Deleted, FieldValidation, Shown, Writer};
+use crate::cluster::{Deleted, FieldValidation, Shown, Writer, warning_of_deleting};
 use crate::refusal::Refusal;
 use crate::request::ListOptions;
 
@@ -71,7 +71,9 @@ impl Service {
         let metadata = ListMetadata::of(&page, &selection);
         let items = page.items.iter().map(|it| &**it);
         let pieces = show::list(items, &metadata, kind, wish, self.cluster.source().now())?;
-        Ok(answer::document(StatusCode::OK, pieces, wish, &self.settings))
+        let mut answer = answer::document(StatusCode::OK, pieces, wish, &self.settings);
+        answer::warn(&mut answer, warning_of_deleting(kind, &deletion.options));
+        Ok(answer)
     }
 
     async fn deletion<B: HttpBody<Data = Bytes>>(

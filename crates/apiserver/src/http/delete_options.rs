@@ -101,7 +101,7 @@ fn from_query(query: &Query) -> Result<Written, Refusal> {
     let dry_run: Vec<String> = query.all("dryRun").map(str::to_owned).collect();
     Ok(Written {
         grace_period_seconds: query.integer("gracePeriodSeconds")?,
-        propagation_policy: query.get("propagationPolicy").map(str::to_owned),
+        propagation_policy: query.first("propagationPolicy").map(str::to_owned),
         orphan_dependents: query.flag("orphanDependents"),
         preconditions: Some(Preconditions {
             uid: query.get("uid").map(str::to_owned),

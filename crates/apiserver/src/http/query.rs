@@ -40,12 +40,13 @@ impl Query {
     /// # Errors
     /// 400 for anything else.
     pub(super) fn integer(&self, key: &str) -> Result<Option<i64>, Refusal> {
-        let Some(text) = self.get(key) else { return Ok(None) };
+        let Some(text) = self.first(key) else { return Ok(None) };
         let refuse = |_| Refusal::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"));
         text.parse().map(Some).map_err(refuse)
     }
 
-    fn first(&self, key: &str) -> Option<&str> {
+    /// The first value of a key.
+    pub(super) fn first(&self, key: &str) -> Option<&str> {
         self.pairs.iter().find(|(it, _)| it == key).map(|(_, value)| value.as_str())
     }
 }

@@ -126,6 +126,14 @@ impl Service {
     ) -> Result<Answer, Refusal> {
         wish.check_stream()?;
         let options = WatchOptions::parse(query.pairs())?;
+        let name = asked.place().name;
+        let selects = options.fields.terms().next().is_some();
+        if !name.is_empty()
+            && selects
+            && !options.fields.terms().any(|it| it == ("metadata.name", name, true))
+        {
+            return Err(Refusal::bad_request("fieldSelector metadata.name doesn't match requested name"));
+        }
         let selection = self.selection(asked, query, &options.labels, &options.fields)?;
         let now = Instant::now();
         let timeout = options

@@ -84,7 +84,7 @@ pub fn resolve(group: &str, kind: &str, label: &str) -> Result<FieldName, Refusa
     Err(Refusal::bad_request(match (group, kind) {
         ("batch", "Job") => format!("field label {label:?} not supported for Job"),
         ("resource.k8s.io", "ResourceSlice") => {
-            format!("field label not supported for ResourceSlice: {label}")
+            format!("field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {label}")
         }
         _ => format!("field label not supported: {label}"),
     }))

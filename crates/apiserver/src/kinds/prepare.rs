@@ -159,6 +159,9 @@ pub fn for_status_update(names: KindNames<'_>, new: &mut Value, old: &Value) {
             object(map, "status").insert("qosClass".to_owned(), class);
         }
     }
+    if (names.group, names.kind) == ("apps", "DaemonSet") {
+        set_template_generation(&mut stored, template_generation(old));
+    }
     defaults::apply(names.group, names.version, names.kind, &mut stored);
     *new = stored;
 }

@@ -41,6 +41,43 @@ pub fn builtin(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> 
         }
         _ => {}
     }
+    if let Some(spec) = pod_spec_of(group, kind)
+        && old.is_none_or(|old| old.get("spec") != object.get("spec"))
+    {
+        warnings.extend(selecting_nothing(object, spec));
+    }
+    warnings
+}
+
+/// Where a kind that makes pods says how they are to be.
+fn pod_spec_of(group: &str, kind: &str) -> Option<&'static str> {
+    Some(match (group, kind) {
+        ("", "Pod") => "/spec",
+        ("", "PodTemplate") => "/template/spec",
+        ("", "ReplicationController") | ("apps", _) | ("batch", "Job") => "/spec/template/spec",
+        ("batch", "CronJob") => "/spec/jobTemplate/spec/template/spec",
+        _ => return None,
+    })
+}
+
+/// What is to be kept apart from pods, or together with them, says which: those of no selector are none.
+fn selecting_nothing(object: &Value, spec: &str) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let mut look = |pointer: String, term: &str| {
+        for (index, item) in items(object, &pointer).iter().enumerate() {
+            if at(item, &format!("{term}/labelSelector")).is_none() {
+                let field =
+                    format!("{pointer}[{index}]{term}/labelSelector").replacen('/', "", 1).replace('/', ".");
+                warnings.push(format!("{field}: a null labelSelector results in matching no pod"));
+            }
+        }
+    };
+    for affinity in ["podAffinity", "podAntiAffinity"] {
+        let of = format!("{spec}/affinity/{affinity}");
+        look(format!("{of}/requiredDuringSchedulingIgnoredDuringExecution"), "");
+        look(format!("{of}/preferredDuringSchedulingIgnoredDuringExecution"), "/podAffinityTerm");
+    }
+    look(format!("{spec}/topologySpreadConstraints"), "");
     warnings
 }
 
@@ -72,6 +109,22 @@ mod tests {
         assert_eq!(builtin("", "Service", &service, None).len(), 1);
         assert!(builtin("", "Service", &service, Some(&service)).is_empty());
         assert!(builtin("", "ConfigMap", &service, None).is_empty());
+    }
+
+    #[test]
+    fn terms_without_a_selector_are_told_of_where_they_stand() {
+        let terms = json!([{"topologyKey": "z"}, {"labelSelector": {}}]);
+        let spec = json!({"topologySpreadConstraints": terms, "affinity": {"podAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"podAffinityTerm": {"topologyKey": "z"}}]}}});
+        let deployment = json!({"spec": {"template": {"spec": spec}}});
+        let at = "spec.template.spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0]";
+        let told = [
+            format!("{at}.podAffinityTerm.labelSelector: a null labelSelector results in matching no pod"),
+            "spec.template.spec.topologySpreadConstraints[0].labelSelector: a null labelSelector results in matching no pod"
+                .to_owned(),
+        ];
+        assert_eq!(builtin("apps", "Deployment", &deployment, None), told);
+        assert!(builtin("apps", "Deployment", &deployment, Some(&deployment)).is_empty());
     }
 
     #[test]

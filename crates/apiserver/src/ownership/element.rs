@@ -88,13 +88,13 @@ impl fmt::Display for Element {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Field(name) => write!(f, ".{name}"),
-            Self::Value(datum) => write!(f, "[={}]", datum.0),
+            Self::Value(datum) => write!(f, "[={}]", datum.plain()),
             Self::Index(index) => write!(f, "[{index}]"),
             Self::Key(fields) => {
                 f.write_str("[")?;
                 for (place, (name, value)) in fields.iter().enumerate() {
                     let comma = if place == 0 { "" } else { "," };
-                    write!(f, "{comma}{name}={}", value.0)?;
+                    write!(f, "{comma}{name}={}", value.plain())?;
                 }
                 f.write_str("]")
             }
@@ -104,7 +104,15 @@ impl fmt::Display for Element {
 
 impl Datum {
     fn to_json(&self) -> String {
-        escape_html(&self.0.to_string())
+        escape_html(&self.plain())
+    }
+
+    /// As JSON; a whole number is written as one, however it came.
+    fn plain(&self) -> String {
+        match self.0.as_f64().filter(|it| self.0.is_f64() && it.fract() == 0.0 && it.abs() < 1e15) {
+            Some(whole) => format!("{whole:.0}"),
+            None => self.0.to_string(),
+        }
     }
 }
 
@@ -221,6 +229,13 @@ mod tests {
             let element = Element::parse(key).unwrap().unwrap();
             assert_eq!((element.to_key().as_str(), element.to_string().as_str()), (key, path));
         }
+    }
+
+    #[test]
+    fn whole_numbers_are_written_without_a_fraction() {
+        let element = Element::parse("v:1.0").unwrap().unwrap();
+        assert_eq!((element.to_key().as_str(), element.to_string().as_str()), ("v:1", "[=1]"));
+        assert_eq!(Element::parse("v:1.5").unwrap().unwrap().to_key(), "v:1.5");
     }
 
     #[test]

@@ -150,7 +150,9 @@ impl Kind {
             Family::Builtin | Family::Custom { evolved: false, .. } => stored,
             Family::Event => events::to_events_group(&stored),
             Family::OldAutoscaler => autoscaling::to_v1(&stored),
-            Family::Custom { kind, version, .. } => in_version(stored, kind, &kind.versions[*version]),
+            Family::Custom { kind, version, .. } => {
+                in_version(as_stored(stored, kind), kind, &kind.versions[*version])
+            }
         }
     }
 
@@ -158,7 +160,7 @@ impl Kind {
     pub fn to_stored(&self, object: Value) -> Value {
         match &self.family {
             Family::Custom { kind, .. } => match kind.storage().filter(|it| it.name != self.def.version) {
-                Some(storage) => in_version(object, kind, storage),
+                Some(storage) => as_stored(in_version(object, kind, storage), kind),
                 None => object,
             },
             Family::Event => events::to_core_group(&object),
@@ -237,8 +239,17 @@ impl Kind {
     }
 }
 
-/// A custom object as another version has it: what that does not know is pruned, what it fills in is filled in. An object
-/// that cannot be read stays as it is.
+/// A stored custom object as the version it was stored in has it today: what that does not know is pruned, what it fills in is
+/// filled in. An object that cannot be read stays as it is.
+fn as_stored(object: Value, kind: &CustomKind) -> Value {
+    let (_, version) = object["apiVersion"].as_str().and_then(|it| it.split_once('/')).unwrap_or_default();
+    let stored_in = kind.versions.iter().find(|it| it.name == version);
+    let Some(storage) = stored_in.or_else(|| kind.storage()) else { return object };
+    let mut ready = object.clone();
+    if custom::object::decode(&mut ready, storage).is_ok() { ready } else { object }
+}
+
+/// A custom object as another version has it: what that does not know is pruned, but nothing is filled in.
 fn in_version(mut object: Value, kind: &CustomKind, version: &custom::Version) -> Value {
     let by_webhook =
         kind.webhook.is_some() && object["apiVersion"] != format!("{}/{}", kind.group, version.name);
@@ -246,8 +257,8 @@ fn in_version(mut object: Value, kind: &CustomKind, version: &custom::Version) -
         Some(converted) => object = converted,
         None => custom::convert::to_version(&mut object, &kind.group, &version.name),
     }
-    let mut ready = object.clone();
-    if custom::object::decode(&mut ready, version).is_ok() { ready } else { object }
+    custom::prune::prune(&mut object, &version.schema);
+    object
 }
 
 /// Where the objects of a resource are stored.

@@ -79,16 +79,9 @@ impl ListOptions {
         let limit = query.integer("limit")?.and_then(|it| usize::try_from(it).ok()).filter(|it| *it > 0);
         query.integer("timeoutSeconds")?;
         let (labels, fields) = (query.labels()?, query.fields()?);
-        let mut problems = Vec::new();
-        if query.get("sendInitialEvents").is_some() {
-            problems.push(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
-        }
         let (version, token) = (query.get("resourceVersion"), query.get("continue"));
         let matching = query.get("resourceVersionMatch");
-        if let Some(matching) = matching {
-            check_match(matching, version, token, &mut problems);
-        }
-        refuse(&problems)?;
+        check_list(&query)?;
         let version = match token {
             Some(token) => {
                 let token = ContinueToken::decode(token)?;
@@ -107,7 +100,7 @@ impl ListOptions {
 }
 
 impl WatchOptions {
-    /// Reads the decoded pairs of a query.
+    /// Reads the decoded pairs of a query. One that does not say it is a watch, because its path does, is checked as a list is.
     ///
     /// # Errors
     /// 400 for what cannot be read, 422 for what contradicts itself, 500 for a version that is no number (as the original).
@@ -117,9 +110,13 @@ impl WatchOptions {
         let seconds = query.integer("timeoutSeconds")?;
         let timeout =
             seconds.and_then(|it| u64::try_from(it).ok()).filter(|it| *it > 0).map(Duration::from_secs);
-        let bookmarks = query.boolean("allowWatchBookmarks")?.unwrap_or(false);
-        let initial = query.boolean("sendInitialEvents")?;
-        check_watch_match(query.get("resourceVersionMatch"), initial.is_some())?;
+        let bookmarks = query.boolean("allowWatchBookmarks").unwrap_or(false);
+        let initial = query.boolean("sendInitialEvents");
+        if query.boolean("watch") == Some(true) {
+            check_watch_match(query.get("resourceVersionMatch"), initial.is_some())?;
+        } else {
+            check_list(&query)?;
+        }
         let version = match query.get("resourceVersion") {
             None => 0,
             Some(text) => text.parse().map_err(|_| Refusal::unexplained(bad_version(text)))?,
@@ -137,17 +134,21 @@ impl WatchOptions {
 
 impl<'q> Query<'q> {
     fn get(&self, key: &str) -> Option<&'q str> {
-        self.0.iter().find(|(it, _)| it == key).map(|(_, value)| value.as_str()).filter(|it| !it.is_empty())
+        self.first(key).filter(|it| !it.is_empty())
+    }
+
+    fn first(&self, key: &str) -> Option<&'q str> {
+        self.0.iter().find(|(it, _)| it == key).map(|(_, value)| value.as_str())
     }
 
     fn integer(&self, key: &str) -> Result<Option<i64>, Refusal> {
-        let Some(text) = self.get(key) else { return Ok(None) };
+        let Some(text) = self.first(key) else { return Ok(None) };
         let refuse = |_| Refusal::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"));
         text.parse().map(Some).map_err(refuse)
     }
 
-    fn boolean(&self, key: &str) -> Result<Option<bool>, Refusal> {
-        Ok(self.get(key).map(|text| !matches!(text, "false" | "0")))
+    fn boolean(&self, key: &str) -> Option<bool> {
+        self.first(key).map(|text| text != "0" && !text.eq_ignore_ascii_case("false"))
     }
 
     fn labels(&self) -> Result<LabelSelector, Refusal> {
@@ -185,6 +186,18 @@ fn list_version(
         (version, None) if limit.is_some() => ListVersion::Exact(version),
         (version, None) => ListVersion::NotOlderThan(version),
     })
+}
+
+/// Whether what a list says of versions goes together.
+fn check_list(query: &Query<'_>) -> Result<(), Refusal> {
+    let mut problems = Vec::new();
+    if query.first("sendInitialEvents").is_some() {
+        problems.push(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    }
+    if let Some(matching) = query.get("resourceVersionMatch") {
+        check_match(matching, query.get("resourceVersion"), query.get("continue"), &mut problems);
+    }
+    refuse(&problems)
 }
 
 fn check_match(matching: &str, version: Option<&str>, token: Option<&str>, problems: &mut Vec<Problem>) {
@@ -262,7 +275,8 @@ mod tests {
     }
 
     fn watch(query: &str) -> Result<(u64, InitialEvents), (u16, String)> {
-        let parsed = WatchOptions::parse(&pairs(query)).map_err(|it| (it.0.code, it.0.message.clone()))?;
+        let parsed = WatchOptions::parse(&pairs(&format!("watch=1&{query}")))
+            .map_err(|it| (it.0.code, it.0.message.clone()))?;
         Ok((parsed.version, parsed.initial))
     }
 

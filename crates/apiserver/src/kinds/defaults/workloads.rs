@@ -43,6 +43,8 @@ fn deployment(map: &mut Object) {
 }
 
 fn daemon_set(map: &mut Object) {
+    // Internally it is a field, which shows as an annotation; whoever leaves it out says that it is 0.
+    fill(object(object(map, "metadata"), "annotations"), "deprecated.daemonset.template.generation", "0");
     let spec = object(map, "spec");
     fill(spec, "revisionHistoryLimit", 10);
     let strategy = object(spec, "updateStrategy");

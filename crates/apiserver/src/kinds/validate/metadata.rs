@@ -263,6 +263,17 @@ pub(super) fn finalizer(out: &mut Problems, name: &str, field: &str, indexed: &s
     standard_finalizer(out, name, indexed);
 }
 
+/// The finalizers a namespace is given through `/finalize`.
+pub fn namespace_finalizers(namespace: &Value) -> Vec<Problem> {
+    let mut out = Vec::new();
+    for (index, name) in items(namespace, "/spec/finalizers").iter().filter_map(Value::as_str).enumerate() {
+        let field = format!("spec.finalizers[{index}]");
+        standard_finalizer(&mut out, name, &field);
+        wrong_text(&mut out, &field, name, names::qualified(name));
+    }
+    out
+}
+
 fn standard_finalizer(out: &mut Problems, name: &str, indexed: &str) {
     if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
         invalid(

@@ -59,7 +59,9 @@ pub(super) fn update(out: &mut Problems, group: &str, kind: &str, new: &Value, o
             for key in ["provisioner", "reclaimPolicy", "volumeBindingMode"] {
                 immutable(out, new, old, &format!("/{key}"), key);
             }
-            if new.get("parameters") != old.get("parameters") {
+            if new.get("parameters").is_none() {
+                immutable(out, new, old, "/parameters", "parameters");
+            } else if new.get("parameters") != old.get("parameters") {
                 forbidden(out, "parameters", "updates to parameters are forbidden.");
             }
         }

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::check::{Problems, immutable};
-use crate::kinds::look::{at, number, text};
+use super::check::{Problems, forbidden, immutable};
+use crate::kinds::look::{at, items, number, text};
 use crate::{Problem, ProblemKind};
 
 /// The numbers of a status, and which of them count part of all replicas.
@@ -59,6 +59,13 @@ fn numbers(group: &str, kind: &str) -> Option<(&'static [&'static str], &'static
 
 /// What is wrong with a changed status.
 pub(super) fn update(out: &mut Problems, group: &str, kind: &str, object: &Value, old: &Value) {
+    if (group, kind) == ("", "Service")
+        && text(object, "/spec/type") != "LoadBalancer"
+        && !items(object, "/status/loadBalancer/ingress").is_empty()
+    {
+        let detail = "may only be used when `spec.type` is 'LoadBalancer'";
+        forbidden(out, "status.loadBalancer.ingress", detail);
+    }
     match (group, kind) {
         ("", "Namespace") => return namespace(out, object),
         ("", "Pod") => return immutable(out, object, old, "/status/qosClass", "status.qosClass"),

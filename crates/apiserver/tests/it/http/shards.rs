@@ -94,8 +94,6 @@ async fn only_lists_of_whole_built_in_objects_say_which_part_they_are() {
         assert_eq!(shown, low.len(), "{form}");
         assert!(list["metadata"].get("shardInfo").is_none(), "{form}");
     }
-    let protobuf = server.get_as(&with(MAPS, LOW, ""), "application/vnd.kubernetes.protobuf").await;
-    assert!(protobuf.bytes.windows(LOW.len()).any(|it| it == LOW.as_bytes()), "{protobuf:?}");
 }
 
 #[tokio::test(start_paused = true)]
