@@ -27,8 +27,6 @@ const NAMESPACES: usize = 100;
 const GROUP: usize = 100;
 /// How much longer than in a hash map behind a lock a look-up by key may take, when nobody else has the lock.
 const GET_GOAL: f64 = 3.0;
-/// How long it may take among so many objects, in nanoseconds.
-const GET_WITHIN: (usize, f64) = (100_000, 200.0);
 
 /// A pod of which only the metadata is held.
 struct Pod {
@@ -209,10 +207,6 @@ fn single_operations(size: usize, goals: &mut Goals) -> Result<f64> {
     );
     let goal = format!("a get of {size} within {GET_GOAL} times that of a hash map ({:.1})", get / hashed);
     goals.add(get < hashed * GET_GOAL, goal);
-    let (among, limit) = GET_WITHIN;
-    if size == among {
-        goals.add(get * 1e9 < limit, format!("a get of {size} within {limit} ns ({})", ns(get)));
-    }
     Ok(by_index)
 }
 
