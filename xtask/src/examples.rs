@@ -80,8 +80,9 @@ const RUNS: &[Run] = &[
 pub(crate) fn run() -> Result<()> {
     let runtime = Runtime::new().context("cannot start a runtime for the server")?;
     let base = runtime.block_on(ApiServer::builder().simulators(false).yaml(OBJECTS).start())?;
-    // The same build that `cargo test --workspace` makes, so that after it there is nothing to do.
-    Cargo::new(["build", "--workspace", "--examples"]).run()?;
+    // Tests are built with examples; after `cargo test --workspace` there is nothing to do, whereas a build of the examples alone has
+    // other features and begins anew.
+    Cargo::new(["test", "--workspace", "--no-run", "--quiet"]).run()?;
     let folder = cargo::target_folder()?.join("debug").join("examples");
     let mut count = 0;
     for package in cargo::packages()? {

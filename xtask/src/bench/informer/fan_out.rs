@@ -25,7 +25,7 @@ use super::effort::Effort;
 
 /// How many objects change in turn.
 const OBJECTS: u64 = 10_000;
-/// What client-go's `BenchmarkListener` says of one notification, in nanoseconds, where client-go is not at hand.
+/// What client-go's `BenchmarkListener` says of one notification, in nanoseconds.
 pub(super) const CLIENT_GO: f64 = 1_776.0;
 /// Between two events whose latency is measured.
 const PACE: Duration = Duration::from_micros(500);

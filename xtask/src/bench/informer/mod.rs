@@ -98,13 +98,19 @@ fn notifications_beside_peers(ours: &[fan_out::Cost], peers: &[Figures], goals: 
         notifications.iter().for_each(|Notification { handlers, ns }| println!("{handlers:>9} {ns:>10.0}"));
     }
     for fan_out::Cost { handlers, coalesce, grow } in ours {
-        let worst = coalesce.max(*grow);
-        let measured = client_go.and_then(|it| it.notifications.iter().find(|it| it.handlers == *handlers));
-        let theirs = measured.map_or(fan_out::CLIENT_GO, |it| it.ns);
+        // client-go tells everything from a buffer that grows, so that this is what its figure of the same run is held against.
+        if let Some(it) = client_go.and_then(|it| it.notifications.iter().find(|it| it.handlers == *handlers))
+        {
+            let goal = format!(
+                "a notification of {handlers}, from a line that grows, within a fifth of client-go's {:.0} ns ({grow:.0})",
+                it.ns
+            );
+            goals.add(*grow <= it.ns * NOTIFICATION_GOAL, goal);
+        }
         let goal = format!(
-            "a notification of {handlers} within a fifth of client-go's {theirs:.0} ns{} ({worst:.0})",
-            if measured.is_some() { "" } else { ", as it was once measured" }
+            "a notification of {handlers}, merged, within a fifth of the {:.0} ns of client-go's own benchmark ({coalesce:.0})",
+            fan_out::CLIENT_GO
         );
-        goals.add(worst <= theirs * NOTIFICATION_GOAL, goal);
+        goals.add(*coalesce <= fan_out::CLIENT_GO * NOTIFICATION_GOAL, goal);
     }
 }
