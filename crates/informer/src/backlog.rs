@@ -66,6 +66,8 @@ impl<T: Object> Batch<T> {
 pub(crate) struct Hand<T> {
     shared: Option<(Arc<Batch<T>>, Range<usize>)>,
     own: Vec<Change<T>>,
+    /// How many changes the reader had not been told of when it took these, including them.
+    pub(crate) waiting: usize,
 }
 
 impl<T> Hand<T> {
@@ -84,7 +86,7 @@ impl<T> Hand<T> {
 
 impl<T> Default for Hand<T> {
     fn default() -> Self {
-        Self { shared: None, own: Vec::new() }
+        Self { shared: None, own: Vec::new(), waiting: 0 }
     }
 }
 

@@ -24,6 +24,7 @@ mod store;
 mod lister;
 mod handler;
 mod metrics;
+mod slow;
 mod coalesce;
 mod backlog;
 mod mailbox;

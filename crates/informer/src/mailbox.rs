@@ -180,6 +180,7 @@ impl<T: Object> Mailbox<T> {
                 Next::Taken => {
                     state.in_hand = hand.changes().len();
                     let pending = state.pending();
+                    hand.waiting = pending;
                     if self.has_room(pending) {
                         wake(state, |it| &mut it.writer);
                     } else {

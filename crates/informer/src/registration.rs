@@ -11,11 +11,13 @@ use std::time::Duration;
 
 use dogwatch_core::Object;
 use futures_core::Stream;
+use tokio::time::Instant;
 
 use crate::backlog::Hand;
 use crate::change::Change;
 use crate::handler::EventHandler;
 use crate::mailbox::{Lag, Mailbox, Overflow, Progress, Subscription};
+use crate::slow::{is_behind, is_slow_handler};
 
 /// How many changes a handler's task takes at once. What it took is not merged any more, and other tasks wait at most for so many
 /// calls.
@@ -144,6 +146,7 @@ pub(crate) async fn serve<T: Object>(mut handler: impl EventHandler<T>, reader: 
     let mailbox = &reader.0;
     let mut hand = Hand::default();
     while poll_fn(|cx| mailbox.poll_take(AT_ONCE, &mut hand, cx)).await {
+        let began = is_behind(hand.waiting).then(Instant::now);
         for change in hand.changes() {
             if mailbox.is_removed() {
                 break;
@@ -152,6 +155,10 @@ pub(crate) async fn serve<T: Object>(mut handler: impl EventHandler<T>, reader: 
                 mailbox.panicked();
                 report(mailbox.name(), change, &*panic);
             }
+        }
+        if let Some(took) = began.map(|it| it.elapsed()).filter(|it| is_slow_handler(*it)) {
+            let (handler, waiting, calls) = (mailbox.name(), hand.waiting, hand.changes().len());
+            tracing::info!(handler, waiting, calls, ?took, "a slow handler is behind the changes");
         }
         tokio::task::yield_now().await;
     }

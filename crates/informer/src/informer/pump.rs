@@ -20,6 +20,7 @@ use crate::delta::Delta;
 use crate::fan_out::{FanOut, Joining};
 use crate::mailbox::Replay;
 use crate::reflector::Ended;
+use crate::slow::is_slow_batch;
 use crate::store::{Snapshot, StoreWriter};
 
 /// Everything that an informer's task owns.
@@ -95,7 +96,8 @@ impl<T: Object> Pump<T> {
     /// Brings a batch of one feed into the store and to the handlers.
     fn turn(&mut self, core: &Core<T>, feed: usize, deltas: &mut Vec<Delta<T>>) {
         let start = Instant::now();
-        core.members.metrics.queued(self.feeds.iter().map(Feed::depth).sum());
+        let (count, waiting): (_, usize) = (deltas.len(), self.feeds.iter().map(Feed::depth).sum());
+        core.members.metrics.queued(waiting);
         let was_synced = core.store.synced();
         let relisted = was_synced
             && self.fan_out.asks_after_relists()
@@ -110,7 +112,11 @@ impl<T: Object> Pump<T> {
         if relisted {
             self.fan_out.relisted(|| unchanged(&core.store.snapshot()));
         }
-        core.members.metrics.processed(start.elapsed(), &core.store.version());
+        let took = start.elapsed();
+        if is_slow_batch(count, waiting, took) {
+            tracing::info!(informer = core.name, deltas = count, waiting, ?took, "changes are slow to apply");
+        }
+        core.members.metrics.processed(took, &core.store.version());
     }
 
     /// A reflector has ended by itself. `false`: that was the last one, and none will come back.
