@@ -1,4 +1,4 @@
-//! The rules of the house, checked on the sources themselves: layers, direction, headers, names, examples.
+//! The rules of the house, checked on the sources themselves: layers, direction, headers, names, examples, ledgers.
 //!
 //! Runs with `cargo test --workspace`. Each rule lives in a file that also shows, on small fixtures, what it refuses.
 
@@ -6,6 +6,7 @@ mod tokens;
 mod layers;
 mod crates;
 mod files;
+mod ledgers;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -70,6 +71,22 @@ fn the_documents_name_only_files_that_are_there() {
     assert_none(&breaches);
 }
 
+#[test]
+fn every_ledger_of_scenarios_keeps_its_word() {
+    let mut breaches = Vec::new();
+    for (name, least) in
+        [("client", 251), ("informer", 101), ("workqueue", 41), ("controller", 81), ("grpc", 51)]
+    {
+        let folder = root().join("crates").join(name);
+        let read = |it: &Path| std::fs::read_to_string(it).expect("the file is there");
+        let tests = rust_files([folder.clone()]).iter().flat_map(|it| ledgers::tests_of(&read(it))).collect();
+        let ledger = folder.join("tests/SCENARIOS.md");
+        let broken = ledgers::breaches(&read(&ledger), &tests, least);
+        breaches.extend(broken.into_iter().map(|it| format!("{}: {it}", ledger.display())));
+    }
+    assert_none(&breaches);
+}
+
 /// What cargo knows of this workspace, without its dependencies, so without a network.
 fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))
@@ -88,12 +105,16 @@ fn root() -> PathBuf {
 
 /// Every Rust file under `crates/` and `xtask/`, in order of their paths.
 fn sources(root: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![root.join("crates"), root.join("xtask")];
+    rust_files([root.join("crates"), root.join("xtask")])
+}
+
+fn rust_files(folders: impl Into<Vec<PathBuf>>) -> Vec<PathBuf> {
+    let (mut found, mut folders) = (Vec::new(), folders.into());
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).expect("the folder exists").flatten() {
             let path = entry.path();
-            if path.is_dir() && entry.file_name() != "target" {
+            // Cargo marks what it builds into; a module may well be called `target`.
+            if path.is_dir() && !path.join("CACHEDIR.TAG").exists() {
                 folders.push(path);
             } else if path.extension().is_some_and(|it| it == "rs") {
                 found.push(path);

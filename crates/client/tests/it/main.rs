@@ -17,7 +17,6 @@ mod request_building;
 mod request_results;
 mod request_retries;
 mod retry_matrix;
-mod scenarios;
 mod served;
 mod transport;
 mod until;

@@ -20,4 +20,3 @@ mod finalizers;
 mod upserts;
 mod events;
 mod shards;
-mod scenarios;

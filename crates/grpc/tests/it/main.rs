@@ -36,4 +36,3 @@ mod invoke_wire;
 mod families;
 mod outage;
 mod models;
-mod scenarios;

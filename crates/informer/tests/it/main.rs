@@ -20,4 +20,3 @@ mod informer;
 mod informer_health;
 mod informer_threads;
 mod factory;
-mod scenarios;

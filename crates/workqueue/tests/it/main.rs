@@ -9,4 +9,3 @@ mod limits;
 mod metrics;
 mod model;
 mod handshake;
-mod scenarios;
