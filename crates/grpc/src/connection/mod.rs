@@ -7,6 +7,8 @@ mod backoff;
 mod state;
 mod error;
 mod counted;
+mod corked;
+mod wire;
 mod dial;
 mod session;
 mod health;

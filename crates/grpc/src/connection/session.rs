@@ -5,7 +5,7 @@
 //! A connection counts as made when the peer has answered a first PING: a listener that never accepts also "connects".
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,9 +22,11 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_rustls::TlsConnector;
 
+use super::corked::Corked;
 use super::counted::{Counted, Writes};
 use super::dial::dial;
 use super::error::ConnectionError;
+use super::wire::Wire;
 
 /// Flow-control windows, as hyper and tonic choose them: 5 MB for the connection, 2 MB for a stream.
 const CONNECTION_WINDOW: u32 = 5 << 20;
@@ -100,7 +102,7 @@ pub(crate) struct Opened {
 
 /// The task's side of a connection: it must be polled for anything to move. Dropping it closes the connection and fails its calls.
 pub(crate) struct Session {
-    connection: Pin<Box<dyn Future<Output = Result<(), h2::Error>> + Send>>,
+    wire: Wire,
     /// Tells when the peer takes no more streams.
     sender: SendRequest<Bytes>,
     pings: PingPong,
@@ -174,18 +176,20 @@ where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let failed = |source| ConnectionError::Http2 { address: peer, source };
+    let (io, cork) = Corked::new(io);
     let (sender, mut connection) = h2::client::Builder::new()
         .initial_connection_window_size(CONNECTION_WINDOW)
         .initial_window_size(STREAM_WINDOW)
         .enable_push(false)
-        .handshake::<T, Bytes>(io)
+        .handshake::<_, Bytes>(io)
         .await
         .map_err(failed)?;
     let mut pings = connection.ping_pong().ok_or(ConnectionError::Closed { address: peer })?;
+    let mut wire = Wire::new(connection, cork);
     let asked = Instant::now();
     tokio::select! {
         biased;
-        end = &mut connection => {
+        end = poll_fn(|cx| wire.poll(cx, false)) => {
             end.map_err(failed)?;
             return Err(ConnectionError::Closed { address: peer });
         }
@@ -194,17 +198,17 @@ where
     let round_trip = asked.elapsed();
     let timer = Box::pin(sleep(keep_alive.map_or(RAREST_PING, |it| it.0)));
     let link = Arc::new(Link { sender: sender.clone(), writes, peer });
-    let connection = Box::pin(connection);
     let session =
-        Session { connection, sender, pings, keep_alive, timer, awaiting_pong: false, peer, retired: false };
+        Session { wire, sender, pings, keep_alive, timer, awaiting_pong: false, peer, retired: false };
     Ok(Opened { link, session, round_trip })
 }
 
 impl Session {
     /// Moves the connection on. Ready when it is gone, and once when it is retired; after that it may be polled on.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
+    /// `company`: there is more than one call on it.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, company: bool) -> Poll<Ended> {
         let address = self.peer;
-        if let Poll::Ready(end) = self.connection.as_mut().poll(cx) {
+        if let Poll::Ready(end) = self.wire.poll(cx, company) {
             return Poll::Ready(match end {
                 Ok(()) => Ended::Gone(ConnectionError::Closed { address }),
                 Err(source) if source.reason() == Some(Reason::ENHANCE_YOUR_CALM) => {
@@ -251,8 +255,6 @@ pub(crate) fn calmer((interval, timeout): (Duration, Duration)) -> (Duration, Du
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
-
     use tokio::net::TcpListener;
 
     use super::*;
@@ -288,10 +290,10 @@ mod tests {
         let keep_alive = Some((Duration::from_secs(30), Duration::from_secs(10)));
         let mut opened = handshake(ours, address, Writes::default(), keep_alive).await.unwrap();
         let begin = Instant::now();
-        let calm = poll_fn(|cx| opened.session.poll(cx));
+        let calm = poll_fn(|cx| opened.session.poll(cx, false));
         assert!(timeout(Duration::from_secs(95), calm).await.is_err(), "answered pings keep it alive");
         stop.send(()).unwrap();
-        let end = poll_fn(|cx| opened.session.poll(cx)).await;
+        let end = poll_fn(|cx| opened.session.poll(cx, false)).await;
         assert!(matches!(end, Ended::Gone(ConnectionError::Silent { .. })), "{end:?}");
         assert!(begin.elapsed() <= Duration::from_secs(95 + 30 + 10 + 1), "{:?}", begin.elapsed());
         server.abort();
@@ -308,16 +310,44 @@ mod tests {
         let address = "127.0.0.1:1".parse().unwrap();
         let mut opened = handshake(counted, address, writes, None).await.unwrap();
         // What the handshake left to say is said.
-        assert!(timeout(Duration::from_millis(1), poll_fn(|cx| opened.session.poll(cx))).await.is_err());
+        assert!(
+            timeout(Duration::from_millis(1), poll_fn(|cx| opened.session.poll(cx, false))).await.is_err()
+        );
         server.abort();
         let _ = server.await;
         let before = opened.link.writes();
         let request = http::Request::post("http://a/b").body(()).unwrap();
         let (answer, _) = opened.link.sender().send_request(request, true).unwrap();
-        let end = poll_fn(|cx| opened.session.poll(cx)).await;
+        let end = poll_fn(|cx| opened.session.poll(cx, false)).await;
         assert!(matches!(end, Ended::Gone(_)), "{end:?}");
         assert!(answer.await.is_err());
         assert_eq!(opened.link.writes(), before);
+    }
+
+    /// A system call for each would be most of what a call costs.
+    #[tokio::test]
+    async fn calls_that_are_queued_together_leave_together() {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (_stop, stopped) = tokio::sync::oneshot::channel();
+        let server = tokio::spawn(served(theirs, stopped));
+        let counted = Counted::new(ours);
+        let writes = counted.writes();
+        let address = "127.0.0.1:1".parse().unwrap();
+        let mut opened = handshake(counted, address, writes, None).await.unwrap();
+        assert!(
+            timeout(Duration::from_millis(1), poll_fn(|cx| opened.session.poll(cx, false))).await.is_err()
+        );
+        let before = opened.link.writes();
+        let mut answers = Vec::new();
+        for _ in 0..10 {
+            let request = http::Request::post("http://a/b").body(()).unwrap();
+            let (answer, mut body) = opened.link.sender().send_request(request, false).unwrap();
+            body.send_data(Bytes::from(vec![7; 1_024]), true).unwrap();
+            answers.push(answer);
+        }
+        assert!(poll_fn(|cx| Poll::Ready(opened.session.poll(cx, true))).await.is_pending());
+        assert_eq!(opened.link.writes(), before + 1);
+        server.abort();
     }
 
     /// The kernel accepts on behalf of a process that hangs; nothing but an answer shows that somebody is there.

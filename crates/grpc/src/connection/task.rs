@@ -62,9 +62,9 @@ struct Worker {
 }
 
 impl Connections {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Happened> {
-        self.retired.retain_mut(|it| it.poll(cx).is_pending());
-        if let Some(Poll::Ready(ended)) = self.live.as_mut().map(|it| it.poll(cx)) {
+    fn poll(&mut self, cx: &mut Context<'_>, company: bool) -> Poll<Happened> {
+        self.retired.retain_mut(|it| it.poll(cx, company).is_pending());
+        if let Some(Poll::Ready(ended)) = self.live.as_mut().map(|it| it.poll(cx, company)) {
             self.health = None;
             match (&ended, self.live.take()) {
                 (Ended::Retired(_), Some(session)) => self.retired.push(session),
@@ -96,10 +96,10 @@ impl Worker {
             };
             let closes_when_quiet =
                 matches!(self.phase, Phase::Draining { wish: Wish::Finish | Wish::Leave { .. }, .. });
-            let connections = &mut self.connections;
+            let (connections, load) = (&mut self.connections, &self.backend.load);
             let input = tokio::select! {
                 biased;
-                happened = poll_fn(|cx| connections.poll(cx)) => self.happened(happened),
+                happened = poll_fn(|cx| connections.poll(cx, load.in_flight() > 1)) => self.happened(happened),
                 changed = wishes.changed(), if !orphaned => match changed {
                     Ok(()) => Input::Wish(*wishes.borrow_and_update()),
                     Err(_) => {
