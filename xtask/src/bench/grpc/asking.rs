@@ -11,6 +11,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::caller::Outcome;
 use super::contenders::{Contender, Who};
+use super::halves::Halves;
 use super::town::Town;
 
 /// Longer than anybody takes to answer.
@@ -40,18 +41,20 @@ impl Caller {
         town: &Town,
         service: &str,
         choice: Choice,
+        halves: &Halves,
     ) -> Result<Self> {
         let name = contender.who.name();
         let policy = if choice == Choice::Load { "load" } else { "turns" };
-        let mut child = Command::new(&contender.program)
+        let mut command = Command::new(&contender.program);
+        command
             .args(contender.arguments)
             .args([town.url(), service, policy])
             .env("KUBECONFIG", town.kubeconfig())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .with_context(|| format!("cannot start {name}"))?;
+            .kill_on_drop(true);
+        let child = halves.at_callers(|| command.spawn())?;
+        let mut child = child.with_context(|| format!("cannot start {name}"))?;
         let input = child.stdin.take().context("it has an input")?;
         let output = BufReader::new(child.stdout.take().context("it has an output")?).lines();
         let mut caller = Self { who: contender.who, input, output, _child: child };

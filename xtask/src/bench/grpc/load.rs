@@ -1,6 +1,6 @@
 //! Calls per second, how long they take and what they cost, with 1, 10 and 100 pods.
 //!
-//! Contenders take turns, another one first in each round. Figures are medians of the rounds, and ratios are medians of the
+//! Pods have half of the processors and those who call the other half. Contenders take turns, another one first in each round. Figures are medians of the rounds, and ratios are medians of the
 //! ratios within a round, so that what the machine does beside weighs on both sides alike.
 
 use std::time::Duration;
@@ -12,7 +12,8 @@ use super::caller::Outcome;
 use super::contenders::{Contender, Who};
 use super::effort::Effort;
 use super::goals::{Goals, median};
-use super::pods::Pods;
+use super::halves::Halves;
+use super::pods::{Kind, Pods};
 use super::town::Town;
 
 const SERVERS: [u8; 3] = [1, 10, 100];
@@ -37,24 +38,30 @@ struct Lane {
     rounds: Vec<Outcome>,
 }
 
-/// Prints a table for each number of pods and of calls in flight, then the goals.
+/// Prints a table for each kind and number of pods and of calls in flight, then the goals.
+///
+/// Goals are judged with bare pods, where those who call are what takes time. What comes out beside tonic's servers is told too.
 ///
 /// # Errors
 /// When a goal is missed, or a contender fails.
-pub(super) async fn run(contenders: &[Contender], effort: &Effort) -> Result<()> {
+pub(super) async fn run(contenders: &[Contender], effort: &Effort, halves: &Halves) -> Result<()> {
     let (town, mut goals) = (Town::start().await?, Goals::default());
-    for count in SERVERS {
-        let (pods, service) = (Pods::start(count)?, format!("load-{count}"));
+    for (kind, count) in [Kind::Bare, Kind::Tonic].into_iter().flat_map(|it| SERVERS.map(|count| (it, count)))
+    {
+        let (pods, service) = (Pods::serve(count, kind)?, format!("{}-{count}", name(kind)));
         town.list(&service, &pods, SLICE).await?;
-        let mut lanes = lanes(contenders, &town, &service).await?;
+        let mut lanes = lanes(contenders, &town, &service, halves).await?;
         for lane in &mut lanes {
             lane.caller.burst(JUDGED, WARM_UP).await?;
         }
-        for &in_flight in effort.in_flight {
+        let in_flight = if kind == Kind::Bare { effort.in_flight } else { &[JUDGED] };
+        for &in_flight in in_flight {
             take_turns(&mut lanes, in_flight, effort).await?;
-            print(count, in_flight, &lanes);
-            if in_flight == JUDGED {
-                judge(count, &lanes, &mut goals)?;
+            print(&format!("{count} {} pods, {in_flight} in flight", name(kind)), &lanes);
+            match (kind, in_flight) {
+                (Kind::Bare, JUDGED) => judge(count, &lanes, &mut goals)?,
+                (Kind::Tonic, _) => tell(&lanes),
+                _ => {}
             }
         }
     }
@@ -62,12 +69,19 @@ pub(super) async fn run(contenders: &[Contender], effort: &Effort) -> Result<()>
     goals.judge()
 }
 
-async fn lanes(contenders: &[Contender], town: &Town, service: &str) -> Result<Vec<Lane>> {
+fn name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bare => "bare",
+        Kind::Tonic => "tonic",
+    }
+}
+
+async fn lanes(contenders: &[Contender], town: &Town, service: &str, halves: &Halves) -> Result<Vec<Lane>> {
     let mut lanes = Vec::new();
     for contender in contenders {
         let ours = contender.who == Who::Kube;
         for choice in [Choice::Turns, Choice::Load].into_iter().take(if ours { 2 } else { 1 }) {
-            let caller = Caller::start(contender, town, service, choice).await?;
+            let caller = Caller::start(contender, town, service, choice, halves).await?;
             let more = if choice == Choice::Load { ", peak_ewma" } else { "" };
             lanes.push(Lane {
                 name: format!("{}{more}", contender.who.name()),
@@ -102,20 +116,19 @@ fn cpu(it: &Outcome) -> f64 {
     it.cpu_seconds * 1e6 / it.calls as f64
 }
 
-fn print(count: u8, in_flight: usize, lanes: &[Lane]) {
-    let title = format!("{count} pods, {in_flight} in flight");
+fn print(title: &str, lanes: &[Lane]) {
     println!(
-        "\n{title:26} {:>10} {:>10} {:>10} {:>10} {:>12}",
+        "\n{title:27} {:>10} {:>10} {:>10} {:>10} {:>12}",
         "calls/s", "p50 us", "p99 us", "p99.9 us", "CPU us/call"
     );
     for Lane { name, rounds, .. } in lanes {
         let [rate, p50, p99, p999, cpu] =
             [rate, |it: &Outcome| it.p50_us, |it: &Outcome| it.p99_us, |it: &Outcome| it.p999_us, cpu]
                 .map(|of| median(rounds.iter().map(of)).unwrap_or_default());
-        println!("{name:26} {rate:>10.0} {p50:>10.0} {p99:>10.0} {p999:>10.0} {cpu:>12.1}");
+        println!("{name:27} {rate:>10.0} {p50:>10.0} {p99:>10.0} {p999:>10.0} {cpu:>12.1}");
         let failed: u64 = rounds.iter().map(|it| it.failed).sum();
         if let Some(one) = rounds.iter().find(|it| it.failed > 0) {
-            println!("{:26} {failed} failed: {}", "", one.why);
+            println!("{:27} {failed} failed: {}", "", one.why);
         }
     }
 }
@@ -125,6 +138,13 @@ fn times(lanes: &[Lane], other: Who, figure: fn(&Outcome) -> f64) -> Option<f64>
     let of = |who| lanes.iter().find(|it| it.caller.who == who && it.choice == Choice::Turns);
     let pairs = of(Who::Kube)?.rounds.iter().zip(&of(other)?.rounds);
     median(pairs.map(|(ours, theirs)| figure(ours) / figure(theirs)))
+}
+
+/// What is not judged, in a line.
+fn tell(lanes: &[Lane]) {
+    if let Some(calls) = times(lanes, Who::Balance, rate) {
+        println!("{calls:.2} times the calls of tonic's balanced channel");
+    }
 }
 
 fn judge(count: u8, lanes: &[Lane], goals: &mut Goals) -> Result<()> {

@@ -11,8 +11,10 @@ mod effort;
 mod goals;
 mod caller;
 mod picks;
+mod bare;
 mod pods;
 mod town;
+mod halves;
 mod own;
 mod contenders;
 mod asking;
@@ -21,7 +23,9 @@ mod score;
 
 use anyhow::{Result, bail};
 
-use self::effort::{QUICK, THOROUGH};
+use self::contenders::Contender;
+use self::effort::{Effort, QUICK, THOROUGH};
+use self::halves::Halves;
 use crate::waiting;
 
 /// Runs one part, or all of them one after the other.
@@ -52,7 +56,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         return picks;
     }
     let contenders = contenders::find(alone)?;
-    let load = if wanted("load") { waiting::wait(load::run(&contenders, effort)) } else { Ok(()) };
+    let load = if wanted("load") { calls_per_second(&contenders, effort) } else { Ok(()) };
     let score = if wanted("score") { waiting::wait(score::run(&contenders, effort)) } else { Ok(()) };
     picks.and(load).and(score)
+}
+
+/// The pods live in threads that are started when the processors are divided.
+fn calls_per_second(contenders: &[Contender], effort: &Effort) -> Result<()> {
+    let halves = Halves::divide()?;
+    waiting::wait(load::run(contenders, effort, &halves))
 }

@@ -1,6 +1,6 @@
 //! Pods: tonic servers that echo, on addresses of the loopback and one port, since the port belongs to the slice.
 //!
-//! They run in the process that measures; whoever calls them is another. Each counts what it is asked and when.
+//! They run in the process that measures; whoever calls them is another. Tonic's count what they are asked and when.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -22,6 +22,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 use tower_service::Service;
 
+use super::bare;
 use super::caller::echo::{Echo, codec};
 
 /// How often a port is looked for that is free on all addresses.
@@ -31,6 +32,15 @@ const ATTEMPTS: usize = 20;
 pub(super) struct Pods {
     pub(super) port: u16,
     pods: Vec<Pod>,
+}
+
+/// What pods are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A server of tonic's, which counts what it is asked.
+    Tonic,
+    /// As little as answers; it counts nothing.
+    Bare,
 }
 
 /// One server.
@@ -54,15 +64,21 @@ struct Seen {
 }
 
 impl Pods {
-    /// Starts so many, at most 250.
+    /// Starts so many, at most 250, with tonic's server.
     pub(super) fn start(count: u8) -> Result<Self> {
+        Self::serve(count, Kind::Tonic)
+    }
+
+    /// Starts so many, at most 250, of a kind.
+    pub(super) fn serve(count: u8, kind: Kind) -> Result<Self> {
         for _ in 0..ATTEMPTS {
             let first = listen(0, 0)?;
             let port = first.local_addr()?.port();
             let others = (1..count).map(|it| listen(it, port));
             // Where one is taken, so is the port.
             let Ok(others) = others.collect::<Result<Vec<_>>>() else { continue };
-            let pods = [first].into_iter().chain(others).map(Pod::serve).collect::<Result<_>>()?;
+            let pods =
+                [first].into_iter().chain(others).map(|it| Pod::serve(it, kind)).collect::<Result<_>>()?;
             return Ok(Self { port, pods });
         }
         Err(anyhow!("no port is free on {count} addresses of the loopback from 127.0.0.2 on"))
@@ -89,12 +105,24 @@ fn listen(number: u8, port: u16) -> Result<TcpIncoming> {
 }
 
 impl Pod {
-    fn serve(incoming: TcpIncoming) -> Result<Self> {
+    fn serve(incoming: TcpIncoming, kind: Kind) -> Result<Self> {
         let SocketAddr::V4(address) = incoming.local_addr()? else { unreachable!("we asked for IPv4") };
         let seen = Arc::new(Seen::new());
         let (running, stopped) = oneshot::channel::<()>();
-        let server = Server::builder().add_service(EchoServer(Arc::clone(&seen)));
-        tokio::spawn(server.serve_with_incoming_shutdown(incoming, stopped.map(drop)));
+        match kind {
+            Kind::Tonic => {
+                let server = Server::builder().add_service(EchoServer(Arc::clone(&seen)));
+                tokio::spawn(server.serve_with_incoming_shutdown(incoming, stopped.map(drop)));
+            }
+            Kind::Bare => {
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = bare::serve(incoming) => {}
+                        _ = stopped => {}
+                    }
+                });
+            }
+        }
         Ok(Self { address: *address.ip(), seen, running: Some(running) })
     }
 

@@ -8,6 +8,7 @@ use anyhow::Result;
 use crate::bench::grpc::asking::{Caller, Choice};
 use crate::bench::grpc::contenders::Contender;
 use crate::bench::grpc::effort::Effort;
+use crate::bench::grpc::halves::Halves;
 use crate::bench::grpc::pods::Pods;
 use crate::bench::grpc::town::{Condition, Town};
 
@@ -26,7 +27,7 @@ impl Scene<'_> {
 
     /// A process of the contender's that has called nobody yet.
     pub(super) async fn caller(&self, service: &str, choice: Choice) -> Result<Caller> {
-        Caller::start(self.contender, self.town, service, choice).await
+        Caller::start(self.contender, self.town, service, choice, &Halves::default()).await
     }
 
     /// Says that these pods are ready, that one is about to go, and that there are no others.
