@@ -26,6 +26,7 @@ use super::outgoing::{BodyError, Outgoing};
 use super::snapshot::{Slot, Unready};
 use super::status::{Code, Failure, pushback_of, timeout_of};
 use crate::chance;
+use crate::connection::may_have_left;
 use crate::load::InFlight;
 use crate::policy::{Policy, hash};
 
@@ -235,8 +236,11 @@ where
         }
         match answer {
             Ok(response) => Fate::Answered { response, sending },
-            Err(Fate::Lost(error)) if was_not_processed(&error) || link.writes() == written => {
-                Fate::Unprocessed(error)
+            Err(Fate::Lost(error)) => {
+                // A call may also have waited in line on the connection, where the peer takes only so many at a time.
+                let left = may_have_left(response.stream_id().as_u32(), written, link.writes());
+                let unprocessed = was_not_processed(&error) || !left;
+                if unprocessed { Fate::Unprocessed(error) } else { Fate::Lost(error) }
             }
             Err(fate) => fate,
         }

@@ -20,6 +20,7 @@ mod idling;
 mod emptiness;
 mod loading;
 mod judging;
+mod crowded;
 mod tls;
 mod churning;
 mod whole;
