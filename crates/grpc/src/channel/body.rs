@@ -164,8 +164,10 @@ impl Stream {
                     let _ = self.receive.flow_control().release_capacity(data.len());
                     return Poll::Ready(Some(Ok(Frame::data(data))));
                 }
-                // A server may stop a request that it need not read to its end.
-                Some(Err(error)) if error.reason() == Some(Reason::NO_ERROR) => return Poll::Ready(None),
+                // A server may stop a request that it need not read to its end, but not before it has told how that ended.
+                Some(Err(error)) if error.reason() == Some(Reason::NO_ERROR) => {
+                    return Poll::Ready(self.ended());
+                }
                 Some(Err(error)) => {
                     return Poll::Ready(Some(Err(self.interrupted(Code::of_error(&error), &error))));
                 }
@@ -177,10 +179,16 @@ impl Stream {
                 self.call.ended(Code::of(&trailers).unwrap_or(Code::Unknown));
                 Poll::Ready(Some(Ok(Frame::trailers(trailers))))
             }
-            Ok(None) => Poll::Ready(None),
-            Err(error) if error.reason() == Some(Reason::NO_ERROR) => Poll::Ready(None),
+            Ok(None) => Poll::Ready(self.ended()),
+            Err(error) if error.reason() == Some(Reason::NO_ERROR) => Poll::Ready(self.ended()),
             Err(error) => Poll::Ready(Some(Err(self.interrupted(Code::of_error(&error), &error)))),
         }
+    }
+
+    /// The end without trailers: good if the head has told the status.
+    fn ended(&mut self) -> Option<Result<Frame<Bytes>, Interrupted>> {
+        let told = self.call.code.is_some();
+        (!told).then(|| Err(self.interrupted(Code::Internal, "it ended without a status")))
     }
 
     fn interrupted(&mut self, code: Code, why: impl fmt::Display) -> Interrupted {

@@ -107,15 +107,19 @@ where
             let mut call = Call::new(slot, in_flight);
             let failure = match self.attempt(&call).await {
                 Fate::Answered { response, sending } => {
-                    let code = Code::of(response.headers());
+                    let foreign = Failure::foreign(&response, self.last);
+                    let code = foreign.as_ref().map(|it| it.code).or_else(|| Code::of(response.headers()));
                     code.into_iter().for_each(|it| call.ended(it));
-                    let Some(wait) = self.worth_a_retry(code, pushback_of(response.headers())) else {
-                        return Ok(self.deliver(call, response, sending));
-                    };
-                    self.tried.push(key(call.slot()));
-                    drop((call, response, sending));
-                    self.pause(wait).await;
-                    continue;
+                    if let Some(wait) = self.worth_a_retry(code, pushback_of(response.headers())) {
+                        self.tried.push(key(call.slot()));
+                        drop((call, response, sending));
+                        self.pause(wait).await;
+                        continue;
+                    }
+                    match foreign {
+                        Some(failure) => failure,
+                        None => return Ok(self.deliver(call, response, sending)),
+                    }
                 }
                 Fate::Unprocessed(error) => {
                     if self.may_go_elsewhere(&call) {

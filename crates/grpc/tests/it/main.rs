@@ -20,7 +20,9 @@ mod idling;
 mod emptiness;
 mod loading;
 mod judging;
+mod strangers;
 mod crowded;
+
 mod tls;
 mod churning;
 mod whole;
