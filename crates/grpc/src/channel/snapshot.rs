@@ -40,6 +40,8 @@ pub(crate) enum Why {
     Unresolved,
     /// There is nothing to call.
     Nothing(Unavailable),
+    /// Of those that are connected, all are unhealthy or ejected; how many these are.
+    Unfit { connected: usize },
     /// Nobody is connected; how many there are, and what the last attempt said.
     Unconnected { endpoints: usize, error: Option<Arc<str>> },
 }
@@ -56,6 +58,9 @@ impl fmt::Display for Why {
         match self {
             Self::Unresolved => f.write_str("its endpoints are not known yet"),
             Self::Nothing(why) => why.fmt(f),
+            Self::Unfit { connected } => {
+                write!(f, "its {connected} connected endpoints are all unwell or left out")
+            }
             Self::Unconnected { endpoints, error: None } => {
                 write!(f, "none of its {endpoints} endpoints is connected yet")
             }
