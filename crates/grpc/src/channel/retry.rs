@@ -46,7 +46,9 @@ impl Retry {
     pub(crate) fn wait(&self, retry: u32, luck: f64) -> Duration {
         let exponent = i32::try_from(retry.saturating_sub(1)).unwrap_or(i32::MAX);
         let longest = self.initial_backoff.as_secs_f64() * self.factor.powi(exponent);
-        Duration::from_secs_f64(longest.min(self.longest_backoff.as_secs_f64()) * luck)
+        let wait = longest.min(self.longest_backoff.as_secs_f64()) * luck;
+        // What is no time at all, as with a factor below 0, is the longest.
+        Duration::try_from_secs_f64(wait).unwrap_or(self.longest_backoff)
     }
 }
 
