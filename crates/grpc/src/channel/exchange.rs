@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream, SendStream};
-use http::header::{HeaderValue, USER_AGENT};
+use http::header::{HeaderMap, HeaderValue, USER_AGENT};
 use http::request::Parts;
 use http::{Request, Response, Uri};
 use http_body::Body;
@@ -24,11 +24,11 @@ use super::body::{Call, ResponseBody, Stream};
 use super::core::Core;
 use super::outgoing::{BodyError, Outgoing};
 use super::snapshot::{Slot, Unready};
-use super::status::{Code, Failure, pushback_of, timeout_of};
+use super::status::{Code, Failure, TIMEOUT, pushback_of, timeout_of, timeout_value};
 use crate::chance;
 use crate::connection::may_have_left;
 use crate::load::InFlight;
-use crate::policy::{Policy, hash};
+use crate::policy::{Memory, PeakEwma, Policy, RingHash, hash};
 
 /// How often a call that no server has processed is sent elsewhere.
 const TRANSPARENT: u32 = 16;
@@ -37,7 +37,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("dogwatch-grpc/", env!("CARGO_PKG_VERSION")));
 
 /// Sends a request and waits for the head of its answer.
-pub(crate) async fn call<B>(core: Arc<Core>, request: Request<B>) -> Response<ResponseBody>
+pub(crate) async fn call<B>(core: &Core, request: Request<B>) -> Response<ResponseBody>
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<BodyError>,
@@ -57,12 +57,13 @@ where
         transparent: 0,
         retries: 0,
         last: None,
+        late: false,
     };
     exchange.run().await.unwrap_or_else(Failure::into_response)
 }
 
-struct Exchange<B> {
-    core: Arc<Core>,
+struct Exchange<'c, B> {
+    core: &'c Core,
     head: Parts,
     outgoing: Outgoing<B>,
     deadline: Option<Instant>,
@@ -73,6 +74,8 @@ struct Exchange<B> {
     retries: u32,
     /// Who was tried last.
     last: Option<SocketAddr>,
+    /// Time has gone by since the caller said how much there is.
+    late: bool,
 }
 
 /// What became of one attempt.
@@ -92,7 +95,7 @@ enum Fate {
     Invalid(h2::Error),
 }
 
-impl<B> Exchange<B>
+impl<B> Exchange<'_, B>
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<BodyError>,
@@ -169,7 +172,9 @@ where
             return Ok(picked);
         }
         self.core.demand.notify_one();
+        self.late = true;
         let asked = Instant::now();
+        let again = asked + PAUSE * self.transparent.max(1);
         let mut revision = self.core.revision.subscribe();
         loop {
             if let Some(picked) = self.pick() {
@@ -177,8 +182,11 @@ where
             }
             let unready = self.core.snapshot.load().unready.clone();
             let until = match &unready {
-                Some(unready) => unready.since.unwrap_or(asked) + self.core.settings.ready_timeout,
-                None => Instant::now() + PAUSE * self.transparent.max(1),
+                // Reasons may change, and each begins anew; the patience of a call does not.
+                Some(unready) => {
+                    unready.since.map_or(asked, |it| it.min(asked)) + self.core.settings.ready_timeout
+                }
+                None => again,
             };
             let bound = self.deadline.map_or(until, |it| it.min(until));
             if timeout_at(bound, revision.changed()).await.is_err() {
@@ -201,9 +209,7 @@ where
     fn pick(&self) -> Option<(Arc<Slot>, InFlight)> {
         let snapshot = self.core.snapshot.load();
         let by = || match &self.core.settings.policy {
-            Policy::RingHash(it) => {
-                self.head.headers.get(&it.header).map_or_else(chance::bits, |it| hash(it.as_bytes()))
-            }
+            Policy::RingHash(it) => ring_key(&self.head.headers, it),
             _ => 0,
         };
         let (slot, in_flight) = if self.tried.is_empty() {
@@ -233,18 +239,20 @@ where
         };
         let mut sending = (!self.outgoing.is_empty()).then_some(stream);
         let mut response = response;
-        let began = matches!(self.core.settings.policy, Policy::PeakEwma(_)).then(Instant::now);
+        let mut wait = Wait::begin(self.core, call);
         let answer = poll_fn(|cx| self.poll_answer(cx, &mut response, &mut sending)).await;
-        if let (Policy::PeakEwma(it), Some(began)) = (&self.core.settings.policy, began) {
-            call.in_flight().load().observe(began.elapsed(), self.core.memory.now(), it.decay);
-        }
         match answer {
             Ok(response) => Fate::Answered { response, sending },
             Err(Fate::Lost(error)) => {
                 // A call may also have waited in line on the connection, where the peer takes only so many at a time.
                 let left = may_have_left(response.stream_id().as_u32(), written, link.writes());
                 let unprocessed = was_not_processed(&error) || !left;
-                if unprocessed { Fate::Unprocessed(error) } else { Fate::Lost(error) }
+                if !unprocessed {
+                    return Fate::Lost(error);
+                }
+                // How soon it refuses says nothing of how soon it answers.
+                wait.iter_mut().for_each(|it| it.counts = false);
+                Fate::Unprocessed(error)
             }
             Err(fate) => fate,
         }
@@ -254,6 +262,10 @@ where
     fn head_for(&self, peer: SocketAddr) -> Result<Request<()>, Reason> {
         let settings = &self.core.settings;
         let mut head = self.head.clone();
+        if let Some(deadline) = self.deadline.filter(|_| self.late) {
+            let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
+            head.headers.insert(TIMEOUT, timeout_value(left));
+        }
         let mut uri = std::mem::take(&mut head.uri).into_parts();
         uri.scheme = Some(settings.scheme.clone());
         uri.authority = match &settings.authority {
@@ -306,6 +318,7 @@ where
 
     async fn pause(&mut self, wait: Duration) {
         self.retries += 1;
+        self.late = true;
         self.core.meter.retries.increment(1);
         sleep(wait).await;
     }
@@ -313,6 +326,7 @@ where
     /// Whether a call that nobody has processed can be sent to somebody else; then the body stands at its beginning.
     fn may_go_elsewhere(&mut self, call: &Call) -> bool {
         self.tried.push(key(call.slot()));
+        self.late = true;
         self.transparent += 1;
         let may = self.transparent <= TRANSPARENT && self.outgoing.rewind();
         if may {
@@ -344,13 +358,74 @@ where
     }
 }
 
+/// The wait for the head of an answer, where the policy wants to know how long it is. It is noted when it ends, and also when it is given
+/// up: whoever makes callers give up is slow.
+struct Wait<'e> {
+    call: &'e Call,
+    memory: &'e Memory,
+    decay: Duration,
+    began: Instant,
+    counts: bool,
+}
+
+impl<'e> Wait<'e> {
+    fn begin(core: &'e Core, call: &'e Call) -> Option<Self> {
+        let Policy::PeakEwma(PeakEwma { decay }) = core.settings.policy else {
+            return None;
+        };
+        Some(Self { call, memory: &core.memory, decay, began: Instant::now(), counts: true })
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        if self.counts {
+            self.call.in_flight().load().observe(self.began.elapsed(), self.memory.now(), self.decay);
+        }
+    }
+}
+
 /// Tells connections apart.
 fn key(slot: &Slot) -> usize {
     Arc::as_ptr(&slot.link) as usize
+}
+
+/// What decides where on the ring a call goes: the value of the header, or its values with commas between them (A42); without one it
+/// goes anywhere.
+fn ring_key(headers: &HeaderMap, ring: &RingHash) -> u64 {
+    let mut values = headers.get_all(&ring.header).iter().map(HeaderValue::as_bytes);
+    match (values.next(), values.next()) {
+        (None, _) => chance::bits(),
+        (Some(only), None) => hash(only),
+        (Some(first), Some(second)) => {
+            let all: Vec<_> = [first, second].into_iter().chain(values).collect();
+            hash(&all.join(&b','))
+        }
+    }
 }
 
 /// The server itself says so: it refused the stream, or left before it. An error of the kind "gone away" reaches
 /// only streams above the last one that the server promised to process.
 fn was_not_processed(error: &h2::Error) -> bool {
     error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderName;
+
+    use super::*;
+
+    #[test]
+    fn several_values_of_a_header_are_one_key() {
+        let user = HeaderName::from_static("user");
+        let ring = RingHash::by_header(user.clone());
+        let key = |values: &[&'static str]| {
+            let field = |it: &&'static str| (user.clone(), HeaderValue::from_static(it));
+            ring_key(&values.iter().map(field).collect(), &ring)
+        };
+        assert_eq!(key(&["ann"]), hash(b"ann"));
+        assert_eq!(key(&["ann", "bob", ""]), hash(b"ann,bob,"));
+        assert_ne!(key(&[]), key(&[]), "without a value it goes anywhere");
+    }
 }

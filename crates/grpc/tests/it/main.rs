@@ -22,7 +22,7 @@ mod loading;
 mod judging;
 mod strangers;
 mod crowded;
-
+mod patience;
 mod tls;
 mod churning;
 mod whole;

@@ -2,16 +2,17 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use dogwatch_grpc::{KubeChannel, Retry};
 use h2::server::SendResponse;
 use http::Response;
-use tonic::Code;
+use tonic::{Code, Request};
 
-use crate::echo::EchoClient;
+use crate::echo::{EchoClient, message};
 use crate::pods::{Pod, Service, endpoint, until};
-use crate::still::{StillTime, breath};
+use crate::still::{STEP, StillTime, breath};
 
 /// What a stranger was asked: the deadline that it was told, if any.
 type Asked = Arc<Mutex<Vec<Option<String>>>>;
@@ -104,6 +105,29 @@ async fn a_proxy_that_says_503_costs_no_call_that_may_be_repeated() {
     }
     assert!(!asked.lock().unwrap().is_empty(), "it was tried");
     assert_eq!(pods[0].seen.calls(), 20);
+}
+
+/// A server that is told more time than there is works for a caller who has gone.
+#[tokio::test]
+async fn a_server_is_told_what_is_left_of_the_time_when_the_call_had_to_wait() {
+    let clock = StillTime::begin();
+    let (address, asked) = stranger(|it| page(it, 503)).await;
+    let service = Service::new();
+    let channel = KubeChannel::builder(service.receiver())
+        .ready_timeout(Duration::from_secs(600))
+        .no_keep_alive()
+        .build()
+        .unwrap();
+    let client = EchoClient::new(&channel);
+    let mut request = Request::new(message("hello", 0));
+    request.set_timeout(Duration::from_secs(100));
+    let waiting = tokio::spawn(async move { client.ask(request).await });
+    // It begins before time goes by.
+    tokio::task::yield_now().await;
+    clock.pass(40 * STEP).await;
+    service.set(vec![endpoint("late", address)]);
+    assert_eq!(waiting.await.unwrap().unwrap_err().code(), Code::Unavailable);
+    assert_eq!(*asked.lock().unwrap(), [Some("60000000u".to_owned())]);
 }
 
 /// A server of HTTP/2 without the health service, and without gRPC's word for that.
