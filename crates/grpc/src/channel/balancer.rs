@@ -102,6 +102,8 @@ struct Member {
     chosen: bool,
     /// Since when pick_first has wanted it in vain.
     tried_since: Option<Instant>,
+    /// The state that was last counted.
+    counted: State,
 }
 
 impl Member {
@@ -191,12 +193,18 @@ impl Balancer {
         self.tasks.spawn(run(Arc::clone(&backend), wishes, dialler, timing, Arc::clone(&self.changed)));
         let meter = core.meter.endpoint(&name);
         let (endpoint, host) = (Arc::clone(endpoint), Host::default());
-        Member { endpoint, backend, wish, meter, host, chosen: true, tried_since: None }
+        Member { endpoint, backend, wish, meter, host, chosen: true, tried_since: None, counted: State::Idle }
     }
 
     /// Tells every endpoint's task what is wanted of it.
     fn steer(&mut self) {
         while self.tasks.try_join_next().is_some() {}
+        for member in self.members.values_mut().chain(&mut self.leaving) {
+            let state = member.backend.state();
+            if std::mem::replace(&mut member.counted, state) != state {
+                self.core.meter.state(state);
+            }
+        }
         self.leaving.retain(|it| it.backend.state() != State::Closed);
         // One that closed for good while it was leaving, and was wanted back at that moment.
         let closed = |it: &&Member| it.backend.state() == State::Closed;

@@ -56,6 +56,7 @@ where
         tried: SmallVec::new(),
         transparent: 0,
         retries: 0,
+        backoffs: 0,
         last: None,
         late: false,
     };
@@ -72,6 +73,8 @@ struct Exchange<'c, B> {
     tried: SmallVec<[usize; 2]>,
     transparent: u32,
     retries: u32,
+    /// Waits of our own choice since a server last chose one, which begins them anew.
+    backoffs: u32,
     /// Who was tried last.
     last: Option<SocketAddr>,
     /// Time has gone by since the caller said how much there is.
@@ -125,6 +128,7 @@ where
                     }
                 }
                 Fate::Unprocessed(error) => {
+                    call.was_not_processed();
                     if self.may_go_elsewhere(&call) {
                         continue;
                     }
@@ -178,6 +182,7 @@ where
         let mut revision = self.core.revision.subscribe();
         loop {
             if let Some(picked) = self.pick() {
+                self.core.meter.waits.record(asked.elapsed());
                 return Ok(picked);
             }
             let unready = self.core.snapshot.load().unready.clone();
@@ -303,14 +308,23 @@ where
     /// After what wait to try again what a server has failed, if it may be; then the body stands at its beginning.
     fn worth_a_retry(&mut self, code: Option<Code>, pushback: Option<Option<Duration>>) -> Option<Duration> {
         let (retry, budget) = (self.core.settings.retry.as_ref()?, self.core.budget.as_ref()?);
-        if !code.is_some_and(|it| retry.codes.contains(&it)) {
-            budget.succeeded();
+        // Where the head does not tell how the call ended, its end does.
+        let code = code?;
+        if !retry.codes.contains(&code) {
+            budget.ended(code);
             return None;
         }
         let allowed = budget.failed() && self.retries + 1 < retry.attempts.clamp(1, 5);
         let wait = match pushback {
-            Some(asked) => asked?,
-            None => retry.wait(self.retries + 1, chance::unit()),
+            Some(asked) => {
+                let asked = asked?;
+                self.backoffs = 0;
+                asked
+            }
+            None => {
+                self.backoffs += 1;
+                retry.wait(self.backoffs, chance::unit())
+            }
         };
         let in_time = self.deadline.is_none_or(|it| Instant::now() + wait < it);
         (allowed && in_time && self.outgoing.rewind()).then_some(wait)
@@ -353,8 +367,10 @@ where
             tokio::spawn(rest).abort_handle()
         });
         let deadline = self.alarm;
-        response
-            .map(|receive| ResponseBody::new(Stream { receive, call, deadline, sending, data_ended: false }))
+        let budget = self.core.budget.clone().filter(|_| !call.has_ended());
+        response.map(|receive| {
+            ResponseBody::new(Stream { receive, call, deadline, sending, budget, data_ended: false })
+        })
     }
 }
 

@@ -21,9 +21,16 @@ use super::exchange;
 /// A channel to all endpoints of a target, for any client that tonic generates.
 ///
 /// Clones share everything. Calls may be made at any time: they wait inside, for at most `ready_timeout` and their own deadline.
-/// Failures are gRPC statuses, `UNAVAILABLE` for the most part, whose metadata names the endpoint as `dogwatch-endpoint`.
+/// Failures are gRPC statuses, `UNAVAILABLE` for the most part, whose metadata names the endpoint as `dogwatch-endpoint`. An answer that is not
+/// gRPC's is one too, by its HTTP status.
 /// Dropping the future of a call, or the body of its answer, cancels the call. When the last clone is dropped and no call waits for its
 /// answer any more, connections close as their last calls end.
+///
+/// What it tells the `metrics` facade, each with the label `target`: `dogwatch_grpc_calls_total` by `endpoint` and `result` (`ok`, `error`,
+/// `cancelled`, or `unprocessed` for an attempt that went elsewhere), `dogwatch_grpc_calls_in_flight` by `endpoint`, `dogwatch_grpc_retries_total` by
+/// `kind`, `dogwatch_grpc_ejections_total`, `dogwatch_grpc_endpoints`, `dogwatch_grpc_endpoints_ready`, `dogwatch_grpc_endpoint_states_total` by
+/// `state`, and `dogwatch_grpc_pick_wait_seconds` of calls that found nobody at once. The first hundred addresses of a channel have a label of their
+/// own, the others share `other`.
 #[derive(Clone)]
 pub struct KubeChannel {
     handle: Arc<Handle>,
