@@ -237,7 +237,8 @@ impl ChannelBuilder {
         self
     }
 
-    /// How many bytes of a request are kept until its answer begins, so that it can be sent again. 256 KiB unless called.
+    /// How many bytes of a request that is sent little by little are kept until its answer begins, so that it can be sent again; one of
+    /// which more was sent is not. 256 KiB unless called. What is at hand when the call is made, as a unary request is, can always be sent again.
     #[must_use]
     pub fn replay_limit(mut self, bytes: usize) -> Self {
         self.replay_limit = bytes;
@@ -252,7 +253,8 @@ impl ChannelBuilder {
         self
     }
 
-    /// Speaks TLS, with HTTP/2 negotiated whatever the configuration says about that. Plain text unless called.
+    /// Speaks TLS, with HTTP/2 negotiated whatever the configuration says about that. Plain text unless called. The configuration is asked
+    /// for every new connection: certificates that are renewed belong into a resolver and a verifier of it that read them anew.
     #[must_use]
     pub fn tls(mut self, config: ClientConfig) -> Self {
         let mut config = config;
