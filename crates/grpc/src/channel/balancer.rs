@@ -286,7 +286,9 @@ impl Balancer {
             error = error.or(standing.error);
             let open = standing.state == State::Ready && (fit || panics);
             let ready = standing.link.filter(|_| open).map(|link| {
-                (Arc::new(Slot { link, meter: member.meter.clone() }), Arc::clone(&member.backend.load))
+                let room = link.sender().current_max_send_streams();
+                let (load, meter) = (Arc::clone(&member.backend.load), member.meter.clone());
+                (Arc::new(Slot { link, load: Arc::clone(&load), meter, room }), load)
             });
             choices.push(policy::Member {
                 key: member.endpoint.id.as_str(),

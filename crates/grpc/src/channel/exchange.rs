@@ -217,11 +217,17 @@ where
             Policy::RingHash(it) => ring_key(&self.head.headers, it),
             _ => 0,
         };
-        let (slot, in_flight) = if self.tried.is_empty() {
-            snapshot.group.pick(by)?
-        } else {
-            snapshot.group.pick_but(|it| self.tried.contains(&key(it)), by)?
+        let tried = |it: &Arc<Slot>| self.tried.contains(&key(it));
+        let (mut slot, mut in_flight) = match self.tried.is_empty() {
+            true => snapshot.group.pick(by)?,
+            false => snapshot.group.pick_but(tried, by)?,
         };
+        // This call is counted already. Where the key decides, it decides.
+        let in_line = in_flight.load().in_flight() as usize > slot.room;
+        if in_line && !matches!(self.core.settings.policy, Policy::RingHash(_)) {
+            let roomy = snapshot.group.pick_but(|it| it.is_full() || tried(it), by);
+            (slot, in_flight) = roomy.unwrap_or((slot, in_flight));
+        }
         Some((Arc::clone(slot), in_flight))
     }
 

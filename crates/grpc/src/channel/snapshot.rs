@@ -8,13 +8,24 @@ use tokio::time::Instant;
 use super::meter::Meter;
 use crate::connection::Link;
 use crate::endpoints::Unavailable;
+use crate::load::Load;
 use crate::policy::Group;
 
 /// An endpoint that is ready, with all that a call needs of it.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) link: Arc<Link>,
+    pub(crate) load: Arc<Load>,
     pub(crate) meter: Meter,
+    /// How many calls the peer took at a time when this was made. Beyond it they wait in line on the connection.
+    pub(crate) room: usize,
+}
+
+impl Slot {
+    /// Whether so many calls are with it that one more would wait in line.
+    pub(crate) fn is_full(&self) -> bool {
+        self.load.in_flight() as usize >= self.room
+    }
 }
 
 /// A channel at one moment.

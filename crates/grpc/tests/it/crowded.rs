@@ -50,6 +50,33 @@ async fn calls_in_line_on_a_connection_that_dies_go_elsewhere() {
     until(&channel, |it| in_flight(it) == 0).await;
 }
 
+/// Calls take turns, but not at a door where everybody waits while there is another.
+#[tokio::test]
+async fn a_pod_that_takes_no_more_is_passed_over_while_another_has_room() {
+    let pods = [narrow(2).await, narrow(2).await, narrow(1_000).await];
+    let channel = Service::of(&pods).channel();
+    let client = EchoClient::new(&channel);
+    channel.connected(3).await;
+    let streams = Traffic::new(client.clone(), "wait");
+    streams.issue(9);
+    until(&channel, |it| in_flight(it) == 9).await;
+    begins(&pods[0], 2).await;
+    begins(&pods[1], 2).await;
+    begins(&pods[2], 5).await;
+    for _ in 0..30 {
+        client.one("hello").await.unwrap();
+    }
+    assert_eq!(pods[2].seen.calls(), 35);
+    pods.iter().for_each(|it| it.seen.gate.add_permits(9));
+    streams.settled().await;
+    assert!(streams.failures().is_empty());
+    // And when there is room again, everybody has a share.
+    for _ in 0..30 {
+        client.one("hello").await.unwrap();
+    }
+    assert!(pods.iter().all(|it| it.seen.begun("hello") >= 10));
+}
+
 #[tokio::test]
 async fn the_deadline_of_a_call_in_line_holds_and_those_behind_it_move_up() {
     let pods = [narrow(1).await];
