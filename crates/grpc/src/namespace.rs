@@ -12,8 +12,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use compact_str::CompactString;
 use dogwatch_client::{Api, Client};
 use dogwatch_core::Object;
+use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -43,6 +45,8 @@ pub(crate) struct Namespace {
     /// While slices have never been read and cannot be.
     legacy: Mutex<Option<Arc<Collection<Legacy>>>>,
     services: Mutex<Services>,
+    /// Services that were there when somebody asked, until they and their slices are gone.
+    seen: Mutex<HashMap<CompactString, Arc<Service>>>,
 }
 
 /// Whether Services are read.
@@ -100,8 +104,8 @@ impl Namespace {
         let belongs = Belongs { to: Slice::service, by_label: Some(SERVICE_NAME) };
         let api = Api::namespaced(client.clone(), name);
         let slices = Collection::start(&api, belongs, refresh_every, &bells);
-        let (legacy, services) = (Mutex::default(), Mutex::default());
-        Self { client, name: name.into(), refresh_every, bells, slices, legacy, services }
+        let (legacy, services, seen) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { client, name: name.into(), refresh_every, bells, slices, legacy, services, seen }
     }
 
     /// A bell that rings when what is known of this service may have changed.
@@ -142,6 +146,7 @@ impl Namespace {
         if let (true, Found::NotYet(until)) = (counts, &service) {
             return Look::Wait(Some(*until));
         }
+        service = self.recall(target.service(), service, slices.is_empty());
         let folded = |service: &Found| {
             let question = Question {
                 port: target.port(),
@@ -161,6 +166,19 @@ impl Namespace {
             Found::NotYet(until) if wishes.first => Look::Wait(Some(until)),
             _ => Look::Set(folded(&service)),
         }
+    }
+
+    /// A Service that is gone while its slices are there is about to be replaced, or they are about to follow it: what a number stood for
+    /// stays until they have.
+    fn recall(&self, name: &str, found: Found, empty: bool) -> Found {
+        let mut seen = self.seen.lock();
+        match &found {
+            Found::There(service) => drop(seen.insert(name.into(), Arc::clone(service))),
+            Found::Missing if empty => drop(seen.remove(name)),
+            Found::Missing => return seen.get(name).cloned().map_or(found, Found::There),
+            Found::Unreadable | Found::NotYet(_) => {}
+        }
+        found
     }
 
     /// All slices of a service; or why they cannot be had, where that is known.

@@ -25,6 +25,9 @@ use crate::policy::{self, Group, Host, Policy, subset, wanted};
 /// What an endpoint's latency is taken to be before one was measured; Linkerd's choice.
 const SEED: Duration = Duration::from_millis(1);
 
+/// How long pick_first gives one endpoint before it tries the next beside it (gRPC's A61, after RFC 8305).
+const HEAD_START: Duration = Duration::from_millis(250);
+
 /// Follows `sets` until `stop` is dropped. When the source of the sets ends, the last one stays.
 pub(crate) async fn balance(
     core: Arc<Core>,
@@ -49,6 +52,7 @@ pub(crate) async fn balance(
         }
         let core = Arc::clone(&balancer.core);
         let doubt = balancer.held.as_ref().map(|it| it.1);
+        let next = balancer.next_attempt();
         tokio::select! {
             biased;
             _ = &mut stop => break,
@@ -60,6 +64,7 @@ pub(crate) async fn balance(
             () = core.demand.notified(), if balancer.asleep => balancer.asleep = false,
             _ = sweeps.tick(), if outlier.is_some() => balancer.sweep(),
             () = sleep(ramping.unwrap_or_default()), if ramping.is_some() => {}
+            () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
             () = sleep_until(doubt.unwrap_or_else(Instant::now)), if doubt.is_some() => {
                 balancer.believe();
             }
@@ -95,6 +100,10 @@ struct Member {
     host: Host,
     /// It belongs to our subset, and pick_first wants it.
     chosen: bool,
+    /// Since when pick_first has wanted it in vain.
+    tried_since: Option<Instant>,
+    /// The state that was last counted.
+    counted: State,
 }
 
 impl Member {
@@ -183,12 +192,19 @@ impl Balancer {
         let (dialler, timing) = (Arc::clone(&core.settings.dialler), Arc::clone(&core.settings.timing));
         self.tasks.spawn(run(Arc::clone(&backend), wishes, dialler, timing, Arc::clone(&self.changed)));
         let meter = core.meter.endpoint(&name);
-        Member { endpoint: Arc::clone(endpoint), backend, wish, meter, host: Host::default(), chosen: true }
+        let (endpoint, host) = (Arc::clone(endpoint), Host::default());
+        Member { endpoint, backend, wish, meter, host, chosen: true, tried_since: None, counted: State::Idle }
     }
 
     /// Tells every endpoint's task what is wanted of it.
     fn steer(&mut self) {
         while self.tasks.try_join_next().is_some() {}
+        for member in self.members.values_mut().chain(&mut self.leaving) {
+            let state = member.backend.state();
+            if std::mem::replace(&mut member.counted, state) != state {
+                self.core.meter.state(state);
+            }
+        }
         self.leaving.retain(|it| it.backend.state() != State::Closed);
         // One that closed for good while it was leaving, and was wanted back at that moment.
         let closed = |it: &&Member| it.backend.state() == State::Closed;
@@ -226,12 +242,23 @@ impl Balancer {
         usable.sort_by_cached_key(|it| xxh64(it.endpoint.id.as_str().as_bytes(), self.seed));
         let states: Vec<_> = usable.iter().map(|it| it.backend.state()).collect();
         let used = usable.iter().position(|it| Some(&it.endpoint.id) == self.used.as_ref());
-        let wanted = wanted(&states, used);
-        for (member, wanted) in usable.iter_mut().zip(wanted) {
+        let (now, asleep) = (Instant::now(), self.asleep);
+        let late = |it: usize| usable[it].tried_since.is_some_and(|it| it + HEAD_START <= now);
+        let wanted = wanted(&states, late, used);
+        for ((member, wanted), state) in usable.iter_mut().zip(wanted).zip(states) {
             member.chosen = wanted;
+            let tries = wanted && !asleep && state != State::Ready;
+            member.tried_since = tries.then(|| member.tried_since.unwrap_or(now));
         }
         let ready = usable.iter().find(|it| it.chosen && it.backend.state() == State::Ready);
         self.used = ready.map(|it| it.endpoint.id.clone());
+    }
+
+    /// When pick_first loses patience with the one that it tries now.
+    fn next_attempt(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let due = self.members.values().filter_map(|it| it.tried_since).map(|it| it + HEAD_START);
+        due.filter(|it| *it > now).min()
     }
 
     /// Makes another snapshot. Says how soon shares have to be looked at again, if somebody is new.
@@ -259,7 +286,9 @@ impl Balancer {
             error = error.or(standing.error);
             let open = standing.state == State::Ready && (fit || panics);
             let ready = standing.link.filter(|_| open).map(|link| {
-                (Arc::new(Slot { link, meter: member.meter.clone() }), Arc::clone(&member.backend.load))
+                let room = link.sender().current_max_send_streams();
+                let (load, meter) = (Arc::clone(&member.backend.load), member.meter.clone());
+                (Arc::new(Slot { link, load: Arc::clone(&load), meter, room }), load)
             });
             choices.push(policy::Member {
                 key: member.endpoint.id.as_str(),
@@ -271,13 +300,14 @@ impl Balancer {
         }
         let group =
             Group::new(choices, &settings.policy, settings.zone.as_ref(), Arc::clone(&self.core.memory));
-        let unready = group.is_empty().then(|| self.unready(members.len(), error));
+        let unready = group.is_empty().then(|| self.unready(members.len(), connected, error));
         self.show(Snapshot { group, unready });
         ramping
     }
 
-    fn unready(&self, usable: usize, error: Option<Arc<str>>) -> Unready {
+    fn unready(&self, usable: usize, connected: usize, error: Option<Arc<str>>) -> Unready {
         let why = match &self.set.unavailable {
+            _ if connected > 0 => Why::Unfit { connected },
             _ if usable > 0 => Why::Unconnected { endpoints: usable, error },
             Some(why) => Why::Nothing(why.clone()),
             None if self.set.generation == 0 && self.set.endpoints.is_empty() => Why::Unresolved,
@@ -315,13 +345,10 @@ impl Balancer {
         };
         let usable = self.members.values_mut().filter(|it| it.endpoint.usable && it.chosen);
         let mut hosts: Vec<_> = usable.map(|it| (&mut it.host, it.backend.load.take_tally())).collect();
-        let count = |hosts: &[(&mut Host, _)]| hosts.iter().filter(|it| it.0.ejected.is_some()).count();
-        let before = count(&hosts);
-        policy::sweep(&mut hosts, outlier, Instant::now(), || chance::below(100) as u32);
-        let after = count(&hosts);
-        if after > before {
-            self.core.meter.ejections.increment((after - before) as u64);
-            info!(ejected = after, "endpoints that fail are left out for a while");
+        let ejected = policy::sweep(&mut hosts, outlier, Instant::now(), || chance::below(100) as u32);
+        if ejected > 0 {
+            self.core.meter.ejections.increment(ejected as u64);
+            info!(ejected, "endpoints that fail are left out for a while");
         }
     }
 }

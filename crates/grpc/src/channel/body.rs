@@ -13,6 +13,7 @@ use http_body::{Body, Frame};
 use tokio::task::AbortHandle;
 use tokio::time::Sleep;
 
+use super::retry::Budget;
 use super::snapshot::Slot;
 use super::status::Code;
 use crate::load::InFlight;
@@ -38,12 +39,14 @@ pub(crate) struct Call {
     slot: Arc<Slot>,
     /// How it ended, if it did.
     code: Option<Code>,
+    /// No server has processed it.
+    unprocessed: bool,
 }
 
 impl Call {
     pub(crate) fn new(slot: Arc<Slot>, in_flight: InFlight) -> Self {
         slot.meter.begin();
-        Self { in_flight, slot, code: None }
+        Self { in_flight, slot, code: None, unprocessed: false }
     }
 
     pub(crate) fn slot(&self) -> &Slot {
@@ -52,6 +55,16 @@ impl Call {
 
     pub(crate) fn in_flight(&self) -> &InFlight {
         &self.in_flight
+    }
+
+    /// Whether it is known how it ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.code.is_some()
+    }
+
+    /// Notes that no server has processed it, so that it was none of this endpoint's.
+    pub(crate) fn was_not_processed(&mut self) {
+        self.unprocessed = true;
     }
 
     /// Notes how it ended.
@@ -65,7 +78,10 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.slot.meter.end(self.code);
+        match self.unprocessed {
+            true => self.slot.meter.end_unprocessed(),
+            false => self.slot.meter.end(self.code),
+        }
     }
 }
 
@@ -76,6 +92,8 @@ pub(crate) struct Stream {
     pub(crate) deadline: Option<Pin<Box<Sleep>>>,
     /// Whoever still sends the request's body.
     pub(crate) sending: Option<AbortHandle>,
+    /// Where the end is to be noted, if it tells how the call ended.
+    pub(crate) budget: Option<Arc<Budget>>,
     pub(crate) data_ended: bool,
 }
 
@@ -164,8 +182,10 @@ impl Stream {
                     let _ = self.receive.flow_control().release_capacity(data.len());
                     return Poll::Ready(Some(Ok(Frame::data(data))));
                 }
-                // A server may stop a request that it need not read to its end.
-                Some(Err(error)) if error.reason() == Some(Reason::NO_ERROR) => return Poll::Ready(None),
+                // A server may stop a request that it need not read to its end, but not before it has told how that ended.
+                Some(Err(error)) if error.reason() == Some(Reason::NO_ERROR) => {
+                    return Poll::Ready(self.ended());
+                }
                 Some(Err(error)) => {
                     return Poll::Ready(Some(Err(self.interrupted(Code::of_error(&error), &error))));
                 }
@@ -174,17 +194,27 @@ impl Stream {
         }
         match ready!(self.receive.poll_trailers(cx)) {
             Ok(Some(trailers)) => {
-                self.call.ended(Code::of(&trailers).unwrap_or(Code::Unknown));
+                self.note(Code::of(&trailers).unwrap_or(Code::Unknown));
                 Poll::Ready(Some(Ok(Frame::trailers(trailers))))
             }
-            Ok(None) => Poll::Ready(None),
-            Err(error) if error.reason() == Some(Reason::NO_ERROR) => Poll::Ready(None),
+            Ok(None) => Poll::Ready(self.ended()),
+            Err(error) if error.reason() == Some(Reason::NO_ERROR) => Poll::Ready(self.ended()),
             Err(error) => Poll::Ready(Some(Err(self.interrupted(Code::of_error(&error), &error)))),
         }
     }
 
-    fn interrupted(&mut self, code: Code, why: impl fmt::Display) -> Interrupted {
+    /// The end without trailers: good if the head has told the status.
+    fn ended(&mut self) -> Option<Result<Frame<Bytes>, Interrupted>> {
+        (!self.call.has_ended()).then(|| Err(self.interrupted(Code::Internal, "it ended without a status")))
+    }
+
+    fn note(&mut self, code: Code) {
         self.call.ended(code);
+        self.budget.take().iter().for_each(|it| it.ended(code));
+    }
+
+    fn interrupted(&mut self, code: Code, why: impl fmt::Display) -> Interrupted {
+        self.note(code);
         Interrupted::new(self.call.slot().link.peer(), code, why)
     }
 }

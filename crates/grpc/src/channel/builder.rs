@@ -18,6 +18,9 @@ use crate::connection::{Backoff, Dialler, Timing, Tls};
 use crate::endpoints::EndpointSet;
 use crate::policy::{Outlier, Policy, SlowStart, ZoneAware};
 
+/// As good as for ever, and a moment that clocks can still name.
+const EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
+
 /// Why a channel cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -33,7 +36,7 @@ pub enum ConfigError {
     Nameless,
 }
 
-/// A channel in the making.
+/// A channel in the making. Times are taken up to a century; a longer one is as good as for ever.
 pub struct ChannelBuilder {
     sets: watch::Receiver<Arc<EndpointSet>>,
     policy: Policy,
@@ -170,7 +173,7 @@ impl ChannelBuilder {
     /// change may be a mistake of whoever writes the set. One that has somebody to call counts at once, as ever. Off unless called.
     #[must_use]
     pub fn hold_when_emptied(mut self, hold: Duration) -> Self {
-        self.hold = Some(hold);
+        self.hold = Some(hold.min(EVER));
         self
     }
 
@@ -185,14 +188,14 @@ impl ChannelBuilder {
     /// unless called; the deadline of a call holds too.
     #[must_use]
     pub fn ready_timeout(mut self, timeout: Duration) -> Self {
-        self.ready_timeout = timeout;
+        self.ready_timeout = timeout.min(EVER);
         self
     }
 
     /// How long making a connection may take, TLS and the first answer included. 20 s unless called.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout;
+        self.connect_timeout = timeout.min(EVER);
         self
     }
 
@@ -206,7 +209,8 @@ impl ChannelBuilder {
     /// How long to wait between attempts to connect. gRPC's schedule unless called.
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> Self {
-        self.backoff = backoff;
+        let (initial, longest) = (backoff.initial.min(EVER), backoff.longest.min(EVER));
+        self.backoff = Backoff { initial, longest, ..backoff };
         self
     }
 
@@ -214,7 +218,7 @@ impl ChannelBuilder {
     /// terminating has no limit.
     #[must_use]
     pub fn drain(mut self, limit: Duration) -> Self {
-        self.drain = limit;
+        self.drain = limit.min(EVER);
         self
     }
 
@@ -222,7 +226,7 @@ impl ChannelBuilder {
     /// finds this too often is pinged half as often.
     #[must_use]
     pub fn keep_alive(mut self, interval: Duration, timeout: Duration) -> Self {
-        self.keep_alive = Some((interval, timeout));
+        self.keep_alive = Some((interval.min(EVER), timeout.min(EVER)));
         self
     }
 
@@ -233,7 +237,8 @@ impl ChannelBuilder {
         self
     }
 
-    /// How many bytes of a request are kept until its answer begins, so that it can be sent again. 256 KiB unless called.
+    /// How many bytes of a request that is sent little by little are kept until its answer begins, so that it can be sent again; one of
+    /// which more was sent is not. 256 KiB unless called. What is at hand when the call is made, as a unary request is, can always be sent again.
     #[must_use]
     pub fn replay_limit(mut self, bytes: usize) -> Self {
         self.replay_limit = bytes;
@@ -248,7 +253,8 @@ impl ChannelBuilder {
         self
     }
 
-    /// Speaks TLS, with HTTP/2 negotiated whatever the configuration says about that. Plain text unless called.
+    /// Speaks TLS, with HTTP/2 negotiated whatever the configuration says about that. Plain text unless called. The configuration is asked
+    /// for every new connection: certificates that are renewed belong into a resolver and a verifier of it that read them anew.
     #[must_use]
     pub fn tls(mut self, config: ClientConfig) -> Self {
         let mut config = config;
@@ -283,7 +289,9 @@ impl ChannelBuilder {
                 Some(it.parse::<Authority>().map_err(failed)?)
             }
         };
-        let name = self.server_name.as_deref().or(authority.as_ref().map(Authority::host));
+        // An address of IPv6 stands in brackets there, and without them in certificates.
+        let host = |it| Authority::host(it).trim_start_matches('[').trim_end_matches(']');
+        let name = self.server_name.as_deref().or(authority.as_ref().map(host));
         let tls = match self.tls {
             None => None,
             Some(config) => {
@@ -343,7 +351,9 @@ mod tests {
     #[tokio::test]
     async fn what_cannot_work_is_refused_at_once() {
         assert!(builder().build().is_ok());
-        assert!(builder().authority("greeter.shop").tls(tls()).build().is_ok());
+        for authority in ["greeter.shop", "greeter.shop:443", "10.0.0.1:443", "[::1]:443"] {
+            assert!(builder().authority(authority).tls(tls()).build().is_ok(), "{authority}");
+        }
         let refused = |it: ChannelBuilder| it.build().unwrap_err();
         assert!(matches!(refused(builder().authority("a b")), ConfigError::Authority(..)));
         assert!(matches!(refused(builder().tls(tls())), ConfigError::Nameless));

@@ -48,7 +48,7 @@ pub(crate) struct Core {
     /// Everybody in the set, for those who want to look.
     pub(crate) members: ArcSwap<Vec<Shown>>,
     pub(crate) memory: Arc<Memory>,
-    pub(crate) budget: Option<Budget>,
+    pub(crate) budget: Option<Arc<Budget>>,
     /// Somebody wants to call; only a lazy channel listens.
     pub(crate) demand: Notify,
     pub(crate) meter: ChannelMeter,
@@ -64,7 +64,7 @@ impl Core {
             revision: watch::Sender::new(0),
             members: ArcSwap::from_pointee(Vec::new()),
             memory,
-            budget: settings.retry.as_ref().map(Budget::new),
+            budget: settings.retry.as_ref().map(|it| Arc::new(Budget::new(it))),
             demand: Notify::new(),
             meter: ChannelMeter::new(name),
             settings,

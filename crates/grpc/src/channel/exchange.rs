@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream, SendStream};
-use http::header::{HeaderValue, USER_AGENT};
+use http::header::{HeaderMap, HeaderValue, USER_AGENT};
 use http::request::Parts;
 use http::{Request, Response, Uri};
 use http_body::Body;
@@ -24,10 +24,11 @@ use super::body::{Call, ResponseBody, Stream};
 use super::core::Core;
 use super::outgoing::{BodyError, Outgoing};
 use super::snapshot::{Slot, Unready};
-use super::status::{Code, Failure, pushback_of, timeout_of};
+use super::status::{Code, Failure, TIMEOUT, pushback_of, timeout_of, timeout_value};
 use crate::chance;
+use crate::connection::may_have_left;
 use crate::load::InFlight;
-use crate::policy::{Policy, hash};
+use crate::policy::{Memory, PeakEwma, Policy, RingHash, hash};
 
 /// How often a call that no server has processed is sent elsewhere.
 const TRANSPARENT: u32 = 16;
@@ -36,7 +37,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("dogwatch-grpc/", env!("CARGO_PKG_VERSION")));
 
 /// Sends a request and waits for the head of its answer.
-pub(crate) async fn call<B>(core: Arc<Core>, request: Request<B>) -> Response<ResponseBody>
+pub(crate) async fn call<B>(core: &Core, request: Request<B>) -> Response<ResponseBody>
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<BodyError>,
@@ -55,13 +56,15 @@ where
         tried: SmallVec::new(),
         transparent: 0,
         retries: 0,
+        backoffs: 0,
         last: None,
+        late: false,
     };
     exchange.run().await.unwrap_or_else(Failure::into_response)
 }
 
-struct Exchange<B> {
-    core: Arc<Core>,
+struct Exchange<'c, B> {
+    core: &'c Core,
     head: Parts,
     outgoing: Outgoing<B>,
     deadline: Option<Instant>,
@@ -70,8 +73,12 @@ struct Exchange<B> {
     tried: SmallVec<[usize; 2]>,
     transparent: u32,
     retries: u32,
+    /// Waits of our own choice since a server last chose one, which begins them anew.
+    backoffs: u32,
     /// Who was tried last.
     last: Option<SocketAddr>,
+    /// Time has gone by since the caller said how much there is.
+    late: bool,
 }
 
 /// What became of one attempt.
@@ -91,7 +98,7 @@ enum Fate {
     Invalid(h2::Error),
 }
 
-impl<B> Exchange<B>
+impl<B> Exchange<'_, B>
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<BodyError>,
@@ -106,17 +113,22 @@ where
             let mut call = Call::new(slot, in_flight);
             let failure = match self.attempt(&call).await {
                 Fate::Answered { response, sending } => {
-                    let code = Code::of(response.headers());
+                    let foreign = Failure::foreign(&response, self.last);
+                    let code = foreign.as_ref().map(|it| it.code).or_else(|| Code::of(response.headers()));
                     code.into_iter().for_each(|it| call.ended(it));
-                    let Some(wait) = self.worth_a_retry(code, pushback_of(response.headers())) else {
-                        return Ok(self.deliver(call, response, sending));
-                    };
-                    self.tried.push(key(call.slot()));
-                    drop((call, response, sending));
-                    self.pause(wait).await;
-                    continue;
+                    if let Some(wait) = self.worth_a_retry(code, pushback_of(response.headers())) {
+                        self.tried.push(key(call.slot()));
+                        drop((call, response, sending));
+                        self.pause(wait).await;
+                        continue;
+                    }
+                    match foreign {
+                        Some(failure) => failure,
+                        None => return Ok(self.deliver(call, response, sending)),
+                    }
                 }
                 Fate::Unprocessed(error) => {
+                    call.was_not_processed();
                     if self.may_go_elsewhere(&call) {
                         continue;
                     }
@@ -164,16 +176,22 @@ where
             return Ok(picked);
         }
         self.core.demand.notify_one();
+        self.late = true;
         let asked = Instant::now();
+        let again = asked + PAUSE * self.transparent.max(1);
         let mut revision = self.core.revision.subscribe();
         loop {
             if let Some(picked) = self.pick() {
+                self.core.meter.waits.record(asked.elapsed());
                 return Ok(picked);
             }
             let unready = self.core.snapshot.load().unready.clone();
             let until = match &unready {
-                Some(unready) => unready.since.unwrap_or(asked) + self.core.settings.ready_timeout,
-                None => Instant::now() + PAUSE * self.transparent.max(1),
+                // Reasons may change, and each begins anew; the patience of a call does not.
+                Some(unready) => {
+                    unready.since.map_or(asked, |it| it.min(asked)) + self.core.settings.ready_timeout
+                }
+                None => again,
             };
             let bound = self.deadline.map_or(until, |it| it.min(until));
             if timeout_at(bound, revision.changed()).await.is_err() {
@@ -196,16 +214,20 @@ where
     fn pick(&self) -> Option<(Arc<Slot>, InFlight)> {
         let snapshot = self.core.snapshot.load();
         let by = || match &self.core.settings.policy {
-            Policy::RingHash(it) => {
-                self.head.headers.get(&it.header).map_or_else(chance::bits, |it| hash(it.as_bytes()))
-            }
+            Policy::RingHash(it) => ring_key(&self.head.headers, it),
             _ => 0,
         };
-        let (slot, in_flight) = if self.tried.is_empty() {
-            snapshot.group.pick(by)?
-        } else {
-            snapshot.group.pick_but(|it| self.tried.contains(&key(it)), by)?
+        let tried = |it: &Arc<Slot>| self.tried.contains(&key(it));
+        let (mut slot, mut in_flight) = match self.tried.is_empty() {
+            true => snapshot.group.pick(by)?,
+            false => snapshot.group.pick_but(tried, by)?,
         };
+        // This call is counted already. Where the key decides, it decides.
+        let in_line = in_flight.load().in_flight() as usize > slot.room;
+        if in_line && !matches!(self.core.settings.policy, Policy::RingHash(_)) {
+            let roomy = snapshot.group.pick_but(|it| it.is_full() || tried(it), by);
+            (slot, in_flight) = roomy.unwrap_or((slot, in_flight));
+        }
         Some((Arc::clone(slot), in_flight))
     }
 
@@ -228,14 +250,19 @@ where
         };
         let mut sending = (!self.outgoing.is_empty()).then_some(stream);
         let mut response = response;
-        let began = matches!(self.core.settings.policy, Policy::PeakEwma(_)).then(Instant::now);
+        let mut wait = Wait::begin(self.core, call);
         let answer = poll_fn(|cx| self.poll_answer(cx, &mut response, &mut sending)).await;
-        if let (Policy::PeakEwma(it), Some(began)) = (&self.core.settings.policy, began) {
-            call.in_flight().load().observe(began.elapsed(), self.core.memory.now(), it.decay);
-        }
         match answer {
             Ok(response) => Fate::Answered { response, sending },
-            Err(Fate::Lost(error)) if was_not_processed(&error) || link.writes() == written => {
+            Err(Fate::Lost(error)) => {
+                // A call may also have waited in line on the connection, where the peer takes only so many at a time.
+                let left = may_have_left(response.stream_id().as_u32(), written, link.writes());
+                let unprocessed = was_not_processed(&error) || !left;
+                if !unprocessed {
+                    return Fate::Lost(error);
+                }
+                // How soon it refuses says nothing of how soon it answers.
+                wait.iter_mut().for_each(|it| it.counts = false);
                 Fate::Unprocessed(error)
             }
             Err(fate) => fate,
@@ -246,6 +273,10 @@ where
     fn head_for(&self, peer: SocketAddr) -> Result<Request<()>, Reason> {
         let settings = &self.core.settings;
         let mut head = self.head.clone();
+        if let Some(deadline) = self.deadline.filter(|_| self.late) {
+            let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
+            head.headers.insert(TIMEOUT, timeout_value(left));
+        }
         let mut uri = std::mem::take(&mut head.uri).into_parts();
         uri.scheme = Some(settings.scheme.clone());
         uri.authority = match &settings.authority {
@@ -283,14 +314,23 @@ where
     /// After what wait to try again what a server has failed, if it may be; then the body stands at its beginning.
     fn worth_a_retry(&mut self, code: Option<Code>, pushback: Option<Option<Duration>>) -> Option<Duration> {
         let (retry, budget) = (self.core.settings.retry.as_ref()?, self.core.budget.as_ref()?);
-        if !code.is_some_and(|it| retry.codes.contains(&it)) {
-            budget.succeeded();
+        // Where the head does not tell how the call ended, its end does.
+        let code = code?;
+        if !retry.codes.contains(&code) {
+            budget.ended(code);
             return None;
         }
         let allowed = budget.failed() && self.retries + 1 < retry.attempts.clamp(1, 5);
         let wait = match pushback {
-            Some(asked) => asked?,
-            None => retry.wait(self.retries + 1, chance::unit()),
+            Some(asked) => {
+                let asked = asked?;
+                self.backoffs = 0;
+                asked
+            }
+            None => {
+                self.backoffs += 1;
+                retry.wait(self.backoffs, chance::unit())
+            }
         };
         let in_time = self.deadline.is_none_or(|it| Instant::now() + wait < it);
         (allowed && in_time && self.outgoing.rewind()).then_some(wait)
@@ -298,6 +338,7 @@ where
 
     async fn pause(&mut self, wait: Duration) {
         self.retries += 1;
+        self.late = true;
         self.core.meter.retries.increment(1);
         sleep(wait).await;
     }
@@ -305,6 +346,7 @@ where
     /// Whether a call that nobody has processed can be sent to somebody else; then the body stands at its beginning.
     fn may_go_elsewhere(&mut self, call: &Call) -> bool {
         self.tried.push(key(call.slot()));
+        self.late = true;
         self.transparent += 1;
         let may = self.transparent <= TRANSPARENT && self.outgoing.rewind();
         if may {
@@ -331,8 +373,37 @@ where
             tokio::spawn(rest).abort_handle()
         });
         let deadline = self.alarm;
-        response
-            .map(|receive| ResponseBody::new(Stream { receive, call, deadline, sending, data_ended: false }))
+        let budget = self.core.budget.clone().filter(|_| !call.has_ended());
+        response.map(|receive| {
+            ResponseBody::new(Stream { receive, call, deadline, sending, budget, data_ended: false })
+        })
+    }
+}
+
+/// The wait for the head of an answer, where the policy wants to know how long it is. It is noted when it ends, and also when it is given
+/// up: whoever makes callers give up is slow.
+struct Wait<'e> {
+    call: &'e Call,
+    memory: &'e Memory,
+    decay: Duration,
+    began: Instant,
+    counts: bool,
+}
+
+impl<'e> Wait<'e> {
+    fn begin(core: &'e Core, call: &'e Call) -> Option<Self> {
+        let Policy::PeakEwma(PeakEwma { decay }) = core.settings.policy else {
+            return None;
+        };
+        Some(Self { call, memory: &core.memory, decay, began: Instant::now(), counts: true })
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        if self.counts {
+            self.call.in_flight().load().observe(self.began.elapsed(), self.memory.now(), self.decay);
+        }
     }
 }
 
@@ -341,8 +412,42 @@ fn key(slot: &Slot) -> usize {
     Arc::as_ptr(&slot.link) as usize
 }
 
+/// What decides where on the ring a call goes: the value of the header, or its values with commas between them (A42); without one it
+/// goes anywhere.
+fn ring_key(headers: &HeaderMap, ring: &RingHash) -> u64 {
+    let mut values = headers.get_all(&ring.header).iter().map(HeaderValue::as_bytes);
+    match (values.next(), values.next()) {
+        (None, _) => chance::bits(),
+        (Some(only), None) => hash(only),
+        (Some(first), Some(second)) => {
+            let all: Vec<_> = [first, second].into_iter().chain(values).collect();
+            hash(&all.join(&b','))
+        }
+    }
+}
+
 /// The server itself says so: it refused the stream, or left before it. An error of the kind "gone away" reaches
 /// only streams above the last one that the server promised to process.
 fn was_not_processed(error: &h2::Error) -> bool {
     error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderName;
+
+    use super::*;
+
+    #[test]
+    fn several_values_of_a_header_are_one_key() {
+        let user = HeaderName::from_static("user");
+        let ring = RingHash::by_header(user.clone());
+        let key = |values: &[&'static str]| {
+            let field = |it: &&'static str| (user.clone(), HeaderValue::from_static(it));
+            ring_key(&values.iter().map(field).collect(), &ring)
+        };
+        assert_eq!(key(&["ann"]), hash(b"ann"));
+        assert_eq!(key(&["ann", "bob", ""]), hash(b"ann,bob,"));
+        assert_ne!(key(&[]), key(&[]), "without a value it goes anywhere");
+    }
 }

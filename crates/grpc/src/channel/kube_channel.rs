@@ -21,8 +21,16 @@ use super::exchange;
 /// A channel to all endpoints of a target, for any client that tonic generates.
 ///
 /// Clones share everything. Calls may be made at any time: they wait inside, for at most `ready_timeout` and their own deadline.
-/// Failures are gRPC statuses, `UNAVAILABLE` for the most part, whose metadata names the endpoint as `dogwatch-endpoint`.
-/// When the last clone is dropped, connections close as their last calls end.
+/// Failures are gRPC statuses, `UNAVAILABLE` for the most part, whose metadata names the endpoint as `dogwatch-endpoint`. An answer that is not
+/// gRPC's is one too, by its HTTP status.
+/// Dropping the future of a call, or the body of its answer, cancels the call. When the last clone is dropped and no call waits for its
+/// answer any more, connections close as their last calls end.
+///
+/// What it tells the `metrics` facade, each with the label `target`: `dogwatch_grpc_calls_total` by `endpoint` and `result` (`ok`, `error`,
+/// `cancelled`, or `unprocessed` for an attempt that went elsewhere), `dogwatch_grpc_calls_in_flight` by `endpoint`, `dogwatch_grpc_retries_total` by
+/// `kind`, `dogwatch_grpc_ejections_total`, `dogwatch_grpc_endpoints`, `dogwatch_grpc_endpoints_ready`, `dogwatch_grpc_endpoint_states_total` by
+/// `state`, and `dogwatch_grpc_pick_wait_seconds` of calls that found nobody at once. The first hundred addresses of a channel have a label of their
+/// own, the others share `other`.
 #[derive(Clone)]
 pub struct KubeChannel {
     handle: Arc<Handle>,
@@ -56,7 +64,8 @@ impl KubeChannel {
         Self { handle: Arc::new(Handle { core, _stop: stop, _held: held }) }
     }
 
-    /// Every endpoint of the set, and those removed that still have calls.
+    /// Every endpoint of the set in the order of their ids, then those removed that still have calls. The states are of now; they may
+    /// differ from one endpoint to the next by what happens meanwhile.
     pub fn endpoints(&self) -> Vec<EndpointStatus> {
         self.handle.core.members.load().iter().map(EndpointStatus::of).collect()
     }
@@ -66,12 +75,14 @@ impl KubeChannel {
         self.handle.core.snapshot.load().group.len()
     }
 
-    /// A number that goes up whenever endpoints or their states change; ask [`endpoints`](Self::endpoints) then.
+    /// A number that goes up whenever endpoints or their states change; ask [`endpoints`](Self::endpoints) then. Whoever is slow sees the
+    /// newest number only.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.handle.core.revision.subscribe()
     }
 
-    /// Waits until at least this many endpoints could be picked.
+    /// Waits until at least this many endpoints could be picked. It is no call: a lazy channel stays as it is. It may be dropped at any
+    /// time.
     pub async fn connected(&self, count: usize) {
         let mut revision = self.subscribe();
         // The sender lives in the channel that we hold.
@@ -94,7 +105,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let core = Arc::clone(&self.handle.core);
-        Box::pin(async move { Ok(exchange::call(core, request).await) })
+        // Whoever calls need not keep the channel until there is an answer: the call does.
+        let handle = Arc::clone(&self.handle);
+        Box::pin(async move { Ok(exchange::call(&handle.core, request).await) })
     }
 }

@@ -23,4 +23,4 @@ pub use self::kube_channel::KubeChannel;
 pub use self::retry::Retry;
 pub use self::status::Code;
 #[cfg(feature = "grpc-crate")]
-pub(crate) use self::status::{ENDPOINT, Failure};
+pub(crate) use self::status::{ENDPOINT, Failure, TIMEOUT, timeout_value};

@@ -1,7 +1,7 @@
 //! The body of a request on its way out, which can begin again as long as what was sent is kept.
 //!
-//! What a caller has at hand, as the whole of a unary request is, goes out at once, in the caller's own task. What was sent is kept by
-//! reference up to a limit until the answer begins.
+//! What a caller has at hand, as the whole of a unary request is, goes out at once, in the caller's own task. It is kept by reference until the
+//! answer begins; of what comes later, only so much is.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -24,6 +24,8 @@ pub(crate) struct Outgoing<B> {
     /// From the beginning, while it may be needed again, or not yet sent.
     kept: SmallVec<[Bytes; 1]>,
     trailers: Option<HeaderMap>,
+    /// `kept` has all that was taken from the body so far.
+    whole: bool,
     /// How many of `kept` were sent in this attempt.
     sent: usize,
     /// Bytes taken from the body so far.
@@ -40,7 +42,7 @@ where
 {
     pub(crate) fn new(body: B, limit: usize) -> Self {
         let ended = body.is_end_stream();
-        Self { body, kept: SmallVec::new(), trailers: None, sent: 0, size: 0, limit, ended }
+        Self { body, kept: SmallVec::new(), trailers: None, whole: true, sent: 0, size: 0, limit, ended }
     }
 
     /// Takes what the body has at hand.
@@ -65,11 +67,10 @@ where
 
     /// Goes back to the beginning. False when something of it is no longer there.
     pub(crate) fn rewind(&mut self) -> bool {
-        let kept = self.size <= self.limit;
-        if kept {
+        if self.whole {
             self.sent = 0;
         }
-        kept
+        self.whole
     }
 
     /// Keeps nothing more: there will be no other attempt.
@@ -77,6 +78,7 @@ where
         self.kept.drain(..self.sent);
         self.sent = 0;
         self.limit = 0;
+        self.whole = false;
     }
 
     /// Sends all there is, as the peer takes it. Ready when the end was sent, or when the peer wants no more.
@@ -110,6 +112,7 @@ where
                     // Too much to begin again: what was sent need not be kept.
                     self.kept.clear();
                     self.sent = 0;
+                    self.whole = false;
                 }
                 self.kept.push(data);
             }
@@ -177,9 +180,9 @@ mod tests {
     }
 
     #[test]
-    fn a_body_beyond_the_limit_cannot_begin_again() {
+    fn what_is_at_hand_can_begin_again_however_large_it_is() {
         let mut outgoing = gathered(Full::new(Bytes::from_static(b"hello")), 4);
-        assert!(!outgoing.rewind());
+        assert!(outgoing.rewind());
     }
 
     #[test]

@@ -46,7 +46,9 @@ impl Retry {
     pub(crate) fn wait(&self, retry: u32, luck: f64) -> Duration {
         let exponent = i32::try_from(retry.saturating_sub(1)).unwrap_or(i32::MAX);
         let longest = self.initial_backoff.as_secs_f64() * self.factor.powi(exponent);
-        Duration::from_secs_f64(longest.min(self.longest_backoff.as_secs_f64()) * luck)
+        let wait = longest.min(self.longest_backoff.as_secs_f64()) * luck;
+        // What is no time at all, as with a factor below 0, is the longest.
+        Duration::try_from_secs_f64(wait).unwrap_or(self.longest_backoff)
     }
 }
 
@@ -57,13 +59,24 @@ pub(crate) struct Budget {
     tokens: AtomicI32,
     full: i32,
     refill: i32,
+    /// What counts as a failure: that of a request is none of the servers'.
+    codes: Vec<Code>,
 }
 
 impl Budget {
     pub(crate) fn new(retry: &Retry) -> Self {
         let full = i32::try_from(retry.budget.clamp(1, 1_000_000) * 2_000).unwrap_or(i32::MAX);
         let refill = (retry.refill.clamp(0.0, 1_000.0) * 1_000.0) as i32;
-        Self { tokens: AtomicI32::new(full), full, refill }
+        Self { tokens: AtomicI32::new(full), full, refill, codes: retry.codes.clone() }
+    }
+
+    /// Notes how a call ended that cannot be retried any more. Codes that say nothing of the servers change nothing.
+    pub(crate) fn ended(&self, code: Code) {
+        if code == Code::Ok {
+            self.succeeded();
+        } else if self.codes.contains(&code) {
+            self.failed();
+        }
     }
 
     /// Notes a failure, and says whether there may be a retry.
@@ -71,8 +84,7 @@ impl Budget {
         self.change(-1_000) > self.full / 2
     }
 
-    /// Notes a success.
-    pub(crate) fn succeeded(&self) {
+    fn succeeded(&self) {
         if self.tokens.load(Ordering::Relaxed) < self.full {
             self.change(self.refill);
         }
@@ -113,5 +125,21 @@ mod tests {
             budget.succeeded();
         }
         assert!(budget.failed(), "and it never holds more than ten");
+    }
+
+    #[test]
+    fn only_successes_fill_the_budget_and_only_failures_of_servers_empty_it() {
+        let budget = Budget::new(&Retry { budget: 1, refill: 1.0, ..Retry::default() });
+        budget.ended(Code::Unavailable);
+        for _ in 0..10 {
+            budget.ended(Code::InvalidArgument);
+        }
+        assert!(!budget.failed(), "two failures of two that it holds, and nothing that made them good");
+        budget.ended(Code::Ok);
+        budget.ended(Code::Ok);
+        for _ in 0..10 {
+            budget.ended(Code::NotFound);
+        }
+        assert!(!budget.failed() && budget.tokens.load(Ordering::Relaxed) == 1_000);
     }
 }

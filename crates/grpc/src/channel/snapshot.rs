@@ -8,13 +8,24 @@ use tokio::time::Instant;
 use super::meter::Meter;
 use crate::connection::Link;
 use crate::endpoints::Unavailable;
+use crate::load::Load;
 use crate::policy::Group;
 
 /// An endpoint that is ready, with all that a call needs of it.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) link: Arc<Link>,
+    pub(crate) load: Arc<Load>,
     pub(crate) meter: Meter,
+    /// How many calls the peer took at a time when this was made. Beyond it they wait in line on the connection.
+    pub(crate) room: usize,
+}
+
+impl Slot {
+    /// Whether so many calls are with it that one more would wait in line.
+    pub(crate) fn is_full(&self) -> bool {
+        self.load.in_flight() as usize >= self.room
+    }
 }
 
 /// A channel at one moment.
@@ -40,6 +51,8 @@ pub(crate) enum Why {
     Unresolved,
     /// There is nothing to call.
     Nothing(Unavailable),
+    /// Of those that are connected, all are unhealthy or ejected; how many these are.
+    Unfit { connected: usize },
     /// Nobody is connected; how many there are, and what the last attempt said.
     Unconnected { endpoints: usize, error: Option<Arc<str>> },
 }
@@ -56,6 +69,9 @@ impl fmt::Display for Why {
         match self {
             Self::Unresolved => f.write_str("its endpoints are not known yet"),
             Self::Nothing(why) => why.fmt(f),
+            Self::Unfit { connected } => {
+                write!(f, "its {connected} connected endpoints are all unwell or left out")
+            }
             Self::Unconnected { endpoints, error: None } => {
                 write!(f, "none of its {endpoints} endpoints is connected yet")
             }

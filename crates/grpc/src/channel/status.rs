@@ -6,17 +6,20 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 /// The endpoint that was tried last, in the metadata of a failure of ours.
 pub(crate) const ENDPOINT: &str = "dogwatch-endpoint";
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+pub(crate) const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 /// What gRPC percent-encodes in a message: everything but printable ASCII, and the percent sign itself.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
+/// What eight digits can say, which is all that a timeout may have.
+const LONGEST: u128 = 99_999_999;
 
 /// The codes of gRPC, by their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -82,6 +85,18 @@ impl Code {
         }
     }
 
+    /// What an HTTP status means, by the table of gRPC's document on their mapping.
+    fn of_http(status: StatusCode) -> Self {
+        match status.as_u16() {
+            400 => Self::Internal,
+            401 => Self::Unauthenticated,
+            403 => Self::PermissionDenied,
+            404 => Self::Unimplemented,
+            429 | 502..=504 => Self::Unavailable,
+            _ => Self::Unknown,
+        }
+    }
+
     /// Whether it says that the server is in trouble rather than the request: what Envoy reads as a 5xx.
     pub(crate) fn blames_server(self) -> bool {
         use Code::{DataLoss, DeadlineExceeded, Internal, Unavailable, Unimplemented, Unknown};
@@ -102,11 +117,29 @@ impl Failure {
         Self { code, message: message.into(), endpoint }
     }
 
+    /// What an answer means that is not gRPC's, but that of a proxy for the most part. A status of gRPC's is always the one that counts.
+    pub(crate) fn foreign<B>(answer: &Response<B>, endpoint: Option<SocketAddr>) -> Option<Self> {
+        let headers = answer.headers();
+        let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+        let rest = kind.strip_prefix(b"application/grpc");
+        let is_grpc = rest.is_some_and(|it| matches!(it.first(), None | Some(b'+' | b';')));
+        if (is_grpc && answer.status() == StatusCode::OK) || headers.contains_key(STATUS) {
+            return None;
+        }
+        let message = match answer.status() {
+            StatusCode::OK => {
+                format!("the answer is {:?}, not application/grpc", String::from_utf8_lossy(kind))
+            }
+            status => format!("the answer has the HTTP status {}", status.as_u16()),
+        };
+        Some(Self::new(Code::of_http(answer.status()), message, endpoint))
+    }
+
     /// The failure as headers of an answer that has nothing else.
     pub(crate) fn into_response<B: Default>(self) -> Response<B> {
         let mut response = Response::new(B::default());
         let headers = response.headers_mut();
-        headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         headers.insert(STATUS, HeaderValue::from(self.code as u16));
         let message = utf8_percent_encode(&self.message, ENCODED).to_string();
         if let Ok(message) = HeaderValue::try_from(message) {
@@ -136,6 +169,27 @@ pub(crate) fn timeout_of(headers: &HeaderMap) -> Option<Duration> {
         "n" => Duration::from_nanos(count),
         _ => return None,
     })
+}
+
+/// A time that is left as a header says it: in the finest unit that holds it, and never shorter than it is.
+pub(crate) fn timeout_value(left: Duration) -> HeaderValue {
+    let units = [
+        ('n', 1),
+        ('u', 1_000),
+        ('m', 1_000_000),
+        ('S', 1_000_000_000),
+        ('M', 60_000_000_000),
+        ('H', 3_600_000_000_000),
+    ];
+    let mut said = (LONGEST, 'H');
+    for (unit, length) in units {
+        let count = left.as_nanos().div_ceil(length);
+        if count <= LONGEST {
+            said = (count, unit);
+            break;
+        }
+    }
+    HeaderValue::try_from(format!("{}{}", said.0, said.1)).expect("digits and a letter are a value")
 }
 
 /// What the server says about retries: `None` nothing, `Some(None)` do not, `Some(Some(wait))` after so long.
@@ -175,6 +229,54 @@ mod tests {
             assert_eq!(read, milliseconds.map(Duration::from_millis), "{text:?}");
         }
         assert_eq!(timeout_of(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn a_timeout_is_said_in_the_finest_unit_that_holds_it() {
+        let table = [
+            (Duration::from_nanos(1), "1n"),
+            (Duration::from_nanos(99_999_999), "99999999n"),
+            (Duration::from_nanos(100_000_000), "100000u"),
+            (Duration::from_nanos(100_000_001), "100001u"),
+            (Duration::from_secs(5), "5000000u"),
+            (Duration::from_secs(100), "100000m"),
+            (Duration::from_secs(100_000), "100000S"),
+            (Duration::from_secs(100_000_000), "1666667M"),
+            (Duration::from_secs(6_000_000_000), "1666667H"),
+            (Duration::MAX, "99999999H"),
+        ];
+        for (left, said) in table {
+            assert_eq!(timeout_value(left), said, "{left:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_not_grpcs_is_told_by_its_http_status_and_type() {
+        use Code::{Internal, PermissionDenied, Unauthenticated, Unavailable, Unimplemented, Unknown};
+        let table = [
+            (200, "application/grpc", None),
+            (200, "application/grpc+proto", None),
+            (200, "application/grpc;x=y", None),
+            (200, "application/grpc-web", Some(Unknown)),
+            (200, "text/html", Some(Unknown)),
+            (200, "", Some(Unknown)),
+            (400, "application/grpc", Some(Internal)),
+            (401, "text/html", Some(Unauthenticated)),
+            (403, "text/html", Some(PermissionDenied)),
+            (404, "text/html", Some(Unimplemented)),
+            (429, "text/html", Some(Unavailable)),
+            (503, "text/html", Some(Unavailable)),
+            (500, "text/html", Some(Unknown)),
+        ];
+        for (status, kind, code) in table {
+            let answer = Response::builder().status(status).header(CONTENT_TYPE, kind).body(()).unwrap();
+            assert_eq!(Failure::foreign(&answer, None).map(|it| it.code), code, "{status} {kind}");
+        }
+        let answer = Response::builder().status(503).header(STATUS, "8").body(()).unwrap();
+        assert!(
+            Failure::foreign(&answer, None).is_none(),
+            "a status of gRPC's is always the one that counts"
+        );
     }
 
     #[test]

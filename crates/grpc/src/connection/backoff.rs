@@ -30,7 +30,9 @@ impl Backoff {
         let exponent = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
         let grown = self.initial.as_secs_f64() * self.factor.powi(exponent);
         let capped = grown.min(self.longest.as_secs_f64());
-        Duration::from_secs_f64(capped * (1.0 + self.jitter * (2.0 * luck - 1.0)))
+        let jitter = self.jitter.clamp(0.0, 1.0) * (2.0 * luck - 1.0);
+        // What is no time at all, as with a factor below 0, is the longest.
+        Duration::try_from_secs_f64(capped * (1.0 + jitter)).unwrap_or(self.longest)
     }
 }
 
@@ -47,6 +49,16 @@ mod tests {
         let close = |a: f64, b: f64| (a - b).abs() < 1e-6;
         assert!(close(seconds(1), 1.0) && close(seconds(2), 1.6) && close(seconds(3), 2.56));
         assert!(close(seconds(12), 120.0) && close(seconds(u32::MAX), 120.0));
+    }
+
+    #[test]
+    fn a_schedule_that_makes_no_sense_still_waits() {
+        for (factor, jitter) in [(-2.0, 0.2), (f64::NAN, 0.2), (f64::INFINITY, 9.0), (1.6, f64::NAN)] {
+            let backoff = Backoff { factor, jitter, ..Backoff::default() };
+            for (failures, luck) in [(1, 0.0), (2, 1.0), (9, 0.5), (u32::MAX, 0.0)] {
+                assert!(backoff.wait(failures, luck) <= Duration::from_secs(240), "{backoff:?}");
+            }
+        }
     }
 
     proptest! {

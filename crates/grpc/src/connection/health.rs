@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use http::{HeaderMap, Method, Request, Uri};
+use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use tokio::time::sleep;
 
 use super::backoff::Backoff;
@@ -18,6 +18,8 @@ use crate::chance;
 /// `SERVING` of `HealthCheckResponse.ServingStatus`.
 const SERVING: u64 = 1;
 const UNIMPLEMENTED: &str = "12";
+/// A message of theirs has two bytes; what gathers to more than this without being one is none.
+const LARGEST: usize = 4 << 10;
 
 /// How a watch ended.
 enum Over {
@@ -65,7 +67,8 @@ async fn once(
     let Ok(response) = response.await else {
         return Over::Broken;
     };
-    if is_unimplemented(response.headers()) {
+    // A server that is not gRPC's says it in the words of HTTP.
+    if is_unimplemented(response.headers()) || response.status() == StatusCode::NOT_FOUND {
         return Over::Unknown;
     }
     let mut stream = response.into_body();
@@ -76,6 +79,9 @@ async fn once(
         while let Some(message) = take_message(&mut buffered) {
             *failures = 0;
             report(decode(&message) == SERVING);
+        }
+        if buffered.len() > LARGEST {
+            return Over::Broken;
         }
     }
     match poll_fn(|cx| stream.poll_trailers(cx)).await {

@@ -18,6 +18,7 @@ mod task;
 pub(crate) use backend::Backend;
 pub use backend::State;
 pub use backoff::Backoff;
+pub(crate) use counted::may_have_left;
 pub(crate) use session::{Dialler, Link, Tls};
 pub(crate) use state::{Timing, Wish};
 pub(crate) use task::run;

@@ -149,7 +149,7 @@ struct Gathered<'s> {
     slices: usize,
     /// Endpoints of slices that lack the port.
     without_port: usize,
-    /// Endpoints that are names, not addresses.
+    /// Endpoints that are names, or anything else that is no address.
     names: usize,
 }
 
@@ -164,8 +164,12 @@ impl<'s> Gathered<'s> {
             None => self.without_port += slice.endpoints.len(),
             Some(port) => {
                 let weight = slice.weight();
-                self.candidates
-                    .extend(slice.endpoints.iter().filter_map(|it| Candidate::new(it, port, weight)));
+                for endpoint in &slice.endpoints {
+                    match Candidate::new(endpoint, port, weight) {
+                        Some(candidate) => self.candidates.push(candidate),
+                        None => self.names += 1,
+                    }
+                }
             }
         }
     }

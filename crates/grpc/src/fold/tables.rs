@@ -288,6 +288,13 @@ fn an_empty_answer_has_its_reason() {
             Unavailable::NothingReady(2),
         ),
         (vec![hosts], Port::First, Nothing, Unavailable::NotAddresses(1)),
+        // Nothing of a network card can be called from elsewhere, and no Service has it.
+        (
+            vec![slice("=80", &["fe80::1%eth0 a", "web b"])],
+            Port::First,
+            Nothing,
+            Unavailable::NotAddresses(2),
+        ),
     ] {
         let set = asked(&slices, &port, known);
         assert_eq!(set.unavailable, Some(expected), "{slices:?} {port:?}");

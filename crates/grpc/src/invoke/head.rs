@@ -1,22 +1,16 @@
 //! The head of a request: which method, with which metadata, until when.
 
-use std::time::Duration;
-
 use grpc::client::CallOptions;
 use grpc::core::RequestHeaders;
 use grpc::{StatusCodeError, StatusError};
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, TE};
 use http::uri::PathAndQuery;
-use http::{HeaderName, Method, Request, Uri};
+use http::{Method, Request, Uri};
 use tokio::time::Instant;
 
 use super::metadata::into_headers;
 use super::upload::Upload;
-use crate::channel::{Code, Failure};
-
-const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
-/// What eight digits can say, which is all that the header may have.
-const LONGEST: u128 = 99_999_999;
+use crate::channel::{Code, Failure, TIMEOUT, timeout_value};
 
 /// What a call begins with. The time that is left is counted when it begins. It is not `Debug`: metadata holds tokens.
 pub(super) struct Head {
@@ -53,7 +47,7 @@ impl Head {
                 let message = "the deadline had passed before the call began";
                 return Err(Failure::new(Code::DeadlineExceeded, message, None));
             }
-            self.headers.insert(TIMEOUT, timeout(left));
+            self.headers.insert(TIMEOUT, timeout_value(left));
         }
         let mut request = Request::new(body);
         *request.method_mut() = Method::POST;
@@ -63,52 +57,14 @@ impl Head {
     }
 }
 
-/// In the finest unit in which it can be said, and never shorter than it is.
-fn timeout(left: Duration) -> HeaderValue {
-    let units = [
-        ('n', 1),
-        ('u', 1_000),
-        ('m', 1_000_000),
-        ('S', 1_000_000_000),
-        ('M', 60_000_000_000),
-        ('H', 3_600_000_000_000),
-    ];
-    let mut said = (LONGEST, 'H');
-    for (unit, length) in units {
-        let count = left.as_nanos().div_ceil(length);
-        if count <= LONGEST {
-            said = (count, unit);
-            break;
-        }
-    }
-    HeaderValue::try_from(format!("{}{}", said.0, said.1)).expect("digits and a letter are a value")
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn head(method: &str, options: &CallOptions) -> Result<Head, StatusError> {
         Head::new(RequestHeaders::new().with_method_name(method), options)
-    }
-
-    #[test]
-    fn a_timeout_is_said_in_the_finest_unit_that_holds_it() {
-        let table = [
-            (Duration::from_nanos(1), "1n"),
-            (Duration::from_nanos(99_999_999), "99999999n"),
-            (Duration::from_nanos(100_000_000), "100000u"),
-            (Duration::from_nanos(100_000_001), "100001u"),
-            (Duration::from_secs(5), "5000000u"),
-            (Duration::from_secs(100), "100000m"),
-            (Duration::from_secs(100_000), "100000S"),
-            (Duration::from_secs(100_000_000), "1666667M"),
-            (Duration::from_secs(6_000_000_000), "1666667H"),
-            (Duration::MAX, "99999999H"),
-        ];
-        for (left, said) in table {
-            assert_eq!(timeout(left), said, "{left:?}");
-        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use super::frame::Incoming;
 use super::metadata::from_headers;
 use super::opening::{Answer, Opening};
-use super::trailers::{broken, failed, foreign, told};
+use super::trailers::{broken, failed, told};
 use crate::channel::{Code, ResponseBody};
 
 /// The answer to a call: its headers, its messages, and how it ended.
@@ -63,9 +63,6 @@ impl KubeRecvStream {
     /// The head of an answer is headers, or trailers where the server has nothing else to say.
     fn begin(&mut self, response: Response<ResponseBody>) -> ResponseStreamItem {
         let (head, body) = response.into_parts();
-        if let Some(trailers) = foreign(&head) {
-            return self.end(trailers);
-        }
         if Code::of(&head.headers).is_some() {
             return self.end(told(head.headers));
         }

@@ -15,8 +15,9 @@ use super::upload::Piece;
 /// The messages of a request, one after the other.
 ///
 /// A message that is both the first and the last goes out with the head of the request. Of others, one waits here until the peer
-/// takes it, and `send` waits for that. Dropping the stream ends the request; the answer may still be read. A message that cannot
-/// be encoded, or is too large, ends the call with a status that says so.
+/// takes it, and `send` waits for that; one that is dropped while it waits has sent nothing, and the next one goes on. Dropping the stream
+/// ends the request; the answer may still be read. A message that cannot be encoded, or is too large, ends the call with a status that
+/// says so.
 pub struct KubeSendStream {
     opening: Arc<Opening>,
     stage: Stage,
@@ -57,12 +58,15 @@ impl KubeSendStream {
         }
     }
 
+    /// Sends a piece when there is room for it. Whoever gives up meanwhile has sent nothing, and may go on.
     async fn push(&mut self, sender: mpsc::Sender<Piece>, piece: Piece) -> Result<(), ()> {
-        let goes_on = matches!(piece, Piece::Message { last: false, .. });
-        sender.send(piece).await.map_err(drop)?;
-        if goes_on {
-            self.stage = Stage::Flowing(sender);
+        let last = matches!(piece, Piece::Message { last: true, .. });
+        self.stage = Stage::Flowing(sender.clone());
+        let room = sender.reserve().await;
+        if last || room.is_err() {
+            self.stage = Stage::Over;
         }
+        room.map_err(drop)?.send(piece);
         Ok(())
     }
 }

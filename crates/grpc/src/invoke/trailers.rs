@@ -3,9 +3,8 @@
 use grpc::core::Trailers;
 use grpc::metadata::MetadataMap;
 use grpc::{StatusCodeError, StatusError};
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
-use http::response::Parts;
-use http::{HeaderName, StatusCode};
+use http::HeaderName;
+use http::header::{HeaderMap, HeaderValue};
 use percent_encoding::percent_decode;
 
 use super::metadata::from_headers;
@@ -39,36 +38,6 @@ pub(super) fn broken(interrupted: &Interrupted) -> Trailers {
         metadata.insert(ENDPOINT, endpoint);
     }
     failed(StatusCodeError::from(interrupted.code() as i32), interrupted.message()).with_metadata(metadata)
-}
-
-/// The end of a call that got an answer which is not gRPC's: from a proxy, for the most part.
-pub(super) fn foreign(head: &Parts) -> Option<Trailers> {
-    if Code::of(&head.headers).is_some() {
-        return None;
-    }
-    if head.status != StatusCode::OK {
-        let message = format!("the answer has the HTTP status {}", head.status.as_u16());
-        return Some(failed(code_of_http(head.status), message));
-    }
-    let kind = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
-    let rest = kind.strip_prefix(b"application/grpc");
-    if rest.is_some_and(|it| matches!(it.first(), None | Some(b'+' | b';'))) {
-        return None;
-    }
-    let kind = String::from_utf8_lossy(kind);
-    Some(failed(StatusCodeError::Unknown, format!("the answer is {kind:?}, not application/grpc")))
-}
-
-/// By the table of gRPC's document on the mapping of HTTP statuses.
-fn code_of_http(status: StatusCode) -> StatusCodeError {
-    match status.as_u16() {
-        400 => StatusCodeError::Internal,
-        401 => StatusCodeError::Unauthenticated,
-        403 => StatusCodeError::PermissionDenied,
-        404 => StatusCodeError::Unimplemented,
-        429 | 502..=504 => StatusCodeError::Unavailable,
-        _ => StatusCodeError::Unknown,
-    }
 }
 
 /// The message of a status; what is no UTF-8 in it is replaced.
@@ -110,37 +79,5 @@ mod tests {
         assert_eq!(shown(&spoilt).0, StatusCodeError::Internal as i32);
         let failed = told(headers(&[("grpc-status", "9"), ("grpc-message", "late"), ("blob-bin", "!")]));
         assert_eq!(shown(&failed), (9, "late"));
-    }
-
-    #[test]
-    fn an_answer_that_is_not_grpcs_is_told_by_its_http_status_and_type() {
-        use StatusCodeError::{
-            Internal, PermissionDenied, Unauthenticated, Unavailable, Unimplemented, Unknown,
-        };
-        let table = [
-            (200, "application/grpc", None),
-            (200, "application/grpc+proto", None),
-            (200, "application/grpc;x=y", None),
-            (200, "application/grpc-web", Some(Unknown)),
-            (200, "text/html", Some(Unknown)),
-            (200, "", Some(Unknown)),
-            (400, "application/grpc", Some(Internal)),
-            (401, "text/html", Some(Unauthenticated)),
-            (403, "text/html", Some(PermissionDenied)),
-            (404, "text/html", Some(Unimplemented)),
-            (429, "text/html", Some(Unavailable)),
-            (503, "text/html", Some(Unavailable)),
-            (500, "text/html", Some(Unknown)),
-        ];
-        for (status, kind, code) in table {
-            let response = http::Response::builder().status(status).header(CONTENT_TYPE, kind);
-            let told = foreign(&response.body(()).unwrap().into_parts().0);
-            assert_eq!(told.map(|it| it.into_status().unwrap_err().code()), code, "{status} {kind}");
-        }
-        let response = http::Response::builder().status(503).header("grpc-status", "8").body(()).unwrap();
-        assert!(
-            foreign(&response.into_parts().0).is_none(),
-            "a status of gRPC's is always the one that counts"
-        );
     }
 }

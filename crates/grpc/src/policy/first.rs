@@ -4,9 +4,9 @@ use crate::connection::State;
 
 /// Which endpoints should be connected, given their states in the order in which they are tried, and who is used now.
 ///
-/// While the one in use is ready, nobody else is. Otherwise everybody is who has failed before, since they may come back first, and the
-/// first that has not.
-pub(crate) fn wanted(order: &[State], used: Option<usize>) -> Vec<bool> {
+/// While the one in use is ready, nobody else is. Otherwise everybody is who has failed before or is `late`, since they may come back
+/// first, and the first of the others.
+pub(crate) fn wanted(order: &[State], late: impl Fn(usize) -> bool, used: Option<usize>) -> Vec<bool> {
     let mut wanted = vec![false; order.len()];
     if let Some(used) = used.filter(|it| order.get(*it) == Some(&State::Ready)) {
         wanted[used] = true;
@@ -18,7 +18,7 @@ pub(crate) fn wanted(order: &[State], used: Option<usize>) -> Vec<bool> {
     }
     for (index, state) in order.iter().enumerate() {
         wanted[index] = true;
-        if *state != State::Backoff {
+        if *state != State::Backoff && !late(index) {
             break;
         }
     }
@@ -48,9 +48,17 @@ mod tests {
             (&[Idle], Some(4), &[0]),
         ];
         for (order, used, expected) in table {
-            let wanted = wanted(order, *used);
+            let wanted = wanted(order, |_| false, *used);
             let wanted: Vec<_> = (0..order.len()).filter(|it| wanted[*it]).collect();
             assert_eq!(wanted, *expected, "{order:?} {used:?}");
         }
+    }
+
+    #[test]
+    fn who_is_silent_for_too_long_has_the_next_one_beside_it() {
+        use State::{Connecting, Idle};
+        let order = [Connecting, Connecting, Idle, Idle];
+        assert_eq!(wanted(&order, |it| it == 0, None), [true, true, false, false]);
+        assert_eq!(wanted(&order, |it| it < 2, None), [true, true, true, false]);
     }
 }

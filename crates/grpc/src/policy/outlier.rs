@@ -84,13 +84,13 @@ pub(crate) struct Host {
     pub(crate) times: u32,
 }
 
-/// Looks at everybody once: ejects, forgives, and lets back in. `chance` gives numbers below 100.
+/// Looks at everybody once: ejects, forgives, and lets back in. `chance` gives numbers below 100. How many were ejected.
 pub(crate) fn sweep(
     hosts: &mut [(&mut Host, Tally)],
     outlier: &Outlier,
     now: Instant,
     mut chance: impl FnMut() -> u32,
-) {
+) -> usize {
     let mut suspects = Vec::new();
     if let Some(rule) = &outlier.success_rate {
         suspects.extend(by_success_rate(hosts, rule).into_iter().map(|it| (it, rule.enforcement)));
@@ -98,7 +98,8 @@ pub(crate) fn sweep(
     if let Some(rule) = &outlier.failure_percentage {
         suspects.extend(by_failures(hosts, rule).into_iter().map(|it| (it, rule.enforcement)));
     }
-    let mut ejected = hosts.iter().filter(|it| it.0.ejected.is_some()).count();
+    let before = hosts.iter().filter(|it| it.0.ejected.is_some()).count();
+    let mut ejected = before;
     for (index, enforcement) in suspects {
         if ejected * 100 >= outlier.max_ejection_percent as usize * hosts.len() && ejected > 0 {
             break;
@@ -115,12 +116,13 @@ pub(crate) fn sweep(
             None => host.times = host.times.saturating_sub(1),
             Some(since) => {
                 let longest = outlier.longest_ejection.max(outlier.base_ejection);
-                if now > since + (outlier.base_ejection * host.times).min(longest) {
+                if now - since > outlier.base_ejection.saturating_mul(host.times).min(longest) {
                     host.ejected = None;
                 }
             }
         }
     }
+    ejected - before
 }
 
 fn calls(tally: Tally) -> u32 {
@@ -160,9 +162,9 @@ mod tests {
         Tally { succeeded, failed }
     }
 
-    fn look(hosts: &mut [Host], tallies: &[Tally], outlier: &Outlier, now: Instant) {
+    fn look(hosts: &mut [Host], tallies: &[Tally], outlier: &Outlier, now: Instant) -> usize {
         let mut pairs: Vec<_> = hosts.iter_mut().zip(tallies.iter().copied()).collect();
-        sweep(&mut pairs, outlier, now, || 0);
+        sweep(&mut pairs, outlier, now, || 0)
     }
 
     fn ejected(hosts: &[Host]) -> Vec<usize> {
@@ -203,6 +205,19 @@ mod tests {
             look(&mut hosts, &[good; 10], &outlier, Instant::now());
         }
         assert_eq!(hosts[7].times, 0, "good behaviour is rewarded");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_ejected_is_counted_although_another_comes_back_in_the_same_look() {
+        let outlier = Outlier { max_ejection_percent: 50, ..Outlier::default() };
+        let mut hosts = [Host::default(); 6];
+        let mut tallies = [tally(100, 0); 6];
+        tallies[2] = tally(0, 100);
+        assert_eq!(look(&mut hosts, &tallies, &outlier, Instant::now()), 1);
+        tokio::time::advance(seconds(31)).await;
+        (tallies[2], tallies[4]) = (tally(0, 0), tally(0, 100));
+        assert_eq!(look(&mut hosts, &tallies, &outlier, Instant::now()), 1);
+        assert_eq!(ejected(&hosts), [4]);
     }
 
     #[tokio::test(start_paused = true)]

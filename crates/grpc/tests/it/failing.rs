@@ -134,6 +134,22 @@ async fn a_refused_stream_goes_to_another_pod() {
     assert_eq!(pods.iter().map(|it| it.seen.calls()).sum::<usize>(), 60);
 }
 
+/// More than is kept of a stream, but all of it is at hand.
+#[tokio::test]
+async fn a_large_message_that_is_refused_goes_to_another_pod_too() {
+    let pods = Pod::start_many(1).await;
+    let service = Service::of(&pods);
+    service.add(endpoint("refuser", refuser().await));
+    let channel = service.channel();
+    let client = EchoClient::new(&channel);
+    channel.connected(2).await;
+    let large = "x".repeat(1 << 20);
+    for _ in 0..10 {
+        assert_eq!(client.one(&large).await.unwrap().text.len(), 1 << 20);
+    }
+    assert_eq!(pods[0].seen.calls(), 10);
+}
+
 #[tokio::test]
 async fn codes_that_may_be_retried_are_and_others_are_not() {
     let pods = Pod::start_many(3).await;

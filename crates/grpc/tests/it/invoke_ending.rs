@@ -12,7 +12,9 @@ use tonic::Code;
 
 use crate::failing::refuser;
 use crate::invoke_client::{EchoClient, Raw, all, ask, heard, request, said};
+use crate::invoke_server::mute;
 use crate::pods::{Pod, Service, endpoint, until};
+use crate::still::breath;
 
 fn in_flight(channel: &KubeChannel) -> u32 {
     channel.endpoints().iter().map(|it| it.in_flight).sum()
@@ -128,6 +130,32 @@ async fn a_question_that_is_given_up_loses_nothing() {
     pods[0].seen.gate.add_permits(1);
     assert!(matches!(receiving.recv(&mut message).await, ResponseStreamItem::Message));
     assert!(matches!(receiving.recv(&mut message).await, ResponseStreamItem::Trailers(_)));
+}
+
+/// A `send` that lost a `select!` has sent nothing, and has not ended the request: a server would take what it has for all there is.
+#[tokio::test]
+async fn a_message_that_is_given_up_does_not_end_the_request() {
+    let pods = Pod::start_many(1).await;
+    let service = Service::new();
+    service.set(vec![endpoint("mute", mute().await)]);
+    let invoke = KubeInvoke::new(service.channel());
+    invoke.channel().connected(1).await;
+    let (mut sending, _receiving) = invoke.invoke(bare("/test.Echo/Gather"), CallOptions::new()).await;
+    // Whoever does not read takes no more than a window.
+    let large = Raw::Bytes("x".repeat(1 << 20).into());
+    let mut given_up = 0;
+    while given_up < 3 {
+        tokio::select! {
+            biased;
+            sent = sending.send(&large, SendOptions::new()) => sent.unwrap(),
+            () = async { for _ in 0..50 { breath().await } } => given_up += 1,
+        }
+    }
+    // And what is not given up arrives whole.
+    let client = EchoClient::new(connected(&pods).await);
+    let mut call = client.gather().await;
+    call.send(&said("some", 0)).await.unwrap();
+    assert_eq!(heard(&call.close_and_recv().await.unwrap()), ("4".to_owned(), 1));
 }
 
 #[tokio::test]

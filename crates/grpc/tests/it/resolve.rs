@@ -91,6 +91,29 @@ async fn a_number_is_the_services_port_and_follows_it() {
     until(&mut number, "10.0.0.1:9100").await;
 }
 
+/// Whoever replaces a Service deletes it for a moment: its pods do not change their port for that.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_gone_for_a_moment_leaves_its_port_where_it_was() {
+    let town = Town::start().await;
+    town.slice("web", "web-1", &["grpc=8080"], &["10.0.0.1 a"]).await;
+    town.service("web", json!({ "ports": [{ "name": "grpc", "port": 80 }] })).await;
+    let mut watch = town.watch("kubernetes:///web:80");
+    until(&mut watch, "10.0.0.1:8080").await;
+    let services = Api::<Service>::default_namespaced(town.client.clone());
+    services.delete("web", &DeleteParams::default()).await.expect("deleted");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(told(&watch.current()), "10.0.0.1:8080");
+    town.slice("web", "web-1", &["grpc=8080"], &["10.0.0.2 b"]).await;
+    until(&mut watch, "10.0.0.2:8080").await;
+    town.delete_slice("web-1").await;
+    until(&mut watch, "(there is no such service)").await;
+    // What comes under the name later is something else.
+    town.slice("web", "web-1", &["grpc=8080"], &["10.0.0.3 c"]).await;
+    until(&mut watch, "10.0.0.3:80").await;
+    town.service("web", json!({ "ports": [{ "name": "grpc", "port": 80 }] })).await;
+    until(&mut watch, "10.0.0.3:8080").await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_empty_answer_has_its_reason_and_changes_with_it() {
     let town = Town::start().await;

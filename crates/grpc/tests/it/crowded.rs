@@ -1,0 +1,98 @@
+//! Pods that take few calls at a time: the rest wait in line on the connection, and are no worse off for it.
+
+use std::time::Duration;
+
+use dogwatch_grpc::KubeChannel;
+use tonic::{Code, Request};
+
+use crate::echo::{EchoClient, message};
+use crate::pods::{Pod, Service, endpoint, until};
+use crate::still::breath;
+use crate::traffic::Traffic;
+
+async fn narrow(streams: u32) -> Pod {
+    Pod::with(|it| it.max_concurrent_streams(streams), |it| it).await
+}
+
+fn in_flight(channel: &KubeChannel) -> u32 {
+    channel.endpoints().iter().map(|it| it.in_flight).sum()
+}
+
+async fn begins(pod: &Pod, calls: usize) {
+    while pod.seen.calls() < calls {
+        breath().await;
+    }
+}
+
+/// One call is with the pod when it dies, and may have been carried out. Those behind it were never sent.
+#[tokio::test]
+async fn calls_in_line_on_a_connection_that_dies_go_elsewhere() {
+    let (mut pods, other) = ([narrow(1).await], Pod::start().await);
+    let service = Service::of(&pods);
+    let channel = service.channel();
+    channel.connected(1).await;
+    let traffic = Traffic::new(EchoClient::new(&channel), "wait");
+    traffic.issue(6);
+    until(&channel, |it| in_flight(it) == 6).await;
+    begins(&pods[0], 1).await;
+    // One leaves, and the next one's bytes leave: the connection has been written to since the others came.
+    pods[0].seen.gate.add_permits(1);
+    traffic.reaches(1).await;
+    begins(&pods[0], 2).await;
+    service.add(endpoint("other", other.address));
+    channel.connected(2).await;
+    other.seen.gate.add_permits(4);
+    pods[0].kill().await;
+    traffic.settled().await;
+    let failures = traffic.failures();
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    assert_eq!((pods[0].seen.calls(), other.seen.calls()), (2, 4));
+    until(&channel, |it| in_flight(it) == 0).await;
+}
+
+/// Calls take turns, but not at a door where everybody waits while there is another.
+#[tokio::test]
+async fn a_pod_that_takes_no_more_is_passed_over_while_another_has_room() {
+    let pods = [narrow(2).await, narrow(2).await, narrow(1_000).await];
+    let channel = Service::of(&pods).channel();
+    let client = EchoClient::new(&channel);
+    channel.connected(3).await;
+    let streams = Traffic::new(client.clone(), "wait");
+    streams.issue(9);
+    until(&channel, |it| in_flight(it) == 9).await;
+    begins(&pods[0], 2).await;
+    begins(&pods[1], 2).await;
+    begins(&pods[2], 5).await;
+    for _ in 0..30 {
+        client.one("hello").await.unwrap();
+    }
+    assert_eq!(pods[2].seen.calls(), 35);
+    pods.iter().for_each(|it| it.seen.gate.add_permits(9));
+    streams.settled().await;
+    assert!(streams.failures().is_empty());
+    // And when there is room again, everybody has a share.
+    for _ in 0..30 {
+        client.one("hello").await.unwrap();
+    }
+    assert!(pods.iter().all(|it| it.seen.begun("hello") >= 10));
+}
+
+#[tokio::test]
+async fn the_deadline_of_a_call_in_line_holds_and_those_behind_it_move_up() {
+    let pods = [narrow(1).await];
+    let channel = Service::of(&pods).channel();
+    let client = EchoClient::new(&channel);
+    channel.connected(1).await;
+    let traffic = Traffic::new(client.clone(), "wait");
+    traffic.issue(1);
+    begins(&pods[0], 1).await;
+    let mut request = Request::new(message("hello", 0));
+    request.set_timeout(Duration::from_millis(10));
+    assert_eq!(client.ask(request).await.unwrap_err().code(), Code::DeadlineExceeded);
+    let behind = tokio::spawn(async move { client.one("behind").await });
+    until(&channel, |it| in_flight(it) == 2).await;
+    pods[0].seen.gate.add_permits(1);
+    traffic.settled().await;
+    behind.await.unwrap().unwrap();
+    assert_eq!((pods[0].seen.begun("hello"), in_flight(&channel)), (0, 0));
+}

@@ -1,0 +1,143 @@
+//! Answers that are not gRPC's, from a proxy or a server that is something else: what callers hear, and what is held against the pod.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use dogwatch_grpc::{KubeChannel, Retry};
+use h2::server::SendResponse;
+use http::Response;
+use tonic::{Code, Request};
+
+use crate::echo::{EchoClient, message};
+use crate::pods::{Pod, Service, endpoint, until};
+use crate::still::{STEP, StillTime, breath};
+
+/// What a stranger was asked: the deadline that it was told, if any.
+type Asked = Arc<Mutex<Vec<Option<String>>>>;
+
+/// A server of HTTP/2 that knows nothing of gRPC, and answers every request in this way.
+async fn stranger(answer: impl Fn(SendResponse<Bytes>) + Copy + Send + 'static) -> (SocketAddr, Asked) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, asked) = (listener.local_addr().unwrap(), Asked::default());
+    let noted = Arc::clone(&asked);
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let noted = Arc::clone(&noted);
+            tokio::spawn(async move {
+                let mut connection = h2::server::handshake(socket).await.unwrap();
+                while let Some(Ok((request, respond))) = connection.accept().await {
+                    let timeout = request.headers().get("grpc-timeout");
+                    let timeout = timeout.map(|it| it.to_str().unwrap().to_owned());
+                    noted.lock().unwrap().push(timeout);
+                    answer(respond);
+                }
+            });
+        }
+    });
+    (address, asked)
+}
+
+/// A page of text with this status.
+fn page(mut respond: SendResponse<Bytes>, status: u16) {
+    let head = Response::builder().status(status).header("content-type", "text/html").body(()).unwrap();
+    let mut body = respond.send_response(head, false).unwrap();
+    body.send_data(Bytes::from_static(b"<html>we are elsewhere</html>"), true).unwrap();
+}
+
+/// The head of an answer of gRPC's and one message, and then nothing that tells how it ended.
+fn untold(mut respond: SendResponse<Bytes>, reset: bool) {
+    let head = Response::builder().header("content-type", "application/grpc").body(()).unwrap();
+    let mut body = respond.send_response(head, false).unwrap();
+    body.send_data(Bytes::from_static(b"\0\0\0\0\0"), !reset).unwrap();
+    if reset {
+        // What was said before it must leave before it.
+        tokio::spawn(async move {
+            for _ in 0..10 {
+                breath().await;
+            }
+            body.send_reset(h2::Reason::NO_ERROR);
+        });
+    }
+}
+
+fn channel_to(address: SocketAddr) -> (Service, KubeChannel) {
+    let service = Service::new();
+    service.set(vec![endpoint("stranger", address)]);
+    let channel = service.channel();
+    (service, channel)
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_grpcs_is_a_status_and_a_failure_of_its_pod() {
+    let table = [
+        (stranger(|it| page(it, 503)).await.0, Code::Unavailable, "the HTTP status 503"),
+        (stranger(|it| page(it, 404)).await.0, Code::Unimplemented, "the HTTP status 404"),
+        (stranger(|it| page(it, 401)).await.0, Code::Unauthenticated, "the HTTP status 401"),
+        (stranger(|it| page(it, 200)).await.0, Code::Unknown, "\"text/html\", not application/grpc"),
+        (stranger(|it| untold(it, false)).await.0, Code::Internal, "without a status"),
+        (stranger(|it| untold(it, true)).await.0, Code::Internal, "without a status"),
+    ];
+    for (address, code, said) in table {
+        let (_service, channel) = channel_to(address);
+        let status = EchoClient::new(&channel).one("hello").await.unwrap_err();
+        assert_eq!(status.code(), code, "{status:?}");
+        assert!(status.message().contains(said), "{status:?}");
+        assert_eq!(status.metadata().get("dogwatch-endpoint").unwrap(), address.to_string().as_str());
+        until(&channel, |it| it.endpoints()[0].in_flight == 0).await;
+        let failures = channel.endpoints()[0].failures;
+        assert_eq!(failures, u64::from(code != Code::Unauthenticated), "{status:?}");
+    }
+}
+
+/// A proxy before the pod says 503 while the pod is not there: what may be repeated goes elsewhere.
+#[tokio::test]
+async fn a_proxy_that_says_503_costs_no_call_that_may_be_repeated() {
+    let pods = Pod::start_many(1).await;
+    let (address, asked) = stranger(|it| page(it, 503)).await;
+    let service = Service::of(&pods);
+    service.add(endpoint("proxy", address));
+    let channel = KubeChannel::builder(service.receiver()).retry(Retry::default()).build().unwrap();
+    channel.connected(2).await;
+    for _ in 0..20 {
+        EchoClient::new(&channel).one("hello").await.unwrap();
+    }
+    assert!(!asked.lock().unwrap().is_empty(), "it was tried");
+    assert_eq!(pods[0].seen.calls(), 20);
+}
+
+/// A server that is told more time than there is works for a caller who has gone.
+#[tokio::test]
+async fn a_server_is_told_what_is_left_of_the_time_when_the_call_had_to_wait() {
+    let clock = StillTime::begin();
+    let (address, asked) = stranger(|it| page(it, 503)).await;
+    let service = Service::new();
+    let channel = KubeChannel::builder(service.receiver())
+        .ready_timeout(Duration::from_secs(600))
+        .no_keep_alive()
+        .build()
+        .unwrap();
+    let client = EchoClient::new(&channel);
+    let mut request = Request::new(message("hello", 0));
+    request.set_timeout(Duration::from_secs(100));
+    let waiting = tokio::spawn(async move { client.ask(request).await });
+    // It begins before time goes by.
+    tokio::task::yield_now().await;
+    clock.pass(40 * STEP).await;
+    service.set(vec![endpoint("late", address)]);
+    assert_eq!(waiting.await.unwrap().unwrap_err().code(), Code::Unavailable);
+    assert_eq!(*asked.lock().unwrap(), [Some("60000000u".to_owned())]);
+}
+
+/// A server of HTTP/2 without the health service, and without gRPC's word for that.
+#[tokio::test]
+async fn a_server_that_has_no_health_service_by_the_word_of_http_is_well() {
+    let clock = StillTime::begin();
+    let (address, _) = stranger(|it| page(it, 404)).await;
+    let service = Service::new();
+    service.set(vec![endpoint("stranger", address)]);
+    let builder = KubeChannel::builder(service.receiver()).health("shop").panic_threshold(0.0);
+    let channel = builder.no_keep_alive().build().unwrap();
+    clock.until(|| channel.ready_endpoints() == 1).await;
+}
