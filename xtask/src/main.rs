@@ -52,7 +52,7 @@ enum Task {
     Gen(tables::Options),
     /// Run the whole-pipeline suite against a server of your choice.
     Conformance(conformance::Options),
-    /// Play random schedules of writes, faults and handlers on informers, for a while.
+    /// Play random schedules of writes, faults and handlers on informers, for a while; `soak grpc` is of channels.
     Soak(soak::Options),
     /// Run the original kube-controller-manager on our server, and say what it does there.
     OriginalControllers(controllers::Options),
@@ -144,6 +144,17 @@ mod tests {
         assert!(Arguments::try_parse_from(["xtask", "soak", "--minutes", "2", "--release"]).is_ok());
         assert!(Arguments::try_parse_from(["xtask", "soak", "--seed", "7"]).is_ok());
         assert!(Arguments::try_parse_from(["xtask", "soak", "--seed", "7", "--minutes", "2"]).is_err());
+    }
+
+    #[test]
+    fn a_soak_of_channels_takes_scenarios_by_name_and_nothing_of_informers() {
+        for good in [&["--quick"][..], &["rollout"], &["churn", "rollout", "--quick", "--release"], &[]] {
+            let words = ["xtask", "soak", "grpc"].iter().chain(good);
+            assert!(Arguments::try_parse_from(words).is_ok(), "{good:?}");
+        }
+        assert!(Arguments::try_parse_from(["xtask", "soak", "grpc", "nonsense"]).is_err());
+        assert!(Arguments::try_parse_from(["xtask", "soak", "grpc", "--minutes", "2"]).is_err());
+        assert!(Arguments::try_parse_from(["xtask", "soak", "--minutes", "2", "grpc"]).is_err());
     }
 
     #[test]

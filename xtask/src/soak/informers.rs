@@ -7,6 +7,8 @@
 use crate::cargo::Cargo;
 
 #[derive(Debug, clap::Args)]
+// It is part of the options of another, which has the name that it would have.
+#[group(id = "informers")]
 pub(crate) struct Options {
     /// For how long to play new seeds.
     #[arg(long, value_name = "MINUTES", default_value_t = 5, conflicts_with = "seed")]

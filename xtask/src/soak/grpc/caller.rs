@@ -1,0 +1,123 @@
+//! Who calls, in a process of its own: it does what it is told on its standard input, and ends with it.
+//!
+//! Everything it holds is for the calls: no server, no slices, no pods are here, so that what it holds is what a channel costs.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use dogwatch::{Client, Config};
+use dogwatch_grpc::{KubeChannel, Resolver, State, Target};
+use serde::Serialize;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tonic::client::Grpc;
+use tonic::{Status, Streaming};
+
+use super::echo::{self, Message};
+use super::held::Held;
+use super::limit;
+use super::load::Flow;
+use super::wishes::{Standing, Streamed, Wish};
+
+/// A connection to each of a thousand endpoints, those that are made before others are closed, and a few of our own.
+const FILES: u64 = 1_200;
+
+/// Does as it is told, until its input ends.
+///
+/// # Errors
+/// When it is told what cannot be done then.
+pub(super) async fn serve() -> Result<()> {
+    limit::at_least(FILES)?;
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    let mut caller = Caller::default();
+    while let Some(line) = lines.next_line().await? {
+        let wish = serde_json::from_str(&line).with_context(|| format!("cannot read {line}"))?;
+        println!("{}", caller.perform(wish).await?);
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Caller {
+    channel: Option<KubeChannel>,
+    flow: Option<Flow>,
+    stream: Option<JoinHandle<Streamed>>,
+}
+
+fn line(answer: &impl Serialize) -> Result<String> {
+    Ok(serde_json::to_string(answer)?)
+}
+
+impl Caller {
+    /// Performs a wish, and gives the line to answer with.
+    async fn perform(&mut self, wish: Wish) -> Result<String> {
+        match wish {
+            Wish::Held => line(&Held::now()?),
+            Wish::Connect { url, service, endpoints } => {
+                self.channel = Some(connect(&url, &service, endpoints).await?);
+                line(&())
+            }
+            Wish::Endpoints => line(&standings(self.channel()?)),
+            Wish::Begin { rate } => {
+                self.flow = Some(Flow::begin(self.client()?, rate));
+                line(&())
+            }
+            Wish::End => line(&self.flow.take().context("nothing was begun")?.end().await?),
+            Wish::Stream { messages, milliseconds } => {
+                let began = Instant::now();
+                let every = Duration::from_millis(milliseconds);
+                let mut stream = echo::many(self.client()?, messages, every).await?;
+                let first = stream.message().await?.is_some();
+                self.stream = Some(tokio::spawn(read(stream, u64::from(first), began)));
+                line(&())
+            }
+            Wish::Streamed => line(&self.stream.take().context("there is no stream")?.await?),
+            Wish::Drop => {
+                self.channel = None;
+                line(&())
+            }
+        }
+    }
+
+    fn channel(&self) -> Result<&KubeChannel> {
+        self.channel.as_ref().context("there is no channel")
+    }
+
+    fn client(&self) -> Result<Grpc<KubeChannel>> {
+        Ok(Grpc::new(self.channel()?.clone()))
+    }
+}
+
+/// A channel with all defaults; it is all that keeps its resolver alive.
+async fn connect(url: &str, service: &str, endpoints: usize) -> Result<KubeChannel> {
+    let resolver = Resolver::new(Client::new(Config::new(url.parse()?))?);
+    let target: Target = format!("kubernetes:///{service}.default:grpc").parse()?;
+    let channel = resolver.channel(&target).build()?;
+    channel.connected(endpoints).await;
+    Ok(channel)
+}
+
+fn standings(channel: &KubeChannel) -> Vec<Standing> {
+    let standing = |it: dogwatch_grpc::EndpointStatus| Standing {
+        id: it.endpoint.id.to_string(),
+        peer: it.peer,
+        ready: it.state == State::Ready,
+        in_flight: it.in_flight,
+        failures: it.failures,
+    };
+    channel.endpoints().into_iter().map(standing).collect()
+}
+
+/// Reads what is left of a stream.
+async fn read(mut stream: Streaming<Message>, mut messages: u64, began: Instant) -> Streamed {
+    let why = loop {
+        match stream.message().await {
+            Ok(Some(message)) if message.number == messages => messages += 1,
+            Ok(Some(message)) => break Some(format!("message {} is out of order", message.number)),
+            Ok(None) => break None,
+            Err(status) => break Some(Status::to_string(&status)),
+        }
+    };
+    Streamed { messages, seconds: began.elapsed().as_secs_f64(), why }
+}

@@ -1,0 +1,138 @@
+//! What is called: a unary method that gives back a number, and one that answers with a stream. Both sides, by hand.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use dogwatch_grpc::KubeChannel;
+use futures_util::Stream;
+use futures_util::stream::unfold;
+use http::uri::PathAndQuery;
+use tokio::time::{MissedTickBehavior, interval};
+use tonic::body::Body;
+use tonic::client::Grpc;
+use tonic::server::NamedService;
+use tonic::{Request, Response, Status, Streaming};
+use tonic_prost::ProstCodec;
+use tower_service::Service;
+
+const ONE: &str = "/soak.Echo/One";
+const MANY: &str = "/soak.Echo/Many";
+
+/// For one: a number that comes back. For many: how many messages are wanted, and how far apart.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Message {
+    #[prost(uint64, tag = "1")]
+    pub(super) number: u64,
+    #[prost(uint64, tag = "2")]
+    pub(super) milliseconds: u64,
+}
+
+fn codec() -> ProstCodec<Message, Message> {
+    ProstCodec::default()
+}
+
+/// Makes one call, to the end of its answer.
+///
+/// # Errors
+/// What the channel or the server says, and an answer to another question.
+pub(super) async fn one(mut client: Grpc<KubeChannel>, number: u64) -> Result<(), Status> {
+    let request = Request::new(Message { number, milliseconds: 0 });
+    let answer = client.unary(request, PathAndQuery::from_static(ONE), codec()).await?;
+    match answer.into_inner().number == number {
+        true => Ok(()),
+        false => Err(Status::data_loss("the answer is to another question")),
+    }
+}
+
+/// Begins a stream of so many messages, one each so often.
+///
+/// # Errors
+/// What the channel or the server says.
+pub(super) async fn many(
+    mut client: Grpc<KubeChannel>,
+    messages: u64,
+    every: Duration,
+) -> Result<Streaming<Message>, Status> {
+    let request = Request::new(Message { number: messages, milliseconds: every.as_millis() as u64 });
+    let answer = client.server_streaming(request, PathAndQuery::from_static(MANY), codec()).await?;
+    Ok(answer.into_inner())
+}
+
+/// What a server was asked.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    calls: AtomicU64,
+    streams: AtomicU64,
+}
+
+impl Seen {
+    /// How many calls it has carried out, streams apart.
+    pub(super) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn streams(&self) -> u64 {
+        self.streams.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct EchoServer(pub(super) Arc<Seen>);
+
+impl NamedService for EchoServer {
+    const NAME: &'static str = "soak.Echo";
+}
+
+type Answers = Pin<Box<dyn Stream<Item = Result<Message, Status>> + Send>>;
+
+async fn answer_one(seen: Arc<Seen>, request: Request<Message>) -> Result<Response<Message>, Status> {
+    seen.calls.fetch_add(1, Ordering::Relaxed);
+    Ok(Response::new(request.into_inner()))
+}
+
+async fn answer_many(seen: Arc<Seen>, request: Request<Message>) -> Result<Response<Answers>, Status> {
+    seen.streams.fetch_add(1, Ordering::Relaxed);
+    let Message { number: last, milliseconds } = request.into_inner();
+    let mut ticks = interval(Duration::from_millis(milliseconds.max(1)));
+    // One that is late is not late for ever: the stream lasts as long as was asked.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let answers = unfold((ticks, 0), move |(mut ticks, number)| async move {
+        // The first tick is now, and the stream ends a tick after its last message.
+        ticks.tick().await;
+        let message = Message { number, milliseconds };
+        (number < last).then_some((Ok(message), (ticks, number + 1)))
+    });
+    Ok(Response::new(Box::pin(answers)))
+}
+
+impl Service<http::Request<Body>> for EchoServer {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let seen = Arc::clone(&self.0);
+        Box::pin(async move {
+            let mut grpc = tonic::server::Grpc::new(codec());
+            Ok(match request.uri().path() {
+                MANY => {
+                    let many = move |it| answer_many(Arc::clone(&seen), it);
+                    grpc.server_streaming(tower::service_fn(many), request).await
+                }
+                _ => {
+                    let one = move |it| answer_one(Arc::clone(&seen), it);
+                    grpc.unary(tower::service_fn(one), request).await
+                }
+            })
+        })
+    }
+}

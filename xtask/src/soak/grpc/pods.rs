@@ -1,0 +1,115 @@
+//! Pods: tonic servers on addresses of the loopback and one port, since the port belongs to the slice.
+//!
+//! On Linux all of 127.0.0.0/8 is at home. Nothing here listens anywhere else, and nothing listens on all addresses.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use futures_util::FutureExt;
+use futures_util::stream::select_all;
+use tokio::sync::oneshot;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+
+use super::echo::{EchoServer, Seen};
+
+/// How often a port is looked for that is free on all addresses.
+const ATTEMPTS: usize = 20;
+
+/// Doors on one port, where nobody answers yet.
+pub(super) struct Street {
+    pub(super) port: u16,
+    doors: Vec<(Ipv4Addr, TcpIncoming)>,
+}
+
+impl Street {
+    /// Opens a door at each address.
+    ///
+    /// # Errors
+    /// When no port is free on all of them.
+    pub(super) fn open(addresses: &[Ipv4Addr]) -> Result<Self> {
+        let Some((first, others)) = addresses.split_first() else { bail!("a street has addresses") };
+        for _ in 0..ATTEMPTS {
+            let first = door(*first, 0)?;
+            let port = first.1.local_addr()?.port();
+            // Where one is taken, so is the port.
+            let Ok(others) = others.iter().map(|it| door(*it, port)).collect::<Result<Vec<_>>>() else {
+                continue;
+            };
+            return Ok(Self { port, doors: [first].into_iter().chain(others).collect() });
+        }
+        bail!("no port is free on {} addresses of the loopback from {first} on", addresses.len())
+    }
+
+    /// A pod behind each door.
+    pub(super) fn pods(self) -> Vec<Pod> {
+        self.doors.into_iter().map(|(address, incoming)| Pod::serve(address, incoming)).collect()
+    }
+
+    /// One server behind all doors, which costs a thousand endpoints one listener each and no more. Dropping it ends the server.
+    pub(super) fn crowd(self) -> Crowd {
+        let seen = Arc::new(Seen::default());
+        let (running, stopped) = oneshot::channel::<()>();
+        let incoming = select_all(self.doors.into_iter().map(|it| it.1));
+        let server = Server::builder().add_service(EchoServer(Arc::clone(&seen)));
+        tokio::spawn(server.serve_with_incoming_shutdown(incoming, stopped.map(drop)));
+        Crowd { seen, _running: running }
+    }
+}
+
+fn door(address: Ipv4Addr, port: u16) -> Result<(Ipv4Addr, TcpIncoming)> {
+    let at = SocketAddr::from((address, port));
+    let incoming = TcpIncoming::bind(at).with_context(|| format!("cannot listen on {at}"))?;
+    Ok((address, incoming.with_nodelay(Some(true))))
+}
+
+/// One server at one address.
+pub(super) struct Pod {
+    pub(super) address: Ipv4Addr,
+    pub(super) seen: Arc<Seen>,
+    /// Dropping it ends the server as SIGTERM would.
+    running: Option<oneshot::Sender<()>>,
+}
+
+impl Pod {
+    fn serve(address: Ipv4Addr, incoming: TcpIncoming) -> Self {
+        let seen = Arc::new(Seen::default());
+        let (running, stopped) = oneshot::channel::<()>();
+        let server = Server::builder().add_service(EchoServer(Arc::clone(&seen)));
+        tokio::spawn(server.serve_with_incoming_shutdown(incoming, stopped.map(drop)));
+        Self { address, seen, running: Some(running) }
+    }
+
+    /// As on SIGTERM: no new connections, a goodbye on those there are, and calls are finished.
+    pub(super) fn stop(&mut self) {
+        self.running = None;
+    }
+}
+
+/// One server at many addresses.
+pub(super) struct Crowd {
+    pub(super) seen: Arc<Seen>,
+    _running: oneshot::Sender<()>,
+}
+
+/// So many addresses from 127.0.0.2 on, as networks of 250.
+pub(super) fn addresses(count: usize) -> Vec<Ipv4Addr> {
+    let address = |number: usize| Ipv4Addr::new(127, 0, (number / 250) as u8, (number % 250) as u8 + 2);
+    (0..count).map(address).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn addresses_are_distinct_and_of_the_loopback() {
+        let all = addresses(1_100);
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 1_100);
+        assert!(all.iter().all(|it| it.is_loopback() && !it.is_broadcast() && it.octets()[3] > 1));
+        assert_eq!((all[0], all[250]), (Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::new(127, 0, 1, 2)));
+    }
+}

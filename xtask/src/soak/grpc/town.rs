@@ -1,0 +1,127 @@
+//! Where pods are known: our own API server, the slices of one service, and who watches them.
+
+use std::net::Ipv4Addr;
+
+use anyhow::{Context, Error, Result, ensure};
+use dogwatch::{Api, Client, PatchParams};
+use dogwatch_apiserver::ApiServer;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Bytes;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+/// What pods are part of.
+pub(super) const SERVICE: &str = "echo";
+
+/// An API server on the loopback, in the clear, where everybody is the administrator.
+pub(super) struct Town {
+    server: ApiServer,
+    slices: Api<EndpointSlice>,
+    port: u16,
+}
+
+/// What a slice says of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub(super) id: String,
+    pub(super) address: Ipv4Addr,
+    /// It still serves, and is about to go; otherwise it is ready.
+    pub(super) terminating: bool,
+}
+
+impl Town {
+    /// A town where pods have that port.
+    pub(super) async fn start(port: u16) -> Result<Self> {
+        let server = ApiServer::start().await.context("the API server does not start")?;
+        // Writes take the short way: only who calls goes over a socket.
+        let client = Client::from_service(server.url().parse()?, "default", server.service());
+        Ok(Self { slices: Api::default_namespaced(client), server, port })
+    }
+
+    pub(super) fn url(&self) -> &str {
+        self.server.url()
+    }
+
+    /// Writes one slice of the service, over what it was.
+    pub(super) async fn write<'a>(
+        &self,
+        number: usize,
+        pods: impl IntoIterator<Item = &'a Listed>,
+    ) -> Result<()> {
+        let params = PatchParams::apply("soak").force();
+        let name = format!("{SERVICE}-{number}");
+        self.slices.apply(&name, &params, &slice(self.port, pods)).await.map(drop)?;
+        Ok(())
+    }
+
+    /// How many watches there are over HTTP, by the server's own count.
+    pub(super) async fn watches(&self) -> Result<u64> {
+        let request = http::Request::get("/metrics").body(Empty::<Bytes>::new())?;
+        let answer = self.server.service().oneshot(request).await.map_err(Error::from_boxed)?;
+        ensure!(answer.status().is_success(), "/metrics answers {}", answer.status());
+        let text = answer.into_body().collect().await.map_err(Error::from_boxed)?.to_bytes();
+        Ok(watches(&String::from_utf8_lossy(&text)))
+    }
+}
+
+fn slice<'a>(port: u16, pods: impl IntoIterator<Item = &'a Listed>) -> Value {
+    let endpoint = |it: &Listed| {
+        let conditions = json!({ "ready": !it.terminating, "serving": true, "terminating": it.terminating });
+        json!({
+            "addresses": [it.address],
+            "conditions": conditions,
+            "targetRef": { "kind": "Pod", "name": it.id, "uid": it.id },
+        })
+    };
+    json!({
+        "metadata": { "labels": { "kubernetes.io/service-name": SERVICE } },
+        "addressType": "IPv4",
+        "ports": [{ "name": "grpc", "port": port, "protocol": "TCP" }],
+        "endpoints": pods.into_iter().map(endpoint).collect::<Vec<_>>(),
+    })
+}
+
+/// The sum of the gauge of watches in a text of Prometheus.
+fn watches(text: &str) -> u64 {
+    let gauges = text
+        .lines()
+        .filter(|it| it.starts_with("apiserver_longrunning_requests{") && it.contains("verb=\"WATCH\""));
+    gauges.filter_map(|it| it.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watches_of_all_kinds_are_added_up_and_nothing_else_is() {
+        let text = "# TYPE apiserver_longrunning_requests gauge\n\
+            apiserver_longrunning_requests{group=\"\",resource=\"pods\",verb=\"WATCH\"} 2\n\
+            apiserver_longrunning_requests{group=\"discovery.k8s.io\",resource=\"endpointslices\",verb=\"WATCH\"} 1\n\
+            apiserver_request_total{code=\"200\",group=\"\",resource=\"pods\",verb=\"WATCH\"} 40\n";
+        assert_eq!(watches(text), 3);
+        assert_eq!(watches(""), 0);
+    }
+
+    #[tokio::test]
+    async fn the_server_counts_its_watches() {
+        let town = Town::start(80).await.unwrap();
+        assert_eq!(town.watches().await.unwrap(), 0);
+        let watch = town.slices.watch(&dogwatch::WatchParams::default()).await.unwrap();
+        assert_eq!(town.watches().await.unwrap(), 1);
+        drop(watch);
+        while town.watches().await.unwrap() > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[test]
+    fn a_pod_that_terminates_still_serves() {
+        let pod = |terminating| Listed { id: "a".into(), address: Ipv4Addr::LOCALHOST, terminating };
+        let written = slice(80, &[pod(false), pod(true)]);
+        let conditions = |it: usize| written["endpoints"][it]["conditions"].clone();
+        assert_eq!(conditions(0), json!({ "ready": true, "serving": true, "terminating": false }));
+        assert_eq!(conditions(1), json!({ "ready": false, "serving": true, "terminating": true }));
+    }
+}
