@@ -5,6 +5,7 @@
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,59 +14,31 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream, SendStream};
-use http::header::{HeaderMap, HeaderValue, USER_AGENT};
-use http::request::Parts;
-use http::{Request, Response, Uri};
+use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use smallvec::SmallVec;
 use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout_at};
 
 use super::body::{Call, ResponseBody, Stream};
 use super::core::Core;
+use super::head::Head;
 use super::outgoing::{BodyError, Outgoing};
 use super::snapshot::{Slot, Unready};
-use super::status::{Code, Failure, TIMEOUT, pushback_of, timeout_of, timeout_value};
+use super::status::{Code, Failure, pushback_of, timeout_of};
 use crate::chance;
 use crate::connection::may_have_left;
 use crate::load::InFlight;
-use crate::policy::{Memory, PeakEwma, Policy, RingHash, hash};
+use crate::policy::{Memory, PeakEwma, Policy, hash};
 
 /// How often a call that no server has processed is sent elsewhere.
 const TRANSPARENT: u32 = 16;
 /// How long to wait when everybody was tried, before everybody is tried again.
 const PAUSE: Duration = Duration::from_millis(10);
-const AGENT: HeaderValue = HeaderValue::from_static(concat!("dogwatch-grpc/", env!("CARGO_PKG_VERSION")));
 
-/// Sends a request and waits for the head of its answer.
-pub(crate) async fn call<B>(core: &Core, request: Request<B>) -> Response<ResponseBody>
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<BodyError>,
-{
-    let (mut head, body) = request.into_parts();
-    head.extensions.clear();
-    head.headers.entry(USER_AGENT).or_insert(AGENT);
-    let deadline = timeout_of(&head.headers).map(|it| Instant::now() + it);
-    let outgoing = Outgoing::new(body, core.settings.replay_limit);
-    let exchange = Exchange {
-        alarm: deadline.map(|it| Box::pin(sleep_until(it))),
-        core,
-        head,
-        outgoing,
-        deadline,
-        tried: SmallVec::new(),
-        transparent: 0,
-        retries: 0,
-        backoffs: 0,
-        last: None,
-        late: false,
-    };
-    exchange.run().await.unwrap_or_else(Failure::into_response)
-}
-
-struct Exchange<'c, B> {
-    core: &'c Core,
-    head: Parts,
+/// One call: `C` is the channel, and keeps it.
+pub(crate) struct Exchange<C, B> {
+    core: C,
+    head: Head,
     outgoing: Outgoing<B>,
     deadline: Option<Instant>,
     alarm: Option<Pin<Box<Sleep>>>,
@@ -98,12 +71,36 @@ enum Fate {
     Invalid(h2::Error),
 }
 
-impl<B> Exchange<'_, B>
+impl<C, B> Exchange<C, B>
 where
+    C: Deref<Target = Core>,
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<BodyError>,
 {
-    async fn run(mut self) -> Result<Response<ResponseBody>, Failure> {
+    pub(crate) fn new(core: C, request: Request<B>) -> Self {
+        let (head, body) = request.into_parts();
+        let deadline = timeout_of(&head.headers).map(|it| Instant::now() + it);
+        Self {
+            alarm: deadline.map(|it| Box::pin(sleep_until(it))),
+            outgoing: Outgoing::new(body, core.settings.replay_limit),
+            core,
+            head: Head::new(head),
+            deadline,
+            tried: SmallVec::new(),
+            transparent: 0,
+            retries: 0,
+            backoffs: 0,
+            last: None,
+            late: false,
+        }
+    }
+
+    /// Sends the request and waits for the head of its answer; once only.
+    pub(crate) async fn answer(&mut self) -> Response<ResponseBody> {
+        self.run().await.unwrap_or_else(Failure::into_response)
+    }
+
+    async fn run(&mut self) -> Result<Response<ResponseBody>, Failure> {
         if let Err(error) = poll_fn(|cx| Poll::Ready(self.outgoing.gather(cx))).await {
             return Err(self.bad_body(&error));
         }
@@ -116,7 +113,7 @@ where
                     let foreign = Failure::foreign(&response, self.last);
                     let code = foreign.as_ref().map(|it| it.code).or_else(|| Code::of(response.headers()));
                     code.into_iter().for_each(|it| call.ended(it));
-                    if let Some(wait) = self.worth_a_retry(code, pushback_of(response.headers())) {
+                    if let Some(wait) = self.worth_a_retry(code, Some(response.headers())) {
                         self.tried.push(key(call.slot()));
                         drop((call, response, sending));
                         self.pause(wait).await;
@@ -172,9 +169,14 @@ where
 
     /// An endpoint for the next attempt, at once if one is ready.
     async fn choose(&mut self) -> Result<(Arc<Slot>, InFlight), Failure> {
-        if let Some(picked) = self.pick() {
-            return Ok(picked);
+        match self.pick() {
+            Some(picked) => Ok(picked),
+            // On the heap, because hardly any call waits.
+            None => Box::pin(self.wait_for_somebody()).await,
         }
+    }
+
+    async fn wait_for_somebody(&mut self) -> Result<(Arc<Slot>, InFlight), Failure> {
         self.core.demand.notify_one();
         self.late = true;
         let asked = Instant::now();
@@ -214,7 +216,7 @@ where
     fn pick(&self) -> Option<(Arc<Slot>, InFlight)> {
         let snapshot = self.core.snapshot.load();
         let by = || match &self.core.settings.policy {
-            Policy::RingHash(it) => ring_key(&self.head.headers, it),
+            Policy::RingHash(it) => ring_key(self.head.values(&it.header)),
             _ => 0,
         };
         let tried = |it: &Arc<Slot>| self.tried.contains(&key(it));
@@ -250,7 +252,7 @@ where
         };
         let mut sending = (!self.outgoing.is_empty()).then_some(stream);
         let mut response = response;
-        let mut wait = Wait::begin(self.core, call);
+        let mut wait = Wait::begin(&self.core, call);
         let answer = poll_fn(|cx| self.poll_answer(cx, &mut response, &mut sending)).await;
         match answer {
             Ok(response) => Fate::Answered { response, sending },
@@ -269,23 +271,16 @@ where
         }
     }
 
-    /// The head with scheme and authority; what the user keeps is a copy, for the next attempt.
-    fn head_for(&self, peer: SocketAddr) -> Result<Request<()>, Reason> {
+    fn head_for(&mut self, peer: SocketAddr) -> Result<Request<()>, Reason> {
         let settings = &self.core.settings;
-        let mut head = self.head.clone();
-        if let Some(deadline) = self.deadline.filter(|_| self.late) {
-            let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
-            head.headers.insert(TIMEOUT, timeout_value(left));
-        }
-        let mut uri = std::mem::take(&mut head.uri).into_parts();
-        uri.scheme = Some(settings.scheme.clone());
-        uri.authority = match &settings.authority {
-            Some(authority) => Some(authority.clone()),
-            None => Some(peer.to_string().parse().map_err(|_| Reason::INTERNAL_ERROR)?),
+        let authority = match &settings.authority {
+            Some(authority) => authority.clone(),
+            None => peer.to_string().parse().map_err(|_| Reason::INTERNAL_ERROR)?,
         };
-        head.uri = Uri::from_parts(uri).map_err(|_| Reason::INTERNAL_ERROR)?;
-        head.version = http::Version::HTTP_2;
-        Ok(Request::from_parts(head, ()))
+        let left = self.deadline.filter(|_| self.late);
+        let left = left.map(|it| it.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1)));
+        let head = self.head.attempt(settings.scheme.clone(), authority, left);
+        head.map_err(|_| Reason::INTERNAL_ERROR)
     }
 
     fn poll_answer(
@@ -312,7 +307,7 @@ where
     }
 
     /// After what wait to try again what a server has failed, if it may be; then the body stands at its beginning.
-    fn worth_a_retry(&mut self, code: Option<Code>, pushback: Option<Option<Duration>>) -> Option<Duration> {
+    fn worth_a_retry(&mut self, code: Option<Code>, headers: Option<&HeaderMap>) -> Option<Duration> {
         let (retry, budget) = (self.core.settings.retry.as_ref()?, self.core.budget.as_ref()?);
         // Where the head does not tell how the call ended, its end does.
         let code = code?;
@@ -321,7 +316,7 @@ where
             return None;
         }
         let allowed = budget.failed() && self.retries + 1 < retry.attempts.clamp(1, 5);
-        let wait = match pushback {
+        let wait = match headers.and_then(pushback_of) {
             Some(asked) => {
                 let asked = asked?;
                 self.backoffs = 0;
@@ -340,7 +335,7 @@ where
         self.retries += 1;
         self.late = true;
         self.core.meter.retries.increment(1);
-        sleep(wait).await;
+        Box::pin(sleep(wait)).await;
     }
 
     /// Whether a call that nobody has processed can be sent to somebody else; then the body stands at its beginning.
@@ -357,14 +352,13 @@ where
 
     /// Hands the answer over, with whatever is still to be sent in a task of its own.
     fn deliver(
-        self,
+        &mut self,
         call: Call,
         response: Response<RecvStream>,
         sending: Option<SendStream<Bytes>>,
     ) -> Response<ResponseBody> {
-        let mut outgoing = self.outgoing;
         let sending = sending.map(|mut stream| {
-            outgoing.settle();
+            let mut outgoing = self.outgoing.hand_over();
             let rest = async move {
                 if poll_fn(|cx| outgoing.poll_send(cx, &mut stream)).await.is_err() {
                     stream.send_reset(Reason::CANCEL);
@@ -372,7 +366,7 @@ where
             };
             tokio::spawn(rest).abort_handle()
         });
-        let deadline = self.alarm;
+        let deadline = self.alarm.take();
         let budget = self.core.budget.clone().filter(|_| !call.has_ended());
         response.map(|receive| {
             ResponseBody::new(Stream { receive, call, deadline, sending, budget, data_ended: false })
@@ -384,18 +378,18 @@ where
 /// up: whoever makes callers give up is slow.
 struct Wait<'e> {
     call: &'e Call,
-    memory: &'e Memory,
+    memory: Arc<Memory>,
     decay: Duration,
     began: Instant,
     counts: bool,
 }
 
 impl<'e> Wait<'e> {
-    fn begin(core: &'e Core, call: &'e Call) -> Option<Self> {
+    fn begin(core: &Core, call: &'e Call) -> Option<Self> {
         let Policy::PeakEwma(PeakEwma { decay }) = core.settings.policy else {
             return None;
         };
-        Some(Self { call, memory: &core.memory, decay, began: Instant::now(), counts: true })
+        Some(Self { call, memory: Arc::clone(&core.memory), decay, began: Instant::now(), counts: true })
     }
 }
 
@@ -414,8 +408,7 @@ fn key(slot: &Slot) -> usize {
 
 /// What decides where on the ring a call goes: the value of the header, or its values with commas between them (A42); without one it
 /// goes anywhere.
-fn ring_key(headers: &HeaderMap, ring: &RingHash) -> u64 {
-    let mut values = headers.get_all(&ring.header).iter().map(HeaderValue::as_bytes);
+fn ring_key<'h>(mut values: impl Iterator<Item = &'h [u8]>) -> u64 {
     match (values.next(), values.next()) {
         (None, _) => chance::bits(),
         (Some(only), None) => hash(only),
@@ -434,18 +427,11 @@ fn was_not_processed(error: &h2::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderName;
-
     use super::*;
 
     #[test]
     fn several_values_of_a_header_are_one_key() {
-        let user = HeaderName::from_static("user");
-        let ring = RingHash::by_header(user.clone());
-        let key = |values: &[&'static str]| {
-            let field = |it: &&'static str| (user.clone(), HeaderValue::from_static(it));
-            ring_key(&values.iter().map(field).collect(), &ring)
-        };
+        let key = |values: &[&'static str]| ring_key(values.iter().map(|it| it.as_bytes()));
         assert_eq!(key(&["ann"]), hash(b"ann"));
         assert_eq!(key(&["ann", "bob", ""]), hash(b"ann,bob,"));
         assert_ne!(key(&[]), key(&[]), "without a value it goes anywhere");

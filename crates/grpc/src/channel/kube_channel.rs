@@ -4,6 +4,7 @@ use std::any::Any;
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -16,7 +17,7 @@ use tower_service::Service;
 
 use super::body::ResponseBody;
 use super::core::{Core, EndpointStatus};
-use super::exchange;
+use super::exchange::Exchange;
 
 /// A channel to all endpoints of a target, for any client that tonic generates.
 ///
@@ -41,6 +42,17 @@ struct Handle {
     /// Dropping it ends the balancer.
     _stop: oneshot::Sender<Infallible>,
     _held: Option<Box<dyn Any + Send + Sync>>,
+}
+
+/// What a call holds.
+struct Held(Arc<Handle>);
+
+impl Deref for Held {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.0.core
+    }
 }
 
 impl fmt::Debug for KubeChannel {
@@ -106,7 +118,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // Whoever calls need not keep the channel until there is an answer: the call does.
-        let handle = Arc::clone(&self.handle);
-        Box::pin(async move { Ok(exchange::call(&handle.core, request).await) })
+        let mut exchange = Exchange::new(Held(Arc::clone(&self.handle)), request);
+        Box::pin(async move { Ok(exchange.answer().await) })
     }
 }

@@ -6,6 +6,7 @@
 mod status;
 mod retry;
 mod meter;
+mod head;
 mod outgoing;
 mod snapshot;
 mod body;

@@ -20,7 +20,8 @@ const AT_ONCE: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct Outgoing<B> {
-    body: B,
+    /// Until it has nothing more.
+    body: Option<B>,
     /// From the beginning, while it may be needed again, or not yet sent.
     kept: SmallVec<[Bytes; 1]>,
     trailers: Option<HeaderMap>,
@@ -31,8 +32,6 @@ pub(crate) struct Outgoing<B> {
     /// Bytes taken from the body so far.
     size: usize,
     limit: usize,
-    /// The body has nothing more.
-    ended: bool,
 }
 
 impl<B> Outgoing<B>
@@ -41,20 +40,19 @@ where
     B::Error: Into<BodyError>,
 {
     pub(crate) fn new(body: B, limit: usize) -> Self {
-        let ended = body.is_end_stream();
-        Self { body, kept: SmallVec::new(), trailers: None, whole: true, sent: 0, size: 0, limit, ended }
+        let body = Some(body).filter(|it| !it.is_end_stream());
+        Self { body, kept: SmallVec::new(), trailers: None, whole: true, sent: 0, size: 0, limit }
     }
 
     /// Takes what the body has at hand.
     pub(crate) fn gather(&mut self, cx: &mut Context<'_>) -> Result<(), BodyError> {
-        while !self.ended && self.kept.len() < AT_ONCE && self.size <= self.limit {
-            match Pin::new(&mut self.body).poll_frame(cx) {
-                Poll::Pending => break,
-                Poll::Ready(frame) => {
-                    if let Some(data) = self.take(frame)? {
-                        self.kept.push(data);
-                    }
-                }
+        while let Some(body) = &mut self.body
+            && self.kept.len() < AT_ONCE
+            && self.size <= self.limit
+        {
+            let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) else { break };
+            if let Some(data) = self.take(frame)? {
+                self.kept.push(data);
             }
         }
         Ok(())
@@ -62,7 +60,7 @@ where
 
     /// There is nothing to send but the head.
     pub(crate) fn is_empty(&self) -> bool {
-        self.ended && self.kept.is_empty() && self.trailers.is_none()
+        self.body.is_none() && self.kept.is_empty() && self.trailers.is_none()
     }
 
     /// Goes back to the beginning. False when something of it is no longer there.
@@ -73,12 +71,11 @@ where
         self.whole
     }
 
-    /// Keeps nothing more: there will be no other attempt.
-    pub(crate) fn settle(&mut self) {
+    /// What is still to be sent, for whoever sends it. It keeps nothing more: there will be no other attempt.
+    pub(crate) fn hand_over(&mut self) -> Self {
         self.kept.drain(..self.sent);
-        self.sent = 0;
-        self.limit = 0;
-        self.whole = false;
+        let (kept, trailers) = (std::mem::take(&mut self.kept), self.trailers.take());
+        Self { body: self.body.take(), kept, trailers, whole: false, sent: 0, size: self.size, limit: 0 }
     }
 
     /// Sends all there is, as the peer takes it. Ready when the end was sent, or when the peer wants no more.
@@ -90,23 +87,23 @@ where
         loop {
             while let Some(data) = self.kept.get(self.sent) {
                 self.sent += 1;
-                let last = self.ended && self.sent == self.kept.len() && self.trailers.is_none();
+                let last = self.body.is_none() && self.sent == self.kept.len() && self.trailers.is_none();
                 if stream.send_data(data.clone(), last).is_err() || last {
                     return Poll::Ready(Ok(()));
                 }
             }
-            if self.ended {
+            let Some(body) = &mut self.body else {
                 // If the stream is no more, the answer tells why.
                 let _ = match self.trailers.clone() {
                     Some(trailers) => stream.send_trailers(trailers),
                     None => stream.send_data(Bytes::new(), true),
                 };
                 return Poll::Ready(Ok(()));
-            }
+            };
             if !ready!(poll_room(cx, stream)) {
                 return Poll::Ready(Ok(()));
             }
-            let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+            let frame = ready!(Pin::new(body).poll_frame(cx));
             if let Some(data) = self.take(frame)? {
                 if self.size > self.limit {
                     // Too much to begin again: what was sent need not be kept.
@@ -124,18 +121,18 @@ where
         frame: Option<Result<http_body::Frame<Bytes>, B::Error>>,
     ) -> Result<Option<Bytes>, BodyError> {
         let Some(frame) = frame else {
-            self.ended = true;
+            self.body = None;
             return Ok(None);
         };
         match frame.map_err(Into::into)?.into_data() {
             Ok(data) => {
                 self.size = self.size.saturating_add(data.len());
-                self.ended = self.body.is_end_stream();
+                self.body = self.body.take().filter(|it| !it.is_end_stream());
                 Ok(Some(data))
             }
             Err(frame) => {
                 self.trailers = frame.into_trailers().ok();
-                self.ended = true;
+                self.body = None;
                 Ok(None)
             }
         }
@@ -174,7 +171,7 @@ mod tests {
     #[test]
     fn a_whole_body_is_at_hand_and_can_begin_again() {
         let mut outgoing = gathered(Full::new(Bytes::from_static(b"hello")), 100);
-        assert!(outgoing.ended && !outgoing.is_empty() && outgoing.rewind());
+        assert!(outgoing.body.is_none() && !outgoing.is_empty() && outgoing.rewind());
         assert_eq!(outgoing.kept.as_slice(), [Bytes::from_static(b"hello")]);
         assert!(gathered(Full::new(Bytes::new()), 100).is_empty());
     }
@@ -189,8 +186,8 @@ mod tests {
     fn what_was_sent_is_let_go_once_there_is_an_answer() {
         let mut outgoing = gathered(Full::new(Bytes::from_static(b"hello")), 100);
         outgoing.sent = 1;
-        outgoing.settle();
-        assert!(outgoing.kept.is_empty() && !outgoing.rewind());
+        let mut rest = outgoing.hand_over();
+        assert!(rest.kept.is_empty() && !rest.rewind());
     }
 
     #[test]
@@ -199,6 +196,6 @@ mod tests {
             Ok::<_, std::io::Error>(http_body::Frame::data(Bytes::from_static(b"x")))
         });
         let outgoing = gathered(StreamBody::new(endless), 100);
-        assert_eq!((outgoing.kept.len(), outgoing.ended), (AT_ONCE, false));
+        assert_eq!((outgoing.kept.len(), outgoing.body.is_some()), (AT_ONCE, true));
     }
 }
