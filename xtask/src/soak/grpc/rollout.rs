@@ -67,6 +67,7 @@ pub(super) async fn play(order: Order, stream: Duration, promises: &mut Promises
     sleep(REST).await;
     let outcome = caller.end().await?;
     let (standings, replaced) = caller.settled(&deployment.replaced()).await?;
+    caller.dismiss().await?;
     let seen = Seen { deployment, carrier, parting, outcome, streamed, messages, standings, replaced };
     seen.print();
     seen.judge(promises);
