@@ -214,7 +214,7 @@ impl Seen {
         promises.add(late == 0, &format!("and meanwhile that pod got no other calls ({late})"));
         promises.add(self.replaced, "the channel is connected to the new pods and to nobody else");
         let failures: u64 = self.standings.iter().map(|it| it.failures).sum();
-        promises.add(failures == 0, "the channel counts no failure of a pod");
+        promises.add(failures == 0, "and counts no failure of them");
     }
 }
 
