@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -27,11 +27,11 @@ pub(super) const LOOK: Duration = Duration::from_millis(50);
 /// and the memory of who uses them later seems to grow.
 const ALLOCATOR: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "1"), ("MALLOC_PERTURB_", "85")];
 
-/// A process that calls. Dropping it ends it.
+/// A process that calls. Dropping it kills it.
 pub(super) struct Asking {
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
-    _child: Child,
+    child: Child,
 }
 
 impl Asking {
@@ -50,7 +50,7 @@ impl Asking {
             .context("cannot start the process that calls")?;
         let input = child.stdin.take().context("it has an input")?;
         let output = BufReader::new(child.stdout.take().context("it has an output")?).lines();
-        Ok(Self { input, output, _child: child })
+        Ok(Self { input, output, child })
     }
 
     pub(super) async fn held(&mut self) -> Result<Held> {
@@ -118,6 +118,19 @@ impl Asking {
             }
             sleep(LOOK).await;
         }
+    }
+
+    /// Waits until it has ended of itself, as it does with its input.
+    ///
+    /// # Errors
+    /// When it does not end, or not well.
+    pub(super) async fn dismiss(self) -> Result<()> {
+        let Self { input, mut child, .. } = self;
+        drop(input);
+        let status =
+            timeout(PATIENCE, child.wait()).await.context("the process that calls does not end")??;
+        ensure!(status.success(), "the process that calls ended with {status}");
+        Ok(())
     }
 
     async fn ask<T: DeserializeOwned>(&mut self, wish: Wish) -> Result<T> {

@@ -68,6 +68,7 @@ pub(super) async fn play(time: Duration, promises: &mut Promises) -> Result<()> 
     let end = caller.returned_to(start).await?;
     let watches = unwatched(&town).await?;
     stages.add("after the channel", end, watches);
+    caller.dismiss().await?;
     let Churned { changes, seconds, .. } = churned;
     let reached = f64::from(changes) / seconds;
     println!("  {changes} endpoints replaced in {seconds:.1} s; wanted {CHANGES}/s, reached {reached:.0}/s");

@@ -4,20 +4,24 @@
 //! for, and shows in the rate that was reached.
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
 use dogwatch_grpc::KubeChannel;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
-use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tonic::client::Grpc;
 
 use super::echo;
 
 /// How many calls may be under way: a fifth of a second of the highest rate. With more of them one would measure a queue.
 const MOST: usize = 1_000;
+/// How often calls are made: as often as tokio's clock has a moment, so a few at a time.
+const TICK: Duration = Duration::from_millis(1);
 /// How long calls may go on after the last one was made. Those that take longer are lost.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Of the rate that was wanted, so much has to be reached to say no more about it.
@@ -67,11 +71,11 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Calls that are made at a rate. Dropping it ends it.
+/// Calls that are made at a rate. Dropping it ends the making, not the calls.
 #[derive(Debug)]
 pub(super) struct Flow {
     stop: oneshot::Sender<()>,
-    calling: JoinHandle<Result<Outcome>>,
+    calling: JoinHandle<Outcome>,
 }
 
 impl Flow {
@@ -83,47 +87,66 @@ impl Flow {
     /// Makes no more calls, and waits for those that are under way.
     ///
     /// # Errors
-    /// When a call panics.
+    /// When it has panicked.
     pub(super) async fn end(self) -> Result<Outcome> {
         drop(self.stop);
-        self.calling.await?
+        Ok(self.calling.await?)
     }
 }
 
-async fn call(client: Grpc<KubeChannel>, rate: u32, mut stopped: oneshot::Receiver<()>) -> Result<Outcome> {
-    let (began, mut number) = (Instant::now(), 0);
-    let (mut told, mut calls) = (Told::default(), JoinSet::new());
-    let mut ticks = interval(Duration::from_secs(1) / rate);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+async fn call(client: Grpc<KubeChannel>, rate: u32, mut stopped: oneshot::Receiver<()>) -> Outcome {
+    let (began, book, mut made) = (Instant::now(), Arc::new(Book::default()), 0);
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
-        let due = tokio::select! {
+        tokio::select! {
             biased;
             _ = &mut stopped => break,
-            due = ticks.tick() => due,
-        };
-        while let Some(ended) = calls.try_join_next() {
-            told.add(ended?);
+            _ = ticks.tick() => {}
         }
-        if calls.len() < MOST {
-            let client = client.clone();
-            calls.spawn(async move {
-                let answer = echo::one(client, number).await;
-                answer.map(|()| due.elapsed()).map_err(|it| it.to_string())
-            });
-            number += 1;
+        // However late this task has its turn, it knows what is due.
+        let due = due(began.elapsed(), rate);
+        for number in made..due {
+            if book.under_way.load(Ordering::Relaxed) < MOST {
+                book.under_way.fetch_add(1, Ordering::Relaxed);
+                let moment = began + Duration::from_secs_f64(number as f64 / f64::from(rate));
+                tokio::spawn(one(client.clone(), number, moment, Arc::clone(&book)));
+            }
         }
+        made = due;
     }
-    let seconds = began.elapsed().as_secs_f64();
-    let rest = async {
-        while let Some(ended) = calls.join_next().await {
-            told.add(ended?);
-        }
-        anyhow::Ok(())
-    };
-    if let Ok(rest) = timeout(PATIENCE, rest).await {
-        rest?;
+    let (seconds, end) = (began.elapsed().as_secs_f64(), Instant::now() + PATIENCE);
+    while book.under_way.load(Ordering::Acquire) > 0 && Instant::now() < end {
+        ticks.tick().await;
     }
-    Ok(told.outcome(rate, seconds, calls.len() as u64))
+    let lost = book.under_way.load(Ordering::Acquire) as u64;
+    let told = std::mem::take(&mut *book.told());
+    told.outcome(rate, seconds, lost)
+}
+
+/// How many calls are due by then; the first one is at once.
+fn due(elapsed: Duration, rate: u32) -> u64 {
+    (elapsed.as_micros() * u128::from(rate) / 1_000_000) as u64 + 1
+}
+
+async fn one(client: Grpc<KubeChannel>, number: u64, due: Instant, book: Arc<Book>) {
+    let answer = echo::one(client, number).await;
+    book.told().add(answer.map(|()| due.elapsed()).map_err(|it| it.to_string()));
+    book.under_way.fetch_sub(1, Ordering::Release);
+}
+
+/// What all calls of a flow have in common.
+#[derive(Debug, Default)]
+struct Book {
+    under_way: AtomicUsize,
+    /// Never held across an await.
+    told: Mutex<Told>,
+}
+
+impl Book {
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What calls have come to so far.
@@ -179,6 +202,13 @@ mod tests {
         assert_eq!((outcome.p50_us, outcome.p99_us, outcome.why.as_str()), (51, 100, "away"));
         let none = told([], &[]).outcome(1, 0.0, 0);
         assert_eq!((none.calls, none.p50_us, none.p99_us), (0, 0, 0));
+    }
+
+    #[test]
+    fn calls_are_due_by_the_clock_from_the_first_moment_on() {
+        let due_after = |millis| due(Duration::from_millis(millis), 5_000);
+        assert_eq!([0, 1, 2, 1_000, 60_000].map(due_after), [1, 6, 11, 5_001, 300_001]);
+        assert_eq!(due(Duration::from_micros(399), 5_000), 2);
     }
 
     #[test]

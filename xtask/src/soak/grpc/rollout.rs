@@ -67,6 +67,7 @@ pub(super) async fn play(order: Order, stream: Duration, promises: &mut Promises
     sleep(REST).await;
     let outcome = caller.end().await?;
     let (standings, replaced) = caller.settled(&deployment.replaced()).await?;
+    caller.dismiss().await?;
     let seen = Seen { deployment, carrier, parting, outcome, streamed, messages, standings, replaced };
     seen.print();
     seen.judge(promises);
@@ -213,7 +214,7 @@ impl Seen {
         promises.add(late == 0, &format!("and meanwhile that pod got no other calls ({late})"));
         promises.add(self.replaced, "the channel is connected to the new pods and to nobody else");
         let failures: u64 = self.standings.iter().map(|it| it.failures).sum();
-        promises.add(failures == 0, "the channel counts no failure of a pod");
+        promises.add(failures == 0, "and counts no failure of them");
     }
 }
 
