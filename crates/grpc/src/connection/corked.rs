@@ -20,7 +20,7 @@ const LARGE: usize = 8 << 10;
 /// As much as is read in one turn on a runtime of one worker. Those it was for answer before the next turn, so that the peer has something
 /// to do meanwhile; who reads all there is first works in turns with its peer instead of beside it. With more workers others
 /// take them over anyway, and another turn would only move the connection from one worker to another.
-const TURN: usize = 16 << 10;
+const TURN: usize = 8 << 10;
 /// What a connection that has little to say may keep for what it says next.
 const KEPT: usize = 4 << 10;
 
