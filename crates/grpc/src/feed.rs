@@ -54,6 +54,9 @@ impl Feed {
 
     /// Tells a channel of tonic's (`Channel::balance_channel`) of every change, until the channel or the watch is gone. `make` says
     /// how an endpoint is called: [`Feed::plain`], or with TLS, limits and timeouts of yours.
+    ///
+    /// Changes are told in their order. While the channel has no room, as one of tonic's that nobody calls, this waits; then it goes on from
+    /// what it has told to the newest set, so that nothing piles up. It may be dropped at any time, and then tells nothing more.
     pub async fn send_to(
         mut self,
         channel: mpsc::Sender<TonicChange<EndpointId, tonic::transport::Endpoint>>,

@@ -18,12 +18,16 @@ use super::core::{Core, Shown};
 use super::meter::Meter;
 use super::snapshot::{Slot, Snapshot, Unready, Why};
 use crate::chance;
-use crate::connection::{Backend, State, Wish, run};
+use crate::connection::{Backend, Link, State, Wish, run};
 use crate::endpoints::{Endpoint, EndpointId, EndpointSet, Unavailable};
+use crate::load::Load;
 use crate::policy::{self, Group, Host, Policy, subset, wanted};
 
 /// What an endpoint's latency is taken to be before one was measured; Linkerd's choice.
 const SEED: Duration = Duration::from_millis(1);
+
+/// How soon to look again at an endpoint that takes no calls.
+const CRAMPED: Duration = Duration::from_secs(1);
 
 /// How long pick_first gives one endpoint before it tries the next beside it (gRPC's A61, after RFC 8305).
 const HEAD_START: Duration = Duration::from_millis(250);
@@ -261,7 +265,16 @@ impl Balancer {
         due.filter(|it| *it > now).min()
     }
 
-    /// Makes another snapshot. Says how soon shares have to be looked at again, if somebody is new.
+    /// A place for calls on this connection; `None` while the peer takes none at all.
+    fn slot(&self, member: &Member, link: Arc<Link>) -> Option<(Arc<Slot>, Arc<Load>)> {
+        // The watch of its health, where there is one, takes a place for good.
+        let taken = usize::from(self.core.settings.dialler.health.is_some());
+        let room = link.sender().current_max_send_streams().saturating_sub(taken);
+        let (load, meter) = (Arc::clone(&member.backend.load), member.meter.clone());
+        (room > 0).then(|| (Arc::new(Slot { link, load: Arc::clone(&load), meter, room }), load))
+    }
+
+    /// Makes another snapshot. Says how soon it has to be looked at again, if somebody is new or takes no calls at all.
     fn publish(&self) -> Option<Duration> {
         let settings = &self.core.settings;
         let now = Instant::now();
@@ -285,16 +298,16 @@ impl Balancer {
             }
             error = error.or(standing.error);
             let open = standing.state == State::Ready && (fit || panics);
-            let ready = standing.link.filter(|_| open).map(|link| {
-                let room = link.sender().current_max_send_streams();
-                let (load, meter) = (Arc::clone(&member.backend.load), member.meter.clone());
-                (Arc::new(Slot { link, load: Arc::clone(&load), meter, room }), load)
-            });
+            let ready = standing.link.filter(|_| open).map(|link| self.slot(member, link));
+            if matches!(ready, Some(None)) {
+                // Nobody tells when a peer thinks better of it.
+                ramping = ramping.or(Some(CRAMPED));
+            }
             choices.push(policy::Member {
                 key: member.endpoint.id.as_str(),
                 weight: member.endpoint.weight,
                 zone: member.endpoint.zone.as_deref(),
-                ready,
+                ready: ready.flatten(),
                 admission,
             });
         }

@@ -17,7 +17,7 @@ pub(crate) struct Slot {
     pub(crate) link: Arc<Link>,
     pub(crate) load: Arc<Load>,
     pub(crate) meter: Meter,
-    /// How many calls the peer took at a time when this was made. Beyond it they wait in line on the connection.
+    /// How many calls the peer took at a time when this was made, at least 1. Beyond it they wait in line on the connection.
     pub(crate) room: usize,
 }
 
@@ -51,7 +51,7 @@ pub(crate) enum Why {
     Unresolved,
     /// There is nothing to call.
     Nothing(Unavailable),
-    /// Of those that are connected, all are unhealthy or ejected; how many these are.
+    /// Of those that are connected, all are unhealthy or ejected, or allow no streams; how many these are.
     Unfit { connected: usize },
     /// Nobody is connected; how many there are, and what the last attempt said.
     Unconnected { endpoints: usize, error: Option<Arc<str>> },
@@ -70,7 +70,7 @@ impl fmt::Display for Why {
             Self::Unresolved => f.write_str("its endpoints are not known yet"),
             Self::Nothing(why) => why.fmt(f),
             Self::Unfit { connected } => {
-                write!(f, "its {connected} connected endpoints are all unwell or left out")
+                write!(f, "its {connected} connected endpoints are all unwell, left out, or take no calls")
             }
             Self::Unconnected { endpoints, error: None } => {
                 write!(f, "none of its {endpoints} endpoints is connected yet")

@@ -42,6 +42,8 @@ struct Part<S> {
     /// Empty when everybody takes the whole share.
     admissions: Vec<u32>,
     picker: Picker,
+    /// Whose turns these are: 0 near, 1 far.
+    side: usize,
 }
 
 impl<S> Group<S> {
@@ -55,7 +57,7 @@ impl<S> Group<S> {
         let is_near = |it: &Member<'_, S>| zone.is_none_or(|zone| it.zone == Some(&*zone.zone));
         let (near, far): (Vec<_>, Vec<_>) = members.into_iter().partition(is_near);
         let usable = near.len();
-        let (near, far) = (Part::new(near, policy), Part::new(far, policy));
+        let (near, far) = (Part::new(near, policy, 0), Part::new(far, policy, 1));
         let overprovisioning = zone.map_or(1.0, |it| it.overprovisioning);
         let staying = staying(near.slots.len(), usable, far.slots.len(), overprovisioning);
         Self { near, far, staying, capacity: zone.map_or(u32::MAX, |it| it.capacity), memory }
@@ -123,7 +125,7 @@ impl<S> Group<S> {
 }
 
 impl<S> Part<S> {
-    fn new(members: Vec<Member<'_, S>>, policy: &Policy) -> Self {
+    fn new(members: Vec<Member<'_, S>>, policy: &Policy, side: usize) -> Self {
         let (mut slots, mut loads, mut admissions, mut all) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for member in members {
@@ -139,20 +141,20 @@ impl<S> Part<S> {
         if admissions.iter().all(|it| *it == ALL) || !admissions.contains(&ALL) {
             admissions.clear();
         }
-        Self { slots, loads, admissions, picker: Picker::new(policy, &all) }
+        Self { slots, loads, admissions, picker: Picker::new(policy, &all), side }
     }
 
     fn pick(&self, memory: &Memory, key: &impl Fn() -> u64) -> Option<usize> {
         if self.slots.is_empty() {
             return None;
         }
-        let mut index = self.picker.pick(&self.loads, memory, key);
+        let mut index = self.picker.pick(&self.loads, memory, self.side, key);
         if !self.admissions.is_empty() {
             for _ in 0..AGAIN {
                 if self.admissions[index] == ALL || (chance::bits() as u32) < self.admissions[index] {
                     break;
                 }
-                index = self.picker.pick(&self.loads, memory, key);
+                index = self.picker.pick(&self.loads, memory, self.side, key);
             }
         }
         Some(index)
@@ -218,6 +220,16 @@ mod tests {
         assert!(held.iter().all(|it| *it.0 < 3), "two each stay");
         held.extend((0..6).map(|_| group.pick(|| 0).unwrap()));
         assert_eq!(held.iter().filter(|it| *it.0 >= 3).count(), 6);
+    }
+
+    /// Two elsewhere, and every call asks at home first: neither of the two is left out.
+    #[test]
+    fn calls_that_leave_the_zone_are_shared_evenly() {
+        let zone = Some(ZoneAware::new("a").capacity(1));
+        let group = group([true, true, true, true, true, false], [ALL; 6], zone);
+        let held: Vec<_> = (0..3).map(|_| group.pick(|| 0).unwrap()).collect();
+        assert!(held.iter().all(|it| *it.0 < 3));
+        assert_eq!(shares(&group, 100), [0, 0, 0, 50, 50, 0]);
     }
 
     #[test]

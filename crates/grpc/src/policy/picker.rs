@@ -114,14 +114,16 @@ impl From<RingHash> for Policy {
 /// What outlives every group of a channel.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    turn: AtomicU64,
+    /// Whose turn it is among those near, and among those far: a call may ask both, and would skip every other one of the second.
+    pub(crate) turns: [AtomicU64; 2],
     began: Instant,
 }
 
 impl Memory {
     /// Begins to count at a random place, so that many clients do not all begin with the same endpoint.
     pub(crate) fn new() -> Self {
-        Self { turn: AtomicU64::new(chance::bits() >> 33), began: Instant::now() }
+        let turns = [(); 2].map(|()| AtomicU64::new(chance::bits() >> 33));
+        Self { turns, began: Instant::now() }
     }
 
     /// Milliseconds since the channel began.
@@ -175,10 +177,17 @@ impl Picker {
         }
     }
 
-    /// The index of the endpoint for a call; `loads` are those that are ready, and there must be one. `key` is only asked by a ring.
-    pub(crate) fn pick(&self, loads: &[Arc<Load>], memory: &Memory, key: impl FnOnce() -> u64) -> usize {
+    /// The index of the endpoint for a call; `loads` are those that are ready, and there must be one. `side` says which turns are theirs.
+    /// `key` is only asked by a ring.
+    pub(crate) fn pick(
+        &self,
+        loads: &[Arc<Load>],
+        memory: &Memory,
+        side: usize,
+        key: impl FnOnce() -> u64,
+    ) -> usize {
         match self {
-            Self::RoundRobin(turns) => turns.index(memory.turn.fetch_add(1, Ordering::Relaxed)),
+            Self::RoundRobin(turns) => turns.index(memory.turns[side].fetch_add(1, Ordering::Relaxed)),
             Self::First => 0,
             Self::LeastRequest { choices: 2 } => {
                 let (one, other) = two(loads.len());
@@ -196,7 +205,7 @@ impl Picker {
                 };
                 if cost(&loads[other]) < cost(&loads[one]) { other } else { one }
             }
-            Self::Weighted(stride) => stride.pick(&memory.turn),
+            Self::Weighted(stride) => stride.pick(&memory.turns[side]),
             Self::Ring(ring) if ring.is_empty() => 0,
             Self::Ring(ring) => ring.pick(key()),
         }
@@ -233,7 +242,7 @@ mod tests {
         let memory = Memory::new();
         let mut shares = vec![0; loads.len()];
         for _ in 0..picks {
-            shares[picker.pick(loads, &memory, chance::bits)] += 1;
+            shares[picker.pick(loads, &memory, 0, chance::bits)] += 1;
         }
         shares
     }
@@ -297,8 +306,8 @@ mod tests {
     fn ring_hash_gives_a_key_to_one_endpoint() {
         let (picker, loads, memory) =
             (picker(RingHash::by_header(HeaderName::from_static("key")), 5), loads(5), Memory::new());
-        let first = picker.pick(&loads, &memory, || 42);
-        assert!((0..100).all(|_| picker.pick(&loads, &memory, || 42) == first));
+        let first = picker.pick(&loads, &memory, 0, || 42);
+        assert!((0..100).all(|_| picker.pick(&loads, &memory, 0, || 42) == first));
         assert!(shares(&picker, &loads, 5_000).iter().all(|it| *it > 100));
     }
 }

@@ -7,7 +7,7 @@ use tonic::{Code, Request};
 
 use crate::echo::{EchoClient, message};
 use crate::pods::{Pod, Service, endpoint, until};
-use crate::still::breath;
+use crate::still::{StillTime, breath};
 use crate::traffic::Traffic;
 
 async fn narrow(streams: u32) -> Pod {
@@ -48,6 +48,55 @@ async fn calls_in_line_on_a_connection_that_dies_go_elsewhere() {
     assert_eq!(failures.len(), 1, "{failures:?}");
     assert_eq!((pods[0].seen.calls(), other.seen.calls()), (2, 4));
     until(&channel, |it| in_flight(it) == 0).await;
+}
+
+/// A pod that ends lets the call that it has finish, and says that it will not take those behind it.
+#[tokio::test]
+async fn calls_in_line_at_a_pod_that_says_goodbye_go_elsewhere() {
+    let (mut pods, other) = ([narrow(1).await], Pod::start().await);
+    let service = Service::of(&pods);
+    let channel = service.channel();
+    channel.connected(1).await;
+    let traffic = Traffic::new(EchoClient::new(&channel), "wait");
+    traffic.issue(6);
+    until(&channel, |it| in_flight(it) == 6).await;
+    begins(&pods[0], 1).await;
+    service.add(endpoint("other", other.address));
+    channel.connected(2).await;
+    other.seen.gate.add_permits(5);
+    pods[0].terminate();
+    traffic.reaches(5).await;
+    pods[0].seen.gate.add_permits(1);
+    traffic.settled().await;
+    assert!(traffic.failures().is_empty(), "{:?}", traffic.failures());
+    assert_eq!((pods[0].seen.calls(), other.seen.calls()), (1, 5));
+}
+
+/// Nobody waits in a line that never moves: a peer that allows no streams, or one whose only place is taken by the watch of its health.
+#[tokio::test]
+async fn a_pod_that_takes_no_calls_at_all_is_not_called() {
+    let clock = StillTime::begin();
+    let (reporter, health) = tonic_health::server::health_reporter();
+    reporter.set_service_status("shop", tonic_health::ServingStatus::Serving).await;
+    let watched = Pod::with(|it| it.max_concurrent_streams(1), |it| it.add_service(health)).await;
+    for (pod, watch) in [(narrow(0).await, false), (watched, true)] {
+        let (pods, other) = ([pod], Pod::start().await);
+        let service = Service::of(&pods);
+        let mut builder = KubeChannel::builder(service.receiver()).no_keep_alive().panic_threshold(0.0);
+        if watch {
+            builder = builder.health("shop");
+        }
+        let channel = builder.build().unwrap();
+        until(&channel, |it| it.endpoints().first().is_some_and(|it| it.peer.is_some() && it.healthy)).await;
+        let traffic = Traffic::new(EchoClient::new(&channel), "hello");
+        traffic.issue(1);
+        clock.until(|| traffic.pending() == 0).await;
+        let failure = traffic.failures()[0].failure.clone().unwrap();
+        assert!(failure.message().ends_with("unwell, left out, or take no calls"), "{failure:?}");
+        service.add(endpoint("other", other.address));
+        channel.connected(1).await;
+        EchoClient::new(&channel).one("hello").await.unwrap();
+    }
 }
 
 /// Calls take turns, but not at a door where everybody waits while there is another.

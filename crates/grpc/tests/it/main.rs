@@ -23,6 +23,7 @@ mod judging;
 mod strangers;
 mod crowded;
 mod patience;
+mod sharing;
 mod tls;
 mod churning;
 mod whole;
