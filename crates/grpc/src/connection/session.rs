@@ -324,32 +324,6 @@ mod tests {
         assert_eq!(opened.link.writes(), before);
     }
 
-    /// A system call for each would be most of what a call costs.
-    #[tokio::test]
-    async fn calls_that_are_queued_together_leave_together() {
-        let (ours, theirs) = tokio::io::duplex(1 << 16);
-        let (_stop, stopped) = tokio::sync::oneshot::channel();
-        let server = tokio::spawn(served(theirs, stopped));
-        let counted = Counted::new(ours);
-        let writes = counted.writes();
-        let address = "127.0.0.1:1".parse().unwrap();
-        let mut opened = handshake(counted, address, writes, None).await.unwrap();
-        assert!(
-            timeout(Duration::from_millis(1), poll_fn(|cx| opened.session.poll(cx, false))).await.is_err()
-        );
-        let before = opened.link.writes();
-        let mut answers = Vec::new();
-        for _ in 0..10 {
-            let request = http::Request::post("http://a/b").body(()).unwrap();
-            let (answer, mut body) = opened.link.sender().send_request(request, false).unwrap();
-            body.send_data(Bytes::from(vec![7; 1_024]), true).unwrap();
-            answers.push(answer);
-        }
-        assert!(poll_fn(|cx| Poll::Ready(opened.session.poll(cx, true))).await.is_pending());
-        assert_eq!(opened.link.writes(), before + 1);
-        server.abort();
-    }
-
     /// The kernel accepts on behalf of a process that hangs; nothing but an answer shows that somebody is there.
     #[tokio::test]
     async fn a_listener_that_never_answers_is_no_connection() {

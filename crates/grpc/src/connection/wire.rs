@@ -33,3 +33,88 @@ impl Wire {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::connection::corked::Corked;
+
+    /// Counts writes.
+    struct Tally {
+        inner: DuplexStream,
+        writes: Arc<AtomicUsize>,
+    }
+
+    impl AsyncRead for Tally {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.inner).poll_read(cx, buf)
+        }
+    }
+
+    impl AsyncWrite for Tally {
+        fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+            self.writes.fetch_add(1, Ordering::Relaxed);
+            Pin::new(&mut self.inner).poll_write(cx, buf)
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.inner).poll_flush(cx)
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.inner).poll_shutdown(cx)
+        }
+    }
+
+    /// A system call for each would be most of what a call costs.
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_are_queued_together_leave_together() {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let server = tokio::spawn(async move {
+            let mut connection = h2::server::handshake(theirs).await.unwrap();
+            poll_fn(|cx| connection.poll_closed(cx).map(|_| ())).await;
+        });
+        let writes = Arc::new(AtomicUsize::new(0));
+        let (socket, cork) = Corked::new(Tally { inner: ours, writes: Arc::clone(&writes) });
+        let (sender, connection) = h2::client::handshake(socket).await.unwrap();
+        let mut wire = Wire::new(connection, cork);
+        // Greetings are exchanged.
+        assert!(timeout(Duration::from_secs(1), poll_fn(|cx| wire.poll(cx, false))).await.is_err());
+        let before = writes.load(Ordering::Relaxed);
+        let mut answers = Vec::new();
+        for _ in 0..10 {
+            let request = http::Request::post("http://a/b").body(()).unwrap();
+            let (answer, mut body) = sender.clone().send_request(request, false).unwrap();
+            body.send_data(Bytes::from(vec![7; 1_024]), true).unwrap();
+            answers.push(answer);
+        }
+        assert!(poll_fn(|cx| Poll::Ready(wire.poll(cx, true))).await.is_pending());
+        assert_eq!(writes.load(Ordering::Relaxed), before + 1);
+        server.abort();
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_is_gone_ends_the_connection_when_something_is_sent() {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (socket, cork) = Corked::new(ours);
+        let (_sender, connection) = h2::client::handshake(socket).await.unwrap();
+        let mut wire = Wire::new(connection, cork);
+        drop(theirs);
+        let end = poll_fn(|cx| wire.poll(cx, true)).await;
+        assert!(end.is_err_and(|it| it.is_io()));
+    }
+}
