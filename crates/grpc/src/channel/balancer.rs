@@ -18,7 +18,7 @@ use super::core::{Core, Shown};
 use super::meter::Meter;
 use super::snapshot::{Slot, Snapshot, Unready, Why};
 use crate::chance;
-use crate::connection::{Backend, Link, State, Wish, run};
+use crate::connection::{Backend, Link, Standing, State, Wish, run};
 use crate::endpoints::{Endpoint, EndpointId, EndpointSet, Unavailable};
 use crate::load::Load;
 use crate::policy::{self, Group, Host, Policy, subset, wanted};
@@ -282,8 +282,10 @@ impl Balancer {
         let standings: Vec<_> = members.iter().map(|it| it.backend.standing()).collect();
         let fit: Vec<_> =
             members.iter().zip(&standings).map(|(it, at)| at.healthy && it.host.ejected.is_none()).collect();
-        let connected = standings.iter().filter(|it| it.link.is_some()).count();
-        let fit_count = standings.iter().zip(&fit).filter(|(at, fit)| at.link.is_some() && **fit).count();
+        // Who was asked for its health and has not answered yet is as good as not connected (A17).
+        let is_connected = |it: &Standing| it.link.is_some() && !it.asked;
+        let connected = standings.iter().filter(|it| is_connected(it)).count();
+        let fit_count = standings.iter().zip(&fit).filter(|(at, fit)| is_connected(at) && **fit).count();
         let panics = panics(fit_count, connected, settings.panic_threshold);
         let mut error = None;
         let (mut ramping, mut choices) = (None, Vec::with_capacity(members.len()));
@@ -297,7 +299,7 @@ impl Balancer {
                 ramping = settings.slow_start.as_ref().map(|it| it.pace());
             }
             error = error.or(standing.error);
-            let open = standing.state == State::Ready && (fit || panics);
+            let open = standing.state == State::Ready && !standing.asked && (fit || panics);
             let ready = standing.link.filter(|_| open).map(|link| self.slot(member, link));
             if matches!(ready, Some(None)) {
                 // Nobody tells when a peer thinks better of it.

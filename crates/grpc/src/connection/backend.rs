@@ -64,6 +64,8 @@ pub(crate) struct Standing {
     pub(crate) ready_since: Option<Instant>,
     /// What the endpoint says of itself; true unless it was asked.
     pub(crate) healthy: bool,
+    /// It was asked, and has not answered yet on this connection: it takes no calls before it has.
+    pub(crate) asked: bool,
     /// Why the last attempt failed or the last connection ended.
     pub(crate) error: Option<Arc<str>>,
 }
@@ -71,8 +73,14 @@ pub(crate) struct Standing {
 impl Backend {
     /// An endpoint that nobody has connected to yet.
     pub(crate) fn new(id: EndpointId, addresses: &[SocketAddr], seed: Duration, now: u32) -> Self {
-        let standing =
-            Standing { state: State::Idle, link: None, ready_since: None, healthy: true, error: None };
+        let standing = Standing {
+            state: State::Idle,
+            link: None,
+            ready_since: None,
+            healthy: true,
+            asked: false,
+            error: None,
+        };
         Self {
             id,
             load: Arc::new(Load::new(seed, now)),

@@ -1,8 +1,8 @@
 //! A socket that says what was written to it.
 //!
 //! A call that was queued on a connection which then broke may be sent again elsewhere if, and only if, nothing of it has left. HTTP/2
-//! libraries do not tell; the socket does. In the clear it reads which streams were begun on it. Under TLS it only knows that something
-//! was written, and then whatever was queued before counts as sent.
+//! libraries do not tell; the socket does, or TLS above it: there it is read which streams were begun. Where that cannot be read, whatever
+//! was queued before something was written counts as sent.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

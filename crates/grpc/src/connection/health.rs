@@ -30,11 +30,13 @@ enum Over {
 }
 
 /// Watches the health of `service` on a connection, and calls `report` whenever it is told. Never ends on its own.
-pub(crate) async fn watch(link: Arc<Link>, authority: String, service: String, report: impl Fn(bool)) {
+///
+/// `place` is the `:authority`, and whether the connection is under TLS.
+pub(crate) async fn watch(link: Arc<Link>, place: (String, bool), service: String, report: impl Fn(bool)) {
     let backoff = Backoff { longest: Duration::from_secs(30), ..Backoff::default() };
     let mut failures = 0;
     loop {
-        match once(&link, &authority, &service, &mut failures, &report).await {
+        match once(&link, &place, &service, &mut failures, &report).await {
             Over::Unknown => {
                 report(true);
                 std::future::pending::<()>().await;
@@ -50,12 +52,12 @@ pub(crate) async fn watch(link: Arc<Link>, authority: String, service: String, r
 
 async fn once(
     link: &Link,
-    authority: &str,
+    place: &(String, bool),
     service: &str,
     failures: &mut u32,
     report: &impl Fn(bool),
 ) -> Over {
-    let Some(request) = request(authority) else {
+    let Some(request) = request(place) else {
         return Over::Broken;
     };
     let Ok((response, mut body)) = link.sender().send_request(request, false) else {
@@ -94,9 +96,11 @@ fn is_unimplemented(headers: &HeaderMap) -> bool {
     headers.get("grpc-status").is_some_and(|it| it == UNIMPLEMENTED)
 }
 
-fn request(authority: &str) -> Option<Request<()>> {
+fn request((authority, secure): &(String, bool)) -> Option<Request<()>> {
     let path = "/grpc.health.v1.Health/Watch";
-    let uri = Uri::builder().scheme("http").authority(authority).path_and_query(path).build().ok()?;
+    let scheme = if *secure { "https" } else { "http" };
+    let uri =
+        Uri::builder().scheme(scheme).authority(authority.as_str()).path_and_query(path).build().ok()?;
     let request = Request::builder().method(Method::POST).uri(uri);
     request.header("content-type", "application/grpc").header("te", "trailers").body(()).ok()
 }
@@ -150,6 +154,13 @@ mod tests {
         let long = encode(&"x".repeat(300));
         assert_eq!((long.len(), &long[5..8]), (5 + 303, &[0x0a, 0xac, 0x02][..]));
         assert_eq!((decode(&[0x08, 1]), decode(&[0x08, 2]), decode(&[])), (1, 2, 0));
+    }
+
+    #[test]
+    fn the_scheme_is_that_of_the_connection() {
+        let scheme =
+            |secure| request(&("shop".to_owned(), secure)).unwrap().uri().scheme_str().map(str::to_owned);
+        assert_eq!((scheme(false).as_deref(), scheme(true).as_deref()), (Some("http"), Some("https")));
     }
 
     #[test]

@@ -15,8 +15,8 @@ mod health;
 mod backend;
 mod task;
 
-pub(crate) use backend::Backend;
 pub use backend::State;
+pub(crate) use backend::{Backend, Standing};
 pub use backoff::Backoff;
 pub(crate) use counted::may_have_left;
 pub(crate) use session::{Dialler, Link, Tls};

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -33,6 +33,9 @@ const CONNECTION_WINDOW: u32 = 5 << 20;
 const STREAM_WINDOW: u32 = 2 << 20;
 /// A peer that complains about pings gets fewer, but never fewer than this (gRPC's longest keep-alive, A8).
 const RAREST_PING: Duration = Duration::from_secs(2 * 60 * 60);
+
+/// For so long a connection in the making counts among those that are made at a time; one that takes longer only waits.
+const POLITE: Duration = Duration::from_secs(1);
 
 /// TLS by the service's name, whatever address is dialled.
 #[derive(Clone)]
@@ -128,8 +131,9 @@ impl fmt::Debug for Session {
 pub(crate) enum Ended {
     /// It is closed, with every call on it.
     Gone(ConnectionError),
-    /// The peer takes no more calls; those that are there go on as long as the session is polled.
-    Retired(ConnectionError),
+    /// The peer takes no more calls; those that are there go on as long as the session is polled. Whether that is because it found that
+    /// we ping too often.
+    Retired(ConnectionError, bool),
     /// As `Gone`, because the peer found that we ping too often.
     Annoyed(ConnectionError),
 }
@@ -145,13 +149,11 @@ impl Dialler {
         keep_alive: Option<(Duration, Duration)>,
     ) -> Result<Opened, ConnectionError> {
         // The semaphore is never closed; without a permit we would only be less polite.
-        let _permit = self.permits.acquire().await.ok();
+        let permit = self.permits.acquire().await.ok();
         let opening = async {
             let (socket, address) = dial(addresses).await?;
-            let socket = Counted::new(socket);
-            let writes = socket.writes();
             let Some(tls) = &self.tls else {
-                return handshake(socket, address, writes, keep_alive).await;
+                return handshake(socket, address, keep_alive).await;
             };
             let failed = |source| ConnectionError::Tls { address, source };
             let connector = TlsConnector::from(Arc::clone(&tls.config));
@@ -159,23 +161,34 @@ impl Dialler {
             if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
                 return Err(ConnectionError::NotHttp2 { address });
             }
-            handshake(stream, address, writes, keep_alive).await
+            handshake(stream, address, keep_alive).await
         };
         let late = |_| ConnectionError::TooLate(self.connect_timeout);
-        timeout(self.connect_timeout, opening).await.map_err(late)?
+        let mut opening = pin!(timeout(self.connect_timeout, opening));
+        // Addresses that nobody answers at must not keep others from being tried.
+        let answer = match timeout(POLITE, &mut opening).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                drop(permit);
+                opening.await
+            }
+        };
+        answer.map_err(late)?
     }
 }
 
 async fn handshake<T>(
     io: T,
     peer: SocketAddr,
-    writes: Writes,
     keep_alive: Option<(Duration, Duration)>,
 ) -> Result<Opened, ConnectionError>
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let failed = |source| ConnectionError::Http2 { address: peer, source };
+    // Above TLS, where frames can be read.
+    let io = Counted::new(io);
+    let writes = io.writes();
     let (io, cork) = Corked::new(io);
     let (sender, mut connection) = h2::client::Builder::new()
         .initial_connection_window_size(CONNECTION_WINDOW)
@@ -220,9 +233,12 @@ impl Session {
         if let Poll::Ready(silent) = self.poll_keep_alive(cx) {
             return Poll::Ready(Ended::Gone(silent));
         }
-        if !self.retired && matches!(self.sender.poll_ready(cx), Poll::Ready(Err(_))) {
+        if !self.retired
+            && let Poll::Ready(Err(error)) = self.sender.poll_ready(cx)
+        {
             self.retired = true;
-            return Poll::Ready(Ended::Retired(ConnectionError::GoingAway { address }));
+            let annoyed = error.reason() == Some(Reason::ENHANCE_YOUR_CALM);
+            return Poll::Ready(Ended::Retired(ConnectionError::GoingAway { address }, annoyed));
         }
         Poll::Pending
     }
@@ -288,7 +304,7 @@ mod tests {
         let server = tokio::spawn(served(theirs, stopped));
         let address = "127.0.0.1:1".parse().unwrap();
         let keep_alive = Some((Duration::from_secs(30), Duration::from_secs(10)));
-        let mut opened = handshake(ours, address, Writes::default(), keep_alive).await.unwrap();
+        let mut opened = handshake(ours, address, keep_alive).await.unwrap();
         let begin = Instant::now();
         let calm = poll_fn(|cx| opened.session.poll(cx, false));
         assert!(timeout(Duration::from_secs(95), calm).await.is_err(), "answered pings keep it alive");
@@ -305,10 +321,8 @@ mod tests {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (_stop, stopped) = tokio::sync::oneshot::channel();
         let server = tokio::spawn(served(theirs, stopped));
-        let counted = Counted::new(ours);
-        let writes = counted.writes();
         let address = "127.0.0.1:1".parse().unwrap();
-        let mut opened = handshake(counted, address, writes, None).await.unwrap();
+        let mut opened = handshake(ours, address, None).await.unwrap();
         // What the handshake left to say is said.
         assert!(
             timeout(Duration::from_millis(1), poll_fn(|cx| opened.session.poll(cx, false))).await.is_err()
@@ -331,6 +345,30 @@ mod tests {
         let hasty = Dialler { connect_timeout: Duration::from_millis(50), ..dialler() };
         let error = hasty.open(&[listener.local_addr().unwrap()], None).await.unwrap_err();
         assert!(matches!(error, ConnectionError::TooLate(_)), "{error:?}");
+    }
+
+    /// Half of the pods of a service are gone, and their addresses answer nothing: the others are connected to all the same.
+    #[tokio::test]
+    async fn silent_addresses_do_not_keep_others_from_being_tried() {
+        let listen = || TcpListener::bind("127.0.0.1:0");
+        let (silent, alive) = (listen().await.unwrap(), listen().await.unwrap());
+        let (hole, well) = (silent.local_addr().unwrap(), alive.local_addr().unwrap());
+        let server = tokio::spawn(async move {
+            let (socket, _) = alive.accept().await.unwrap();
+            let mut connection = h2::server::handshake(socket).await.unwrap();
+            let _ = poll_fn(|cx| connection.poll_closed(cx)).await;
+        });
+        let patient = Arc::new(Dialler { connect_timeout: Duration::from_secs(3_600), ..dialler() });
+        let waiting = tokio::spawn({
+            let dialler = Arc::clone(&patient);
+            async move { dialler.open(&[hole], None).await.map(drop) }
+        });
+        while patient.permits.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        patient.open(&[well], None).await.unwrap();
+        waiting.abort();
+        server.abort();
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Connections {
         if let Some(Poll::Ready(ended)) = self.live.as_mut().map(|it| it.poll(cx, company)) {
             self.health = None;
             match (&ended, self.live.take()) {
-                (Ended::Retired(_), Some(session)) => self.retired.push(session),
+                (Ended::Retired(..), Some(session)) => self.retired.push(session),
                 _ => self.live = None,
             }
             return Poll::Ready(Happened::Ended(ended));
@@ -122,8 +122,8 @@ impl Worker {
                 return Input::Connected;
             }
             Happened::Dialled(Err(error)) => (error, Input::Failed),
-            Happened::Ended(Ended::Gone(error) | Ended::Retired(error)) => (error, Input::Lost),
-            Happened::Ended(Ended::Annoyed(error)) => {
+            Happened::Ended(Ended::Gone(error) | Ended::Retired(error, false)) => (error, Input::Lost),
+            Happened::Ended(Ended::Annoyed(error) | Ended::Retired(error, true)) => {
                 self.keep_alive = self.keep_alive.map(calmer);
                 (error, Input::Lost)
             }
@@ -146,6 +146,7 @@ impl Worker {
             it.link = Some(Arc::clone(&link));
             it.ready_since = Some(Instant::now());
             it.healthy = watched.is_none();
+            it.asked = watched.is_some();
             it.error = None;
         });
         self.connections.live = Some(session);
@@ -153,10 +154,11 @@ impl Worker {
             let authority = self.dialler.authority.clone().unwrap_or_else(|| link.peer().to_string());
             let (backend, changed) = (Arc::clone(&self.backend), Arc::clone(&self.changed));
             let report = move |healthy| {
-                backend.stand(|it| it.healthy = healthy);
+                backend.stand(|it| (it.healthy, it.asked) = (healthy, false));
                 changed.notify_one();
             };
-            Box::pin(health::watch(link, authority, service, report)) as Pin<Box<_>>
+            let secure = self.dialler.tls.is_some();
+            Box::pin(health::watch(link, (authority, secure), service, report)) as Pin<Box<_>>
         });
     }
 

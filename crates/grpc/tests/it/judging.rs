@@ -8,7 +8,7 @@ use tonic::Code;
 use tonic_health::ServingStatus;
 
 use crate::echo::EchoClient;
-use crate::pods::{Pod, Service, until};
+use crate::pods::{Pod, Service, endpoint, until};
 use crate::still::{StillTime, breath};
 
 #[tokio::test]
@@ -103,4 +103,35 @@ async fn no_more_pods_are_left_out_than_the_limit_allows() {
         assert_eq!(ejected(&channel).len(), expected, "{percent} %");
         assert!(ejected(&channel).iter().all(|it| pods[..4].iter().any(|pod| pod.address == *it)));
     }
+}
+
+/// Nobody is called before it has said how it is, even when it is the only one.
+#[tokio::test]
+async fn a_pod_that_was_asked_for_its_health_gets_no_calls_before_it_has_answered() {
+    let clock = StillTime::begin();
+    let pods = Pod::start_many(1).await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mute = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (socket, _) = listener.accept().await.unwrap();
+        let mut connection = h2::server::handshake(socket).await.unwrap();
+        let mut asked = Vec::new();
+        while let Some(Ok(it)) = connection.accept().await {
+            asked.push(it);
+        }
+    });
+    let service = Service::new();
+    service.set(vec![endpoint("mute", mute)]);
+    let builder = KubeChannel::builder(service.receiver()).health("shop").no_keep_alive();
+    let channel = builder.build().unwrap();
+    until(&channel, |it| it.endpoints().first().is_some_and(|it| it.peer.is_some())).await;
+    clock.pass(Duration::from_secs(5)).await;
+    assert_eq!(channel.ready_endpoints(), 0);
+    // One without the service answers that it has none.
+    service.add(endpoint("well", pods[0].address));
+    channel.connected(1).await;
+    for _ in 0..10 {
+        EchoClient::new(&channel).one("hello").await.unwrap();
+    }
+    assert_eq!(pods[0].seen.calls(), 10);
 }

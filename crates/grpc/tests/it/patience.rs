@@ -133,11 +133,13 @@ async fn a_call_outlives_the_handle_that_it_was_made_with() {
 #[tokio::test]
 async fn when_all_that_are_connected_are_unwell_calls_say_so() {
     let (reporter, health) = tonic_health::server::health_reporter();
-    reporter.set_service_status("shop", ServingStatus::NotServing).await;
+    reporter.set_service_status("shop", ServingStatus::Serving).await;
     let pods = [Pod::with(|it| it, |it| it.add_service(health)).await];
     let builder = KubeChannel::builder(Service::of(&pods).receiver()).health("shop").panic_threshold(0.0);
     let channel = builder.ready_timeout(Duration::ZERO).build().unwrap();
-    until(&channel, |it| it.endpoints().first().is_some_and(|it| it.peer.is_some())).await;
+    channel.connected(1).await;
+    reporter.set_service_status("shop", ServingStatus::NotServing).await;
+    until(&channel, |it| it.ready_endpoints() == 0).await;
     let status = EchoClient::new(&channel).one("hello").await.unwrap_err();
     assert!(
         status.message().ends_with("its 1 connected endpoints are all unwell, left out, or take no calls"),

@@ -10,7 +10,9 @@ use tonic::Code;
 use tonic::transport::{Identity, ServerTlsConfig};
 
 use crate::echo::EchoClient;
-use crate::pods::{Pod, Service, until};
+use crate::pods::{Pod, Service, endpoint, until};
+use crate::still::breath;
+use crate::traffic::Traffic;
 
 struct Certified {
     server: ServerTlsConfig,
@@ -52,4 +54,35 @@ async fn a_certificate_for_another_name_is_refused_with_the_reason() {
     assert_eq!(status.code(), Code::Unavailable);
     assert!(status.message().contains("TLS with 127.0.0.1"), "{}", status.message());
     assert!(status.message().contains("certificate"), "{}", status.message());
+}
+
+/// What was begun on a connection is known under TLS too: calls in line behind the one that is lost go elsewhere.
+#[tokio::test]
+async fn calls_in_line_on_a_connection_under_tls_that_dies_go_elsewhere() {
+    let Certified { server, client } = certified("echo.test");
+    let (narrow, other) = (server.clone(), Pod::with_tls(server).await);
+    let tls = |it: tonic::transport::Server| it.tls_config(narrow).unwrap().max_concurrent_streams(1);
+    let mut pods = [Pod::with(tls, |it| it).await];
+    let service = Service::of(&pods);
+    let channel =
+        KubeChannel::builder(service.receiver()).authority("echo.test").tls(client).build().unwrap();
+    channel.connected(1).await;
+    let traffic = Traffic::new(EchoClient::new(&channel), "wait");
+    traffic.issue(6);
+    until(&channel, |it| it.endpoints()[0].in_flight == 6).await;
+    while pods[0].seen.calls() < 1 {
+        breath().await;
+    }
+    pods[0].seen.gate.add_permits(1);
+    traffic.reaches(1).await;
+    while pods[0].seen.calls() < 2 {
+        breath().await;
+    }
+    service.add(endpoint("other", other.address));
+    channel.connected(2).await;
+    other.seen.gate.add_permits(4);
+    pods[0].kill().await;
+    traffic.settled().await;
+    assert_eq!(traffic.failures().len(), 1, "{:?}", traffic.failures());
+    assert_eq!((pods[0].seen.calls(), other.seen.calls()), (2, 4));
 }
