@@ -96,7 +96,9 @@ async fn lanes(contenders: &[Contender], town: &Town, service: &str, halves: &Ha
 
 async fn take_turns(lanes: &mut [Lane], in_flight: usize, effort: &Effort) -> Result<()> {
     lanes.iter_mut().for_each(|it| it.rounds.clear());
-    for round in 0..effort.repeats {
+    // Goals deserve more of a look.
+    let rounds = if in_flight == JUDGED { 3 * effort.repeats } else { effort.repeats };
+    for round in 0..rounds {
         let count = lanes.len();
         for number in 0..count {
             let lane = &mut lanes[(number + round) % count];
