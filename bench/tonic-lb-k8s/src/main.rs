@@ -1,7 +1,6 @@
 //! Calls a service through tonic-lb-k8s and tonic's balanced channel, as it is told line by line; see ../../README.md.
 
 #[path = "../../../xtask/src/bench/grpc/caller/mod.rs"]
-#[allow(unused_imports, reason = "it is whole for another program")]
 mod caller;
 
 use std::net::SocketAddr;

@@ -24,17 +24,23 @@ async fn begins(pod: &Pod, calls: usize) {
     }
 }
 
-/// One call is with the pod when it dies, and may have been carried out. Those behind it were never sent.
-#[tokio::test]
-async fn calls_in_line_on_a_connection_that_dies_go_elsewhere() {
-    let (mut pods, other) = ([narrow(1).await], Pod::start().await);
-    let service = Service::of(&pods);
+/// A channel to a pod that has taken the first of six calls; the others wait behind it.
+async fn six_in_line(service: &Service, pod: &Pod) -> (KubeChannel, Traffic<EchoClient>) {
     let channel = service.channel();
     channel.connected(1).await;
     let traffic = Traffic::new(EchoClient::new(&channel), "wait");
     traffic.issue(6);
     until(&channel, |it| in_flight(it) == 6).await;
-    begins(&pods[0], 1).await;
+    begins(pod, 1).await;
+    (channel, traffic)
+}
+
+/// One call is with the pod when it dies, and may have been carried out. Those behind it were never sent.
+#[tokio::test]
+async fn calls_in_line_on_a_connection_that_dies_go_elsewhere() {
+    let (mut pods, other) = ([narrow(1).await], Pod::start().await);
+    let service = Service::of(&pods);
+    let (channel, traffic) = six_in_line(&service, &pods[0]).await;
     // One leaves, and the next one's bytes leave: the connection has been written to since the others came.
     pods[0].seen.gate.add_permits(1);
     traffic.reaches(1).await;
@@ -55,12 +61,7 @@ async fn calls_in_line_on_a_connection_that_dies_go_elsewhere() {
 async fn calls_in_line_at_a_pod_that_says_goodbye_go_elsewhere() {
     let (mut pods, other) = ([narrow(1).await], Pod::start().await);
     let service = Service::of(&pods);
-    let channel = service.channel();
-    channel.connected(1).await;
-    let traffic = Traffic::new(EchoClient::new(&channel), "wait");
-    traffic.issue(6);
-    until(&channel, |it| in_flight(it) == 6).await;
-    begins(&pods[0], 1).await;
+    let (channel, traffic) = six_in_line(&service, &pods[0]).await;
     service.add(endpoint("other", other.address));
     channel.connected(2).await;
     other.seen.gate.add_permits(5);

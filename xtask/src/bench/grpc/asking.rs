@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use super::caller::Outcome;
+use super::caller::outcome::Outcome;
 use super::contenders::{Contender, Who};
 use super::halves::Halves;
 use super::town::Town;

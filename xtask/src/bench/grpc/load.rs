@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::asking::{Caller, Choice};
-use super::caller::Outcome;
+use super::caller::outcome::Outcome;
 use super::contenders::{Contender, Who};
 use super::effort::Effort;
 use super::goals::{Goals, median};

@@ -6,14 +6,14 @@
 //! | `begin RATE` | calls so often a second, whether earlier calls have ended or not; answers nothing |
 //! | `end` | ends that, waits for what is under way, and answers |
 //!
-//! It says `{"ready":true}` first, and an [`Outcome`] as a line of JSON each time. It ends with its input. It knows neither
+//! It says `{"ready":true}` first, and an [`Outcome`](outcome::Outcome) as a line of JSON each time. It ends with its input. It knows neither
 //! what is measured nor who is called. Peers outside of the workspace take in this folder as it is, so that all who are
 //! written in Rust call in the same way.
 //!
 //! The `mod` lines below are in layer order.
 
 pub(crate) mod echo;
-mod outcome;
+pub(crate) mod outcome;
 mod calls;
 
 use std::time::Duration;
@@ -23,7 +23,6 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 use self::calls::Steady;
 use self::echo::Callee;
-pub(crate) use self::outcome::Outcome;
 
 /// Calls as told on the standard input. With several callees, those who call are dealt out to them.
 pub(crate) async fn serve<C: Callee>(callees: Vec<C>) -> Result<()> {

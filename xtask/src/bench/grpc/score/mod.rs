@@ -17,7 +17,7 @@ use self::rollout::Order;
 use self::scene::Scene;
 use self::visit::Lag;
 use super::asking::Choice;
-use super::caller::Outcome;
+use super::caller::outcome::Outcome;
 use super::contenders::{Contender, Who};
 use super::effort::Effort;
 use super::goals::Goals;

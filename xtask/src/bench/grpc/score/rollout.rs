@@ -5,7 +5,7 @@ use tokio::time::{Duration, sleep};
 
 use super::scene::Scene;
 use crate::bench::grpc::asking::Choice;
-use crate::bench::grpc::caller::Outcome;
+use crate::bench::grpc::caller::outcome::Outcome;
 use crate::bench::grpc::pods::Pods;
 
 const PODS: usize = 10;
