@@ -11,7 +11,7 @@ use bytes::Bytes;
 use h2::{Reason, RecvStream};
 use http_body::{Body, Frame};
 use tokio::task::AbortHandle;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
 use super::retry::Budget;
 use super::snapshot::Slot;
@@ -194,7 +194,11 @@ impl Stream {
         }
         match ready!(self.receive.poll_trailers(cx)) {
             Ok(Some(trailers)) => {
-                self.note(Code::of(&trailers).unwrap_or(Code::Unknown));
+                let code = Code::of(&trailers).unwrap_or(Code::Unknown);
+                if code.at(self.deadline()) != code {
+                    return Poll::Ready(Some(Err(self.interrupted(code, "the deadline has passed"))));
+                }
+                self.note(code);
                 Poll::Ready(Some(Ok(Frame::trailers(trailers))))
             }
             Ok(None) => Poll::Ready(self.ended()),
@@ -213,7 +217,12 @@ impl Stream {
         self.budget.take().iter().for_each(|it| it.ended(code));
     }
 
+    fn deadline(&self) -> Option<Instant> {
+        self.deadline.as_ref().map(|it| it.deadline())
+    }
+
     fn interrupted(&mut self, code: Code, why: impl fmt::Display) -> Interrupted {
+        let code = code.at(self.deadline());
         self.note(code);
         Interrupted::new(self.call.slot().link.peer(), code, why)
     }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -303,7 +303,17 @@ where
         if let Some(Poll::Ready(())) = self.alarm.as_mut().map(|it| it.as_mut().poll(cx)) {
             return Poll::Ready(Err(Fate::TooLate));
         }
-        Pin::new(response).poll(cx).map_err(Fate::Lost)
+        let answer = ready!(Pin::new(response).poll(cx));
+        if self.deadline.is_some() {
+            let code = match &answer {
+                Ok(answer) => Code::of(answer.headers()),
+                Err(error) => Some(Code::of_error(error)),
+            };
+            if code.is_some_and(|it| it.at(self.deadline) != it) {
+                return Poll::Ready(Err(Fate::TooLate));
+            }
+        }
+        Poll::Ready(answer.map_err(Fate::Lost))
     }
 
     /// After what wait to try again what a server has failed, if it may be; then the body stands at its beginning.

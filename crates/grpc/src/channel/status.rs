@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use tokio::time::Instant;
 
 /// The endpoint that was tried last, in the metadata of a failure of ours.
 pub(crate) const ENDPOINT: &str = "dogwatch-endpoint";
@@ -94,6 +95,15 @@ impl Code {
             404 => Self::Unimplemented,
             429 | 502..=504 => Self::Unavailable,
             _ => Self::Unknown,
+        }
+    }
+
+    /// What it means to a call with a deadline. A server that keeps the deadline too cancels the call then, and may be a little quicker than our
+    /// own timer, which goes by whole milliseconds.
+    pub(crate) fn at(self, deadline: Option<Instant>) -> Self {
+        match self {
+            Self::Cancelled if deadline.is_some_and(|it| it <= Instant::now()) => Self::DeadlineExceeded,
+            other => other,
         }
     }
 
@@ -276,6 +286,19 @@ mod tests {
         assert!(
             Failure::foreign(&answer, None).is_none(),
             "a status of gRPC's is always the one that counts"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_a_server_cancels_when_its_time_is_over_was_too_late() {
+        let deadline = Some(Instant::now() + Duration::from_micros(1_500));
+        assert_eq!(Code::Cancelled.at(deadline), Code::Cancelled);
+        // Our own timer would ring at two milliseconds.
+        tokio::time::advance(Duration::from_micros(1_500)).await;
+        assert_eq!(Code::Cancelled.at(deadline), Code::DeadlineExceeded);
+        assert_eq!(
+            (Code::Cancelled.at(None), Code::NotFound.at(deadline)),
+            (Code::Cancelled, Code::NotFound)
         );
     }
 
