@@ -12,6 +12,7 @@
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
+mod null;
 mod kind;
 mod key;
 mod version;
@@ -29,6 +30,7 @@ pub use key::{ObjectKey, ObjectKeyError};
 pub use kind::{Gvk, Gvr, ResourceType, Scope};
 pub use label_selector::{LabelSelector, LabelSelectorError};
 pub use meta::{Header, Labels, Meta};
+pub use null::null_as_default;
 pub use object::{Object, View};
 pub use params::{
     DeleteParams, FieldValidation, GetParams, InvalidParams, ListParams, PatchParams, Preconditions,

@@ -7,6 +7,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::key::ObjectKey;
+use crate::null::null_as_default;
 use crate::version::ResourceVersion;
 
 /// The metadata a view keeps: enough for a cache, a queue and a selector, and nothing else.
@@ -17,15 +18,16 @@ use crate::version::ResourceVersion;
 #[serde(rename_all = "camelCase", default)]
 pub struct Meta {
     /// The name inside the namespace or the cluster.
+    #[serde(deserialize_with = "null_as_default")]
     pub name: CompactString,
     /// The namespace; empty for cluster-scoped objects.
-    #[serde(skip_serializing_if = "CompactString::is_empty")]
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "CompactString::is_empty")]
     pub namespace: CompactString,
     /// Tells an object from an earlier one of the same name.
-    #[serde(skip_serializing_if = "CompactString::is_empty")]
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "CompactString::is_empty")]
     pub uid: CompactString,
     /// The version of the object when it was read.
-    #[serde(skip_serializing_if = "ResourceVersion::is_unset")]
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "ResourceVersion::is_unset")]
     pub resource_version: ResourceVersion,
     /// The labels, ordered by key.
     #[serde(skip_serializing_if = "LabelMap::is_empty")]
@@ -204,6 +206,14 @@ mod tests {
             let meta: Meta = serde_json::from_str(text).expect("valid metadata");
             assert_eq!(meta.labels().iter().count(), 0, "{text}");
         }
+    }
+
+    #[test]
+    fn a_null_field_is_an_empty_one() {
+        let text = r#"{"name":"a","namespace":null,"uid":null,"resourceVersion":null}"#;
+        let meta: Meta = serde_json::from_str(text).expect("valid metadata");
+        assert_eq!(meta.header().key().map(String::from).as_deref(), Some("a"));
+        assert!(meta.uid.is_empty() && meta.resource_version.is_unset());
     }
 
     #[test]

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::null::null_as_default;
+
 /// The answer of a server that refused a request, or that confirmed one without an object to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -15,16 +17,16 @@ pub struct Status {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
     /// What happened, for people.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// Why, for programs.
-    #[serde(skip_serializing_if = "Reason::is_unknown")]
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Reason::is_unknown")]
     pub reason: Reason,
     /// Which object, which fields, and how long to wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Details>,
     /// The HTTP status code; 0 when the server did not say.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub code: u16,
 }
 
@@ -33,22 +35,22 @@ pub struct Status {
 #[serde(rename_all = "camelCase", default)]
 pub struct Details {
     /// The name of the object.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// The API group of the object.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "String::is_empty")]
     pub group: String,
     /// The kind, or more often the plural resource name.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "String::is_empty")]
     pub kind: String,
     /// The uid of the object.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// One entry for each thing that was wrong.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<Cause>,
     /// How long to wait before the next try; 0 when the server did not say.
-    #[serde(skip_serializing_if = "is_zero_seconds")]
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "is_zero_seconds")]
     pub retry_after_seconds: u32,
 }
 
@@ -57,13 +59,13 @@ pub struct Details {
 #[serde(rename_all = "camelCase", default)]
 pub struct Cause {
     /// The kind of cause, for example `FieldValueInvalid`.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// What is wrong, for people.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// The field, as a path inside the object that was sent.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "String::is_empty")]
     pub field: String,
 }
 
@@ -418,6 +420,18 @@ mod tests {
         let again: Status =
             serde_json::from_value(serde_json::to_value(&status).expect("serializes")).expect("a status");
         assert_eq!(again, status);
+    }
+
+    #[test]
+    fn a_null_field_is_an_empty_one() {
+        let text = r#"{"kind":"Status","status":null,"message":null,"reason":"Expired","code":410,
+            "details":{"name":null,"group":null,"kind":null,"uid":null,"causes":null,"retryAfterSeconds":null}}"#;
+        let status: Status = serde_json::from_str(text).expect("a status");
+        assert!(status.is_expired());
+        assert_eq!((status.code, status.message.as_str()), (410, ""));
+        let nulls = r#"{"reason":null,"code":null,"details":{"causes":[{"reason":null,"message":null,"field":null}]}}"#;
+        let status: Status = serde_json::from_str(nulls).expect("a status");
+        assert_eq!((status.code, &status.reason, status.causes().len()), (0, &Reason::Unknown, 1));
     }
 
     #[test]

@@ -2,10 +2,10 @@
 //!
 //! A server that knows the format says so in the content type of its answer; what is in the body does not count.
 
-use dogwatch_core::{Gvk, ResourceType, Scope};
+use dogwatch_core::{Gvk, ResourceType, Scope, null_as_default};
 use serde::Deserialize;
 
-use super::document::{or_null, singular_or_guess};
+use super::document::singular_or_guess;
 use super::model::{ApiGroup, ApiVersion, FailureReason, GroupFailure, ServedResource, ServedSubresource};
 
 /// What to accept. Servers compare the parameters in this order: g, v, as.
@@ -20,16 +20,16 @@ pub(crate) const ACCEPT_NO_PEER: &str = "application/json;g=apidiscovery.k8s.io;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct GroupDiscoveryList {
-    #[serde(deserialize_with = "or_null")]
+    #[serde(deserialize_with = "null_as_default")]
     items: Vec<Group>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Group {
-    #[serde(deserialize_with = "or_null")]
+    #[serde(deserialize_with = "null_as_default")]
     metadata: Name,
-    #[serde(deserialize_with = "or_null")]
+    #[serde(deserialize_with = "null_as_default")]
     versions: Vec<Version>,
 }
 
@@ -43,7 +43,7 @@ struct Name {
 #[serde(default)]
 struct Version {
     version: String,
-    #[serde(deserialize_with = "or_null")]
+    #[serde(deserialize_with = "null_as_default")]
     resources: Vec<Resource>,
     freshness: String,
 }
@@ -52,17 +52,17 @@ struct Version {
 #[serde(rename_all = "camelCase", default)]
 struct Resource {
     resource: String,
-    #[serde(deserialize_with = "or_null")]
+    #[serde(deserialize_with = "null_as_default")]
     response_kind: Kind,
     scope: String,
     singular_resource: String,
-    #[serde(deserialize_with = "or_null")]
+    #[serde(deserialize_with = "null_as_default")]
     verbs: Vec<String>,
-    #[serde(deserialize_with = "or_null")]
+    #[serde(deserialize_with = "null_as_default")]
     short_names: Vec<String>,
-    #[serde(deserialize_with = "or_null")]
+    #[serde(deserialize_with = "null_as_default")]
     categories: Vec<String>,
-    #[serde(deserialize_with = "or_null")]
+    #[serde(deserialize_with = "null_as_default")]
     subresources: Vec<Subresource>,
 }
 
@@ -70,9 +70,9 @@ struct Resource {
 #[serde(rename_all = "camelCase", default)]
 struct Subresource {
     subresource: String,
-    #[serde(deserialize_with = "or_null")]
+    #[serde(deserialize_with = "null_as_default")]
     response_kind: Kind,
-    #[serde(deserialize_with = "or_null")]
+    #[serde(deserialize_with = "null_as_default")]
     verbs: Vec<String>,
 }
 

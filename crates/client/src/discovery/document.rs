@@ -2,15 +2,15 @@
 //!
 //! Servers written in Go say `null` for a list that is empty, so every list here may be one.
 
-use dogwatch_core::{Gvk, ResourceType, Scope};
-use serde::{Deserialize, Deserializer, Serialize};
+use dogwatch_core::{Gvk, ResourceType, Scope, null_as_default};
+use serde::{Deserialize, Serialize};
 
 use super::model::{ApiGroup, ApiVersion, ServedResource, ServedSubresource};
 
 /// What `/api` says: the versions of the core group.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct ApiVersions {
-    #[serde(default, deserialize_with = "or_null")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub(crate) versions: Vec<String>,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct GroupList {
     pub(crate) kind: String,
     #[serde(default)]
     pub(crate) api_version: String,
-    #[serde(default, deserialize_with = "or_null")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub(crate) groups: Vec<Group>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct GroupList {
 pub(crate) struct Group {
     #[serde(default)]
     pub(crate) name: String,
-    #[serde(default, deserialize_with = "or_null")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub(crate) versions: Vec<VersionName>,
     #[serde(default)]
     pub(crate) preferred_version: Option<VersionName>,
@@ -54,7 +54,7 @@ pub(crate) struct ResourceList {
     pub(crate) api_version: String,
     #[serde(default)]
     pub(crate) group_version: String,
-    #[serde(default, deserialize_with = "or_null")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub(crate) resources: Vec<Entry>,
 }
 
@@ -69,11 +69,11 @@ pub(crate) struct Entry {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) version: String,
     pub(crate) kind: String,
-    #[serde(deserialize_with = "or_null")]
+    #[serde(deserialize_with = "null_as_default")]
     pub(crate) verbs: Vec<String>,
-    #[serde(deserialize_with = "or_null", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub(crate) short_names: Vec<String>,
-    #[serde(deserialize_with = "or_null", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub(crate) categories: Vec<String>,
 }
 
@@ -234,13 +234,6 @@ impl Entry {
 /// Servers before 1.27 name no singular; it is the kind in lower case.
 pub(crate) fn singular_or_guess(singular: String, kind: &str) -> String {
     if singular.is_empty() { kind.to_lowercase() } else { singular }
-}
-
-/// Reads `null` as nothing.
-pub(crate) fn or_null<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
-    it: D,
-) -> Result<T, D::Error> {
-    Ok(Option::deserialize(it)?.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -105,12 +105,17 @@ impl DeleteParams {
             kind: "DeleteOptions",
             api_version: "v1",
             dry_run: self.dry_run.then_some(["All"]),
-            grace_period_seconds: self.grace_period.map(|it| it.as_secs()),
+            grace_period_seconds: self.grace_period.map(whole_seconds),
             propagation_policy: self.propagation,
             preconditions: self.preconditions.as_ref(),
             ignore_store_read_error_with_cluster_breaking_potential: self.ignore_store_read_error,
         }
     }
+}
+
+/// Rounds up: half a second of grace must not become 0, which kills at once.
+fn whole_seconds(duration: Duration) -> u64 {
+    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
 }
 
 impl Preconditions {
@@ -133,6 +138,11 @@ mod tests {
     fn delete_options_carry_only_what_was_asked() {
         let json = |params: DeleteParams| serde_json::to_string(&params.body()).expect("serializes");
         assert_eq!(json(DeleteParams::default()), r#"{"kind":"DeleteOptions","apiVersion":"v1"}"#);
+        for (period, seconds) in [(0, 0), (1, 1), (500, 1), (1000, 1), (1001, 2)] {
+            let params = DeleteParams::default().grace_period(Duration::from_millis(period));
+            let expected = format!(r#""gracePeriodSeconds":{seconds}}}"#);
+            assert!(json(params).ends_with(&expected), "{period} ms");
+        }
         let all = DeleteParams::foreground()
             .dry_run()
             .grace_period(Duration::ZERO)

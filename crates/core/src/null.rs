@@ -1,0 +1,32 @@
+//! Reading `null` as the default value, which is what Go does with it.
+//!
+//! Servers and plugins that are not written in Go send `null` where Go would leave a field out. A struct whose fields
+//! refuse it loses the whole document over one empty field.
+
+use serde::{Deserialize, Deserializer};
+
+/// Reads `null` as the type's default value: for `#[serde(default, deserialize_with = "null_as_default")]`.
+///
+/// ```
+/// use dogwatch_core::null_as_default;
+///
+/// #[derive(serde::Deserialize)]
+/// struct Answer {
+///     #[serde(default, deserialize_with = "null_as_default")]
+///     message: String,
+/// }
+///
+/// let answer: Answer = serde_json::from_str(r#"{"message":null}"#)?;
+/// assert_eq!(answer.message, "");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+///
+/// # Errors
+/// When the value is neither `null` nor a `T`.
+pub fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
