@@ -5,7 +5,9 @@ use std::time::Duration;
 use dogwatch_core::{Reason, ResourceVersion, Status};
 use dogwatch_wire::{BadItem, EventKind};
 
+use crate::auth::{AuthError, OidcError, PluginError};
 use crate::error::Error;
+use crate::transport::TransportErrorKind;
 
 /// What a watch said, as far as resuming it depends on it.
 #[derive(Debug)]
@@ -61,6 +63,35 @@ pub(super) enum OnGone {
     TryAgain,
     /// Whoever reads the watch knows how to begin anew.
     End,
+}
+
+/// Returns true when repeating the request cannot help: a person must change the request, the settings, the
+/// certificates or the credentials first, or the answer is no watch.
+///
+/// A token that expired, a provider that is down or a plugin that fails may all recover, and are not permanent. Nor is a
+/// 404: a custom resource may be defined later.
+pub(super) fn is_permanent(error: &Error) -> bool {
+    match error {
+        Error::InvalidRequest(_) | Error::Config(_) | Error::Unconnectable(_) | Error::Malformed { .. } => {
+            true
+        }
+        Error::Credentials(error) => matches!(
+            error,
+            AuthError::Misconfigured(_)
+                | AuthError::Plaintext { .. }
+                | AuthError::Plugin(
+                    PluginError::NotFound { .. }
+                        | PluginError::Denied { .. }
+                        | PluginError::NeedsTerminal { .. }
+                )
+                | AuthError::Oidc(OidcError::NoRefreshToken | OidcError::NoHttp { .. })
+        ),
+        Error::Unreachable { .. } => {
+            matches!(error.transport(), Some(TransportErrorKind::Tls | TransportErrorKind::Config))
+        }
+        Error::AfterRetries { current, .. } => is_permanent(current),
+        _ => false,
+    }
 }
 
 /// What to do when a watch could not be opened. Most refusals may pass; a missing right will not.
@@ -137,6 +168,7 @@ mod tests {
                 assert_eq!(verdict, Verdict::Restart(Duration::from_secs(2)));
             }
         }
+        assert!(!is_permanent(&Error::TimedOut(Duration::ZERO)));
         let timed_out = on_refused_start(&Error::TimedOut(Duration::ZERO), OnGone::End);
         assert_eq!(timed_out, Verdict::Restart(Duration::ZERO));
     }

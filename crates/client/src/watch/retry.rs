@@ -1,4 +1,9 @@
-//! A watch that starts again where it ended (rule RW-1). It loses no event, or says that it cannot go on.
+//! A watch that resumes at the last version it delivered (rule RW-1). It loses no event, or ends and says why.
+//!
+//! ```text
+//! Open ──ended, lost, ERROR──► Waiting (1 s after the opening, and Retry-After after the error) ──► Open
+//!   └──410 in the stream, 401/403 or a permanent error at an opening──► ended
+//! ```
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,18 +17,28 @@ use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::resume::{OnGone, Said, Verdict, on_event, on_refused_start};
+use super::resume::{OnGone, Said, Verdict, is_permanent, on_event, on_refused_start};
 use super::stream::{WatchSource, WatchStream};
 use crate::error::{Error, InvalidRequest};
 
 /// The shortest time between two openings. client-go's number.
 const MIN_RESTART_DELAY: Duration = Duration::from_secs(1);
 
+/// How often the same failure is logged at `warn`: a server that stays away for a day is one line a minute.
+const WARN_INTERVAL: Duration = Duration::from_secs(60);
+
 /// The events of a collection from one version on, over as many watches as it takes.
 ///
-/// Bookmarks are not told. The stream ends after an `ERROR` event that says why it cannot go on: the history was
-/// forgotten (410: list again), or the right to watch was lost (401, 403). An object that cannot be decoded comes as
-/// `Err(Error::Undecodable)` and the stream goes on. Dropping it ends the watch.
+/// Bookmarks are not delivered. The stream ends:
+///
+/// - after an `ERROR` event, when the server refuses for good: the history was compacted (410: list again), or the caller
+///   may not watch (401, 403);
+/// - after an `Err`, when no further attempt can succeed: the request, the settings, the certificates or the credentials
+///   must be changed first, or the answer is no watch at all.
+///
+/// `Err(Error::Undecodable)` is about one object, and the stream continues after it. Everything else, such as a server
+/// that cannot be reached, is retried without end: the first failure, and then one a minute, is logged at `warn`.
+/// `Retry-After` counts from the error that carries it. Dropping the stream closes the watch.
 #[must_use = "a watch is read only as its stream is polled"]
 pub struct RetryWatcher<K> {
     events: BoxStream<'static, Result<WatchEvent<K>, Error>>,
@@ -33,11 +48,21 @@ struct Watcher<K> {
     source: WatchSource,
     params: WatchParams,
     open: Option<WatchStream<K>>,
-    /// When the last watch was opened, or tried to be.
+    /// When the last watch was opened, or the last attempt to open it began.
     opened: Option<Instant>,
-    delay: Duration,
+    /// No watch is opened before this time.
+    not_before: Option<Instant>,
+    /// True once the watch that is open has delivered something.
+    delivered: bool,
     on_gone: OnGone,
     ended: bool,
+    failures: FailureLog,
+}
+
+/// Logs why a watch is opened again, without filling the log while a server stays away.
+#[derive(Default)]
+struct FailureLog {
+    last: Option<(String, Instant)>,
 }
 
 impl<K: DeserializeOwned + Object> RetryWatcher<K> {
@@ -59,8 +84,17 @@ impl<K: DeserializeOwned + Object> RetryWatcher<K> {
         params.send_initial_events = None;
         params.version_match = None;
         params.bookmarks = true;
-        let delay = Duration::ZERO;
-        let watcher = Watcher { source, params, open: None, opened: None, delay, on_gone, ended: false };
+        let watcher = Watcher {
+            source,
+            params,
+            open: None,
+            opened: None,
+            not_before: None,
+            delivered: false,
+            on_gone,
+            ended: false,
+            failures: FailureLog::default(),
+        };
         let next = async |mut watcher: Watcher<K>| Some((watcher.next().await?, watcher));
         Ok(Self { events: futures_util::stream::unfold(watcher, next).boxed() })
     }
@@ -71,7 +105,7 @@ impl<K: DeserializeOwned + Object> Watcher<K> {
         while !self.ended {
             let Some(open) = &mut self.open else {
                 if let Some(end) = self.reopen().await {
-                    return Some(Ok(end));
+                    return Some(end);
                 }
                 continue;
             };
@@ -80,23 +114,29 @@ impl<K: DeserializeOwned + Object> Watcher<K> {
                 Some(Err(Error::Undecodable(bad))) => {
                     (on_event(Said::Bad(&bad)), Some(Err(Error::Undecodable(bad))))
                 }
-                // Lost or ended: either way, the next watch goes on where this one was.
+                // A stream of something else than events. After a first event it may be a broken frame, which the next
+                // watch does not repeat; before it, this is no watch.
+                Some(Err(error @ Error::Malformed { .. })) if !self.delivered => {
+                    self.ended = true;
+                    return Some(Err(error));
+                }
+                // Lost or ended: either way, the next watch resumes where this one was.
                 Some(Err(error)) => {
-                    tracing::debug!(%error, version = %self.params.version, "the watch broke, opening it again");
+                    self.failures.log(&error, &self.params.version);
                     (Verdict::Restart(Duration::ZERO), None)
                 }
                 None => (Verdict::Restart(Duration::ZERO), None),
             };
             match verdict {
                 Verdict::Deliver(version) => {
-                    self.params.version = version;
+                    self.arrived(version);
                     return told;
                 }
                 Verdict::Report => return told,
-                Verdict::Advance(version) => self.params.version = version,
+                Verdict::Advance(version) => self.arrived(version),
                 Verdict::Restart(delay) => {
-                    self.delay = delay;
                     self.open = None;
+                    self.wait_at_least(delay);
                 }
                 Verdict::End(status) => {
                     self.ended = true;
@@ -107,28 +147,64 @@ impl<K: DeserializeOwned + Object> Watcher<K> {
         None
     }
 
-    /// Opens the watch again, not too soon; gives the event that ends it all, if it does.
-    async fn reopen(&mut self) -> Option<WatchEvent<K>> {
-        if let Some(opened) = self.opened {
-            tokio::time::sleep_until(opened + MIN_RESTART_DELAY.max(self.delay)).await;
+    /// Notes that the watch reached a version.
+    fn arrived(&mut self, version: ResourceVersion) {
+        self.params.version = version;
+        self.delivered = true;
+        self.failures = FailureLog::default();
+    }
+
+    /// Sets the earliest time of the next opening: a second after the last one, and `delay` from now.
+    fn wait_at_least(&mut self, delay: Duration) {
+        let after_opening = self.opened.and_then(|it| it.checked_add(MIN_RESTART_DELAY));
+        // A delay beyond the clock's range is one that is never over; a day is long enough to be noticed.
+        let now = Instant::now();
+        let after_error = now.checked_add(delay).or(now.checked_add(Duration::from_secs(86_400)));
+        self.not_before = after_opening.max(after_error);
+    }
+
+    /// Opens the watch again when its time has come; returns the item that ends the stream, if this does.
+    async fn reopen(&mut self) -> Option<Result<WatchEvent<K>, Error>> {
+        if let Some(not_before) = self.not_before {
+            tokio::time::sleep_until(not_before).await;
         }
         self.opened = Some(Instant::now());
-        self.delay = Duration::ZERO;
+        self.delivered = false;
         match self.source.open(&self.params).await {
             Ok(open) => self.open = Some(open),
+            Err(error) if is_permanent(&error) => {
+                self.ended = true;
+                return Some(Err(error));
+            }
             Err(error) => match on_refused_start(&error, self.on_gone) {
                 Verdict::End(status) => {
                     self.ended = true;
-                    return Some(WatchEvent::Error(status));
+                    return Some(Ok(WatchEvent::Error(status)));
                 }
                 Verdict::Restart(delay) => {
-                    tracing::debug!(%error, "the watch could not be opened, trying again");
-                    self.delay = delay;
+                    self.failures.log(&error, &self.params.version);
+                    self.wait_at_least(delay);
                 }
                 _ => {}
             },
         }
         None
+    }
+}
+
+impl FailureLog {
+    fn log(&mut self, error: &Error, version: &ResourceVersion) {
+        let text = error.to_string();
+        let now = Instant::now();
+        let repeated =
+            self.last.as_ref().is_some_and(|(last, at)| *last == text && now - *at < WARN_INTERVAL);
+        let cause = std::error::Error::source(error);
+        if repeated {
+            tracing::debug!(error = text, cause, %version, "the watch failed again; it will be reopened");
+        } else {
+            tracing::warn!(error = text, cause, %version, "the watch failed; it will be reopened");
+            self.last = Some((text, now));
+        }
     }
 }
 

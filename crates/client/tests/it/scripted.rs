@@ -8,6 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use dogwatch_client::{BoxError, Client, ClientBuilder, Config, RequestBody, ResponseBody};
@@ -30,6 +31,7 @@ pub(crate) struct Reply {
 enum Step {
     Chunk(Bytes),
     Lost(io::ErrorKind),
+    Pause(Duration),
     Silence,
 }
 
@@ -112,6 +114,12 @@ impl Reply {
         self
     }
 
+    /// Nothing comes for this long.
+    pub(crate) fn pause(mut self, duration: Duration) -> Self {
+        self.body.push(Step::Pause(duration));
+        self
+    }
+
     /// Nothing comes any more, and the connection stays.
     pub(crate) fn silence(mut self) -> Self {
         self.body.push(Step::Silence);
@@ -123,6 +131,9 @@ impl Reply {
             Step::Chunk(chunk) => stream::once(future::ready(Ok(Frame::data(chunk)))).boxed(),
             Step::Lost(kind) => {
                 stream::once(future::ready(Err(BoxError::from(io::Error::from(kind))))).boxed()
+            }
+            Step::Pause(duration) => {
+                stream::once(tokio::time::sleep(duration)).filter_map(|()| future::ready(None)).boxed()
             }
             Step::Silence => stream::pending().boxed(),
         });

@@ -3,8 +3,9 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
+use dogwatch_client::config::{ExecConfig, InteractiveMode};
 use dogwatch_client::transport::TransportErrorKind;
-use dogwatch_client::{Api, Error};
+use dogwatch_client::{Api, Client, Config, Error};
 use dogwatch_core::{Object, WatchParams};
 use dogwatch_wire::WatchEvent;
 use futures_util::{Stream, StreamExt};
@@ -393,6 +394,69 @@ async fn rw_1_at_least_a_second_between_restarts_and_as_long_as_the_server_asks(
     assert!(resumed(&script).await.is_empty());
     let at: Vec<_> = script.seen().iter().map(|it| (it.at - start).as_secs()).collect();
     assert_eq!(at, [0, 1, 8, 9]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rw_1_retry_after_counts_from_the_error_however_long_the_watch_was_open() {
+    let minute = Duration::from_secs(60);
+    let busy = watching(&[event("ADDED", "6")]).pause(minute);
+    let busy = busy.chunk(format!("{}\n", error_event(429, "TooManyRequests", 30)));
+    let script = Script::new([busy, watching(&[]).silence()]);
+    let start = tokio::time::Instant::now();
+    assert_eq!(resumed(&script).await, ["added 6"]);
+    let at: Vec<_> = script.seen().iter().map(|it| (it.at - start).as_secs()).collect();
+    assert_eq!(at, [0, 90]);
+}
+
+/// What comes out of a watch that can never succeed, and how many requests it made in an hour.
+async fn hopeless(watch: impl Stream<Item = Result<WatchEvent<ConfigMap>, Error>>) -> Vec<String> {
+    let hour = tokio::time::sleep(Duration::from_secs(3600));
+    let shown =
+        |it: Result<_, Error>| it.map_or_else(|error| format!("{error}"), |event| format!("{event:?}"));
+    watch.map(shown).take_until(hour).collect().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn rw_1_what_no_further_attempt_can_change_ends_the_watch_with_the_error() {
+    let script = Script::new([]);
+    let wrong_name = Api::<ConfigMap>::namespaced(script.client(), "a/b");
+    let items = hopeless(wrong_name.watch_from(WatchParams::from("5")).expect("a version")).await;
+    assert!(matches!(&items[..], [only] if only.contains("a/b")), "{items:?}");
+    assert!(script.seen().is_empty());
+
+    let html = || reply(200).header("content-type", "text/html").chunk("<html>");
+    let script = Script::new((0..100).map(|_| html()));
+    let items = hopeless(maps(&script).watch_from(WatchParams::from("5")).expect("a version")).await;
+    assert!(matches!(&items[..], [only] if only.contains("text/html")), "{items:?}");
+    assert_eq!(script.seen().len(), 1);
+
+    let garbage = || reply(200).header("content-type", "application/json").chunk("this is no event\n");
+    let script = Script::new((0..100).map(|_| garbage()));
+    let items = hopeless(maps(&script).watch_from(WatchParams::from("5")).expect("a version")).await;
+    assert_eq!((items.len(), script.seen().len()), (1, 1), "{items:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rw_1_a_plugin_that_is_not_installed_ends_the_watch_with_the_error() {
+    let mut config = Config::new("https://127.0.0.1:1".parse().expect("a URL"));
+    config.auth.exec = Some(ExecConfig {
+        api_version: "client.authentication.k8s.io/v1".to_owned(),
+        command: "/nowhere/plugin".to_owned(),
+        interactive_mode: Some(InteractiveMode::Never),
+        ..ExecConfig::default()
+    });
+    let client = Client::new(config).expect("a client");
+    let watch = Api::<ConfigMap>::namespaced(client, "a").watch_from(WatchParams::from("5"));
+    let items = hopeless(watch.expect("a version")).await;
+    assert!(matches!(&items[..], [only] if only.contains("credentials")), "{items:?}");
+}
+
+/// A Status of a server that is not written in Go.
+#[tokio::test(start_paused = true)]
+async fn rw_1_an_expiry_with_null_fields_is_an_expiry() {
+    let expired = r#"{"type":"ERROR","object":{"kind":"Status","message":null,"reason":null,"code":410,"details":null}}"#;
+    let script = Script::new([watching(&[event("ADDED", "6"), expired.to_owned()])]);
+    assert_eq!(resumed(&script).await, ["added 6", "error 410"]);
 }
 
 #[tokio::test(start_paused = true)]
