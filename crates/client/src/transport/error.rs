@@ -59,8 +59,11 @@ impl TransportError {
     pub(crate) fn after_sending(error: impl Into<BoxError>) -> Self {
         let error = error.into();
         let kind = TransportErrorKind::of(&*error);
-        let refused_unread = find::<h2::Error>(&*error)
-            .is_some_and(|it| it.is_remote() && it.reason() == Some(h2::Reason::REFUSED_STREAM));
+        // RFC 9113, 6.8 and 8.7: a refused stream, and one above the last stream of a GOAWAY, was not processed. h2 gives
+        // a stream the error of the GOAWAY only where that holds; the others end with their connection.
+        let unprocessed = find::<h2::Error>(&*error).is_some_and(|it| {
+            it.is_remote() && (it.is_go_away() || it.reason() == Some(h2::Reason::REFUSED_STREAM))
+        });
         let message = match kind {
             TransportErrorKind::Lost => "the connection was lost before the answer came",
             TransportErrorKind::Timeout => "the connection timed out",
@@ -69,7 +72,7 @@ impl TransportError {
             }
             _ => "the request failed",
         };
-        Self { sent: !refused_unread, ..Self::new(kind, message).because(error) }
+        Self { sent: !unprocessed, ..Self::new(kind, message).because(error) }
     }
 
     /// A failure before the request was handed to a connection.
@@ -101,6 +104,11 @@ impl TransportError {
     /// Whether the server may have acted on the request. `false` is certain: any verb may be repeated then.
     pub fn request_was_sent(&self) -> bool {
         self.sent
+    }
+
+    /// The server is closing the connection.
+    pub(super) fn is_go_away(&self) -> bool {
+        self.source.as_deref().and_then(|it| find::<h2::Error>(it)).is_some_and(h2::Error::is_go_away)
     }
 
     /// Nobody listens there.

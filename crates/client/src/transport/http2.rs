@@ -4,20 +4,30 @@
 //! counts until its response body ends or is dropped, so that watches count for as long as they last. Without this,
 //! requests past the server's limit would wait behind watches that never end.
 //!
-//! Each connection has one task ([`drive`]), which ends by itself when the pool and the last response are gone.
+//! A connection takes requests once the server's SETTINGS have arrived, so that its limit is known before the first
+//! stream. Each connection has one task ([`drive`]), which ends by itself when the pool and the last response are gone.
+//! Connections are opened in a task as well: a caller that gives up leaves the connection to the next one.
+//!
+//! A request that the server certainly did not process (REFUSED_STREAM, or a GOAWAY that names an earlier stream) is
+//! sent again whatever its verb is, as Go's transport does (`canRetryError` in x/net/http2/transport.go).
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
 use http::{Request, Response, Uri};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use tokio::sync::Notify;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::body::Counted;
 use super::connector::{Connector, Wire};
-use super::error::TransportError;
+use super::error::{TransportError, TransportErrorKind};
 use super::options::TransportOptions;
 use crate::body::{RequestBody, ResponseBody, boxed};
 use crate::tls::Offer;
@@ -35,19 +45,42 @@ const MOST_STREAMS: usize = (CONNECTION_WINDOW / STREAM_WINDOW) as usize - 1;
 
 /// How often a request that was not sent at all is given to another connection. Each time the connection had just been
 /// closed by the server; three times in a row is no coincidence.
-const UNSENT_RETRIES: usize = 3;
+const UNSENT_RETRIES: u32 = 3;
+
+/// How often a request that the server refused unprocessed is sent again. Go's number.
+const UNPROCESSED_RETRIES: u32 = 6;
+
+/// The pause before the second such attempt, doubled for each further one. The first is made at once: mostly it was the
+/// connection that ended, not the server.
+const UNPROCESSED_PAUSE: Duration = Duration::from_millis(100);
+
+/// The most bytes of response headers. hyper's own limit of 16 KiB is below what servers with long warnings send.
+const MAX_HEADER_BYTES: u32 = 1 << 20;
+
+/// The limit that h2 assumes until the server's SETTINGS arrive. Any other number afterwards is the server's own.
+const STREAMS_BEFORE_SETTINGS: usize = 7;
+
+/// How long SETTINGS are waited for. A server sends them first of all; only one that grants exactly
+/// [`STREAMS_BEFORE_SETTINGS`] streams is not noticed.
+const SETTINGS_TIME: Duration = Duration::from_secs(1);
 
 type Sender = http2::SendRequest<RequestBody>;
+type Connection = http2::Connection<Wire, RequestBody, TokioExecutor>;
+/// The attempt to open a connection, awaited by all who need one. It fails for all of them alike.
+type Dialing = Shared<BoxFuture<'static, Result<(), TransportError>>>;
 
 /// The HTTP/2 connections to one server.
 pub(super) struct Http2Pool {
+    dialer: Dialer,
+    open: Arc<Open>,
+}
+
+/// Everything that opening a connection takes.
+#[derive(Clone)]
+struct Dialer {
     server: Uri,
     connector: Connector,
     settings: Settings,
-    open: Arc<Open>,
-    /// Held while a connection is being opened, so that a burst of requests opens one and not as many as it has requests.
-    dialing: tokio::sync::Mutex<()>,
-    state: Mutex<State>,
 }
 
 #[derive(Clone)]
@@ -57,28 +90,27 @@ struct Settings {
     idle_timeout: Duration,
 }
 
+/// The connections that take new requests, and the attempt to open another.
+#[derive(Default)]
+struct Open {
+    /// In the order they were opened. A plain mutex: never held across an await.
+    connections: Mutex<Vec<Arc<SharedConnection>>>,
+    state: Mutex<State>,
+}
+
 #[derive(Default)]
 struct State {
     /// The server chose HTTP/1.1; it is not asked again.
     speaks_http1: bool,
-    /// How often opening a connection failed.
-    failures: u64,
-    last_failure: Option<TransportError>,
-}
-
-/// The connections that take new requests, in the order they were opened.
-#[derive(Default)]
-struct Open {
-    /// A plain mutex: never held across an await.
-    connections: Mutex<Vec<Arc<Shared>>>,
+    /// At most one connection is being opened at a time, so that a burst of requests opens one and not as many as it has
+    /// requests.
+    dialing: Option<Dialing>,
 }
 
 /// One connection.
-struct Shared {
+struct SharedConnection {
     sender: Sender,
     load: Mutex<Load>,
-    /// Asks [`drive`] to look at the server's limit. Shared by itself: the task must not keep the sender alive.
-    look: Arc<Notify>,
 }
 
 struct Load {
@@ -93,7 +125,7 @@ struct Load {
 
 /// A request's place on a connection, given back when dropped.
 pub(super) struct Place {
-    connection: Arc<Shared>,
+    connection: Arc<SharedConnection>,
 }
 
 /// What became of a request.
@@ -111,6 +143,8 @@ impl Http2Pool {
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
+            .initial_max_send_streams(STREAMS_BEFORE_SETTINGS)
+            .max_header_list_size(MAX_HEADER_BYTES)
             .keep_alive_interval(options.ping_interval)
             .keep_alive_timeout(options.ping_timeout)
             .keep_alive_while_idle(true);
@@ -119,100 +153,146 @@ impl Http2Pool {
             max_streams: options.max_streams_per_connection.clamp(1, MOST_STREAMS),
             idle_timeout: options.idle_timeout,
         };
-        Self {
-            server,
-            connector,
-            settings,
-            open: Arc::default(),
-            dialing: tokio::sync::Mutex::default(),
-            state: Mutex::default(),
-        }
+        Self { dialer: Dialer { server, connector, settings }, open: Arc::default() }
     }
 
     /// Sends a request on a connection with room, opening one where there is none.
     pub(super) async fn send(&self, mut request: Request<RequestBody>) -> Result<Sent, TransportError> {
-        let mut unsent = 0;
+        let (mut unsent, mut unprocessed) = (0, 0);
         loop {
             let Some(place) = self.place().await? else { return Ok(Sent::SpeaksHttp1(request)) };
             let mut sender = place.connection.sender.clone();
-            match sender.try_send_request(request).await {
+            // The body is shared, not copied.
+            let copy = request.clone();
+            let mut error = match sender.try_send_request(request).await {
                 Ok(response) => {
-                    place.connection.look.notify_one();
                     return Ok(Sent::Answered(response.map(|body| boxed(Counted::new(body, place)))));
                 }
-                Err(mut error) => match error.take_message() {
-                    Some(returned) if unsent < UNSENT_RETRIES => {
-                        place.connection.load().closing = true;
-                        request = returned;
-                        unsent += 1;
+                Err(error) => error,
+            };
+            request = match error.take_message() {
+                Some(returned) => {
+                    unsent += 1;
+                    if unsent > UNSENT_RETRIES {
+                        return Err(TransportError::before_sending(error.into_error()));
                     }
-                    Some(_) => return Err(TransportError::before_sending(error.into_error())),
-                    None => return Err(TransportError::after_sending(error.into_error())),
-                },
-            }
+                    place.connection.load().closing = true;
+                    returned
+                }
+                None => {
+                    let error = TransportError::after_sending(error.into_error());
+                    unprocessed += 1;
+                    if error.request_was_sent() || unprocessed > UNPROCESSED_RETRIES {
+                        return Err(error);
+                    }
+                    tracing::debug!(%error, unprocessed, "the server did not process the request; sending it again");
+                    if error.is_go_away() {
+                        place.connection.load().closing = true;
+                    }
+                    if unprocessed > 1 {
+                        tokio::time::sleep(UNPROCESSED_PAUSE * (1 << (unprocessed - 2))).await;
+                    }
+                    copy
+                }
+            };
         }
     }
 
     /// A place on an open or a new connection; `None` where the server speaks HTTP/1.1 only.
     async fn place(&self) -> Result<Option<Place>, TransportError> {
-        let failures = match self.place_without_dialing() {
-            Ok(found) => return Ok(found),
-            Err(failures) => failures,
-        };
-        let _dialing = self.dialing.lock().await;
-        match self.place_without_dialing() {
-            Ok(found) => return Ok(found),
-            // Somebody we waited for tried in vain meanwhile: his answer is ours, or else a hundred requests would time
-            // out one after the other.
-            Err(now) if now != failures => {
-                if let Some(error) = self.state().last_failure.clone() {
-                    return Err(error);
+        loop {
+            let dialing = {
+                let mut state = self.open.state();
+                if state.speaks_http1 {
+                    return Ok(None);
                 }
-            }
-            Err(_) => {}
-        }
-        match self.dial().await {
-            Ok(place) => {
-                self.state().speaks_http1 = place.is_none();
-                Ok(place)
-            }
-            Err(error) => {
-                let mut state = self.state();
-                state.failures += 1;
-                state.last_failure = Some(error.clone());
-                Err(error)
-            }
+                if let Some(place) = self.open.place() {
+                    return Ok(Some(place));
+                }
+                state.dialing.get_or_insert_with(|| self.dialer.start(&self.open)).clone()
+            };
+            // The new connection may be full before it is our turn; then there is one more to open.
+            dialing.await?;
         }
     }
+}
 
-    /// What can be said at once, or the number of failures so far.
-    fn place_without_dialing(&self) -> Result<Option<Place>, u64> {
-        let state = self.state();
-        if state.speaks_http1 {
-            return Ok(None);
-        }
-        self.open.place().map(Some).ok_or(state.failures)
+impl Dialer {
+    /// Opens a connection in a task of its own, so that a caller that gives up does not take it down.
+    fn start(&self, open: &Arc<Open>) -> Dialing {
+        let (done, dialed) = oneshot::channel();
+        let dialer = self.clone();
+        let open = Arc::downgrade(open);
+        tokio::spawn(async move {
+            let dialed = dialer.dial().await;
+            // Where the pool is gone, so are all who waited.
+            let Some(open) = open.upgrade() else { return };
+            let result = match dialed {
+                Ok(None) => {
+                    open.state().speaks_http1 = true;
+                    Ok(())
+                }
+                Ok(Some((sender, connection))) => {
+                    open.add(sender, connection, dialer.settings);
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            };
+            open.state().dialing = None;
+            let _ = done.send(result);
+        });
+        let gone = || {
+            TransportError::new(TransportErrorKind::Lost, "the runtime ended while a connection was opened")
+        };
+        dialed.map(move |it| it.unwrap_or_else(|_| Err(gone()))).boxed().shared()
     }
 
-    async fn dial(&self) -> Result<Option<Place>, TransportError> {
+    /// A connection whose server has said how many streams it grants; `None` where it speaks HTTP/1.1 only.
+    async fn dial(&self) -> Result<Option<(Sender, Connection)>, TransportError> {
         let wire = self.connector.connect(&self.server, Offer::Http2OrHttp1).await?;
         if !wire.is_http2 {
             return Ok(None);
         }
-        let (sender, connection) =
+        let (sender, mut connection) =
             self.settings.builder.handshake(wire).await.map_err(TransportError::before_sending)?;
-        let load = Load {
-            in_flight: 0,
-            limit: self.settings.max_streams,
-            idle_since: Instant::now(),
-            closing: false,
-        };
-        let shared = Arc::new(Shared { sender, load: Mutex::new(load), look: Arc::default() });
-        let place = shared.place();
-        let member = Member { shared: Arc::downgrade(&shared), open: Arc::downgrade(&self.open) };
-        tokio::spawn(drive(connection, member, Arc::clone(&shared.look), self.settings.clone()));
-        self.open.connections().push(shared);
-        Ok(place)
+        let settled = poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
+            Poll::Ready(ended) => Poll::Ready(Err(ended.err())),
+            Poll::Pending if connection.current_max_send_streams() != STREAMS_BEFORE_SETTINGS => {
+                Poll::Ready(Ok(()))
+            }
+            Poll::Pending => Poll::Pending,
+        });
+        match tokio::time::timeout(SETTINGS_TIME, settled).await {
+            Ok(Err(Some(error))) => Err(TransportError::before_sending(error)),
+            Ok(Err(None)) => {
+                Err(TransportError::new(TransportErrorKind::Lost, "the server closed the connection at once"))
+            }
+            Ok(Ok(())) | Err(_) => Ok(Some((sender, connection))),
+        }
+    }
+}
+
+impl Open {
+    fn add(self: &Arc<Self>, sender: Sender, connection: Connection, settings: Settings) {
+        let limit = connection.current_max_send_streams().clamp(1, settings.max_streams);
+        let load = Load { in_flight: 0, limit, idle_since: Instant::now(), closing: false };
+        let shared = Arc::new(SharedConnection { sender, load: Mutex::new(load) });
+        let member = Member { shared: Arc::downgrade(&shared), open: Arc::downgrade(self) };
+        tokio::spawn(drive(connection, member, settings));
+        self.connections().push(shared);
+    }
+
+    /// A place on the oldest connection with room, so that later ones run empty and close.
+    fn place(&self) -> Option<Place> {
+        self.connections().iter().find_map(SharedConnection::place)
+    }
+
+    fn remove(&self, connection: &Arc<SharedConnection>) {
+        self.connections().retain(|it| !Arc::ptr_eq(it, connection));
+    }
+
+    fn connections(&self) -> MutexGuard<'_, Vec<Arc<SharedConnection>>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -220,22 +300,7 @@ impl Http2Pool {
     }
 }
 
-impl Open {
-    /// A place on the oldest connection with room, so that later ones run empty and close.
-    fn place(&self) -> Option<Place> {
-        self.connections().iter().find_map(Shared::place)
-    }
-
-    fn remove(&self, connection: &Arc<Shared>) {
-        self.connections().retain(|it| !Arc::ptr_eq(it, connection));
-    }
-
-    fn connections(&self) -> MutexGuard<'_, Vec<Arc<Shared>>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Shared {
+impl SharedConnection {
     fn place(self: &Arc<Self>) -> Option<Place> {
         let mut load = self.load();
         if load.closing || load.in_flight >= load.limit || self.sender.is_closed() {
@@ -262,7 +327,7 @@ impl Drop for Place {
 
 /// A connection's entry in its pool, which it does not keep alive.
 struct Member {
-    shared: Weak<Shared>,
+    shared: Weak<SharedConnection>,
     open: Weak<Open>,
 }
 
@@ -273,43 +338,52 @@ impl Member {
         }
     }
 
-    /// Notes the server's limit, takes the connection out of the pool where it has been idle for long, and says when to
-    /// look again.
+    /// Notes the server's limit, takes the connection out of the pool where it has been idle for long, and returns when
+    /// to look again.
     fn review(&self, allowed: usize, settings: &Settings) -> Instant {
         let now = Instant::now();
-        let Some(shared) = self.shared.upgrade() else { return now + settings.idle_timeout };
+        let Some(shared) = self.shared.upgrade() else { return after(now, settings.idle_timeout) };
         let mut load = shared.load();
         load.limit = allowed.clamp(1, settings.max_streams);
         let since = if load.in_flight > 0 { now } else { load.idle_since };
-        if since + settings.idle_timeout > now {
-            return since + settings.idle_timeout;
+        let idle_until = after(since, settings.idle_timeout);
+        if idle_until > now {
+            return idle_until;
         }
         load.closing = true;
         drop(load);
         self.remove();
-        now + settings.idle_timeout
+        after(now, settings.idle_timeout)
     }
 }
 
+/// A time that is never beyond the clock's range: an idle time of `Duration::MAX` means "never".
+fn after(instant: Instant, duration: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(86_400 * 365);
+    instant.checked_add(duration).unwrap_or(instant + FAR)
+}
+
 /// Runs one connection to its end.
-async fn drive(
-    mut connection: http2::Connection<Wire, RequestBody, TokioExecutor>,
-    member: Member,
-    look: Arc<Notify>,
-    settings: Settings,
-) {
-    let mut review = Instant::now() + settings.idle_timeout;
+async fn drive(mut connection: Connection, member: Member, settings: Settings) {
+    let mut allowed = connection.current_max_send_streams();
+    let mut review = after(Instant::now(), settings.idle_timeout);
     loop {
+        // The connection is polled whenever something arrives, so a new limit is seen as soon as it is read.
+        let changed = poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
+            Poll::Ready(ended) => Poll::Ready(Some(ended)),
+            Poll::Pending if connection.current_max_send_streams() != allowed => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
         tokio::select! {
-            ended = &mut connection => {
+            changed = changed => if let Some(ended) = changed {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "an HTTP/2 connection ended");
                 }
                 return member.remove();
-            }
-            () = look.notified() => {}
+            },
             () = tokio::time::sleep_until(review) => {}
         }
-        review = member.review(connection.current_max_send_streams(), &settings);
+        allowed = connection.current_max_send_streams();
+        review = member.review(allowed, &settings);
     }
 }

@@ -88,6 +88,9 @@ pub(super) enum ProxyKind {
     Socks5,
 }
 
+/// Stands for a proxy of any kind where only the exceptions matter.
+const ANY_PROXY: &str = "http://proxy.invalid";
+
 impl ProxyRules {
     /// Checks what can be checked now, so that a misspelt proxy is not silently passed by.
     pub(super) fn new(
@@ -99,17 +102,27 @@ impl ProxyRules {
                 intercept(url.as_str()).and_then(|it| Proxy::of(&it)).ok_or_else(|| unusable("proxy-url"))?;
             return Ok(Self::Always(Box::new(proxy)));
         }
-        let variables = [
-            ("HTTPS_PROXY", &environment.https),
-            ("HTTP_PROXY", &environment.http),
-            ("ALL_PROXY", &environment.all),
-        ];
-        for (name, value) in variables {
-            if let Some(value) = value {
-                intercept(value).and_then(|it| Proxy::of(&it)).ok_or_else(|| unusable(name))?;
-            }
+        let mut environment = environment;
+        // Go does not read ALL_PROXY: one that only other programs understand, such as a desktop's `socks://`, must not
+        // keep a client from working.
+        if environment.all.as_deref().is_some_and(|it| !is_usable(it)) {
+            tracing::warn!("ALL_PROXY is not an http, https or socks5 address and is ignored");
+            environment.all = None;
         }
         Ok(Self::Environment(environment))
+    }
+
+    /// Checks the variable that requests to this server would use. One for another scheme is of no concern.
+    pub(super) fn check_for(&self, server: &Uri) -> Result<(), TransportError> {
+        let Self::Environment(environment) = self else { return Ok(()) };
+        let (name, value) = match server.scheme_str() {
+            Some("http") => ("HTTP_PROXY", &environment.http),
+            _ => ("HTTPS_PROXY", &environment.https),
+        };
+        match value {
+            Some(value) if !goes_direct(environment, server) && !is_usable(value) => Err(unusable(name)),
+            _ => Ok(()),
+        }
     }
 
     /// The proxy that leads to `target`, `None` for the direct way.
@@ -132,9 +145,23 @@ impl ProxyRules {
     }
 }
 
+fn is_usable(address: &str) -> bool {
+    intercept(address).and_then(|it| Proxy::of(&it)).is_some()
+}
+
+/// Returns true for a target that no proxy leads to, whatever the variables say: a loopback address or one that
+/// `NO_PROXY` covers.
+fn goes_direct(environment: &ProxyEnvironment, target: &Uri) -> bool {
+    let Some(host) = target.host() else { return true };
+    let exceptions = exceptions(environment.no.as_deref().unwrap_or_default(), port_of(target));
+    // The matcher takes `*` for names only, and API servers are mostly addresses.
+    is_loopback(host)
+        || exceptions.split(',').any(|it| it == "*")
+        || Matcher::builder().all(ANY_PROXY).no(exceptions).build().intercept(target).is_none()
+}
+
 fn from_environment(environment: &ProxyEnvironment, target: &Uri) -> Option<Proxy> {
-    let host = target.host()?;
-    if is_loopback(host) {
+    if goes_direct(environment, target) {
         return None;
     }
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
@@ -142,7 +169,6 @@ fn from_environment(environment: &ProxyEnvironment, target: &Uri) -> Option<Prox
         .https(text(&environment.https))
         .http(text(&environment.http))
         .all(text(&environment.all))
-        .no(exceptions(environment.no.as_deref().unwrap_or_default(), port_of(target)))
         .build();
     matcher.intercept(target).and_then(|it| Proxy::of(&it))
 }
@@ -262,6 +288,9 @@ mod tests {
             ("example.com:443", "https://example.com", false),
             (" a.test , ,b.test", "https://b.test", false),
             ("*", "https://anything.test", false),
+            ("*", "https://10.0.0.1:6443", false),
+            ("*", "https://[fd00::1]:6443", false),
+            ("a.test,*", "https://10.0.0.1", false),
             ("proxy.test", "https://api.example.com", true),
             ("", "https://localhost:6443", false),
             ("", "https://127.0.0.1:6443", false),
@@ -303,13 +332,35 @@ mod tests {
     }
 
     #[test]
+    fn a_variable_that_the_server_does_not_need_does_no_harm() {
+        let socks = ("ALL_PROXY", "socks://127.0.0.1:1080/");
+        for (variables, server) in [
+            (vec![socks], "https://x.test"),
+            (vec![socks, ("HTTPS_PROXY", "http://proxy.test:1")], "https://x.test"),
+            (vec![("HTTP_PROXY", "ftp://proxy.test")], "https://x.test"),
+            (vec![("HTTPS_PROXY", "ftp://proxy.test")], "https://127.0.0.1:6443"),
+            (vec![("HTTPS_PROXY", "ftp://proxy.test"), ("NO_PROXY", "*")], "https://10.0.0.1"),
+        ] {
+            let rules = rules(&variables);
+            rules
+                .check_for(&server.parse().unwrap())
+                .unwrap_or_else(|error| panic!("{variables:?}: {error}"));
+        }
+        let found = rules(&[socks, ("HTTPS_PROXY", "http://proxy.test:1")]);
+        assert!(found.proxy_for(&Uri::from_static("https://x.test")).is_some());
+    }
+
+    #[test]
     fn an_unusable_proxy_is_an_error_that_names_the_setting_and_no_password() {
-        let environment =
-            ProxyEnvironment { all: Some("ftp://me:s3cret@proxy".to_owned()), ..ProxyEnvironment::default() };
+        let environment = ProxyEnvironment {
+            https: Some("ftp://me:s3cret@proxy".to_owned()),
+            ..ProxyEnvironment::default()
+        };
         assert!(!format!("{environment:?}").contains("s3cret"));
-        let error = ProxyRules::new(None, environment).err().unwrap();
+        let rules = ProxyRules::new(None, environment).unwrap();
+        let error = rules.check_for(&Uri::from_static("https://x.test")).err().unwrap();
         assert_eq!(error.kind(), TransportErrorKind::Config);
-        assert_eq!(error.to_string(), "ALL_PROXY is not the URL of an http, https or socks5 proxy");
+        assert_eq!(error.to_string(), "HTTPS_PROXY is not the URL of an http, https or socks5 proxy");
 
         let url = Url::parse("http://me:s3cret@proxy.test").unwrap();
         let rules = ProxyRules::new(Some(&url), ProxyEnvironment::default()).unwrap();

@@ -53,6 +53,9 @@ impl Switch {
             None
         };
         let proxies = Arc::new(ProxyRules::new(config.proxy_url.as_ref(), options.proxy.clone())?);
+        if let Ok(server) = config.server.as_str().parse() {
+            proxies.check_for(&server)?;
+        }
         let only_http1 = config.http == HttpVersion::Http1 || options.disable_http2;
         let options = Arc::new(options);
         let first = generation(follower.as_ref(), &proxies, only_http1, &options)?;

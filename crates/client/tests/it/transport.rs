@@ -5,6 +5,7 @@ mod sharing;
 mod certificates;
 mod proxies;
 mod failures;
+mod unprocessed;
 
 use std::error::Error;
 

@@ -142,7 +142,7 @@ impl ServerSetup {
         Server { address, secure, counts: counted, control, _running: running }
     }
 
-    fn acceptor(&self) -> Option<TlsAcceptor> {
+    pub(crate) fn acceptor(&self) -> Option<TlsAcceptor> {
         let leaf = self.tls.as_ref()?;
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))

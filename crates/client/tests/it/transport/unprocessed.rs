@@ -1,0 +1,189 @@
+//! Requests that a server certainly did not process: they are sent again, whatever their verb is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use h2::Reason;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Semaphore;
+
+use super::*;
+use crate::support::{Running, ServerSetup, listen, streamed, text};
+
+/// The length of an HTTP/2 frame's head, and the bytes a client says first.
+const HEAD: usize = 9;
+const PREFACE: usize = 24;
+const HEADERS: u8 = 1;
+
+fn post(url: &str) -> Request<RequestBody> {
+    Request::post(url).body(RequestBody::from("{}")).unwrap()
+}
+
+/// A TLS server whose connections are given to `serve` with their number, from 1.
+async fn raw_server<F>(
+    serve: impl Fn(tokio_rustls::server::TlsStream<tokio::net::TcpStream>, usize) -> F + Send + Sync + 'static,
+) -> (String, Authority, Arc<AtomicUsize>, Running)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let authority = Authority::new("cluster");
+    let acceptor = ServerSetup::tls(authority.server(&["127.0.0.1"])).acceptor().expect("it has TLS");
+    let accepted = Arc::new(AtomicUsize::new(0));
+    let (counted, serve) = (Arc::clone(&accepted), Arc::new(serve));
+    let (address, running) = listen(move |stream| {
+        let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
+        let (acceptor, serve) = (acceptor.clone(), Arc::clone(&serve));
+        async move {
+            let stream = acceptor.accept(stream).await.expect("our own client");
+            serve(stream, number).await;
+        }
+    })
+    .await;
+    (format!("https://{address}"), authority, accepted, running)
+}
+
+/// Answers every request but the first `refused`, which it resets with REFUSED_STREAM.
+async fn refuse(stream: impl AsyncRead + AsyncWrite + Unpin, refused: usize) {
+    let mut connection = h2::server::handshake(stream).await.expect("a client");
+    let mut seen = 0;
+    while let Some(Ok((_, mut respond))) = connection.accept().await {
+        seen += 1;
+        if seen <= refused {
+            respond.send_reset(Reason::REFUSED_STREAM);
+            continue;
+        }
+        let mut body = respond.send_response(Response::new(()), false).expect("an open stream");
+        body.send_data(Bytes::from(seen.to_string()), true).expect("an open stream");
+    }
+}
+
+/// Reads one request and says GOAWAY before it: no stream was processed.
+async fn say_goodbye(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let mut preface = [0; PREFACE];
+    stream.read_exact(&mut preface).await.expect("a preface");
+    let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    stream.write_all(&settings).await.expect("an open connection");
+    loop {
+        let mut head = [0; HEAD];
+        stream.read_exact(&mut head).await.expect("a frame");
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let mut payload = vec![0; length as usize];
+        stream.read_exact(&mut payload).await.expect("a frame");
+        if head[3] == HEADERS {
+            break;
+        }
+    }
+    // Last stream 0, NO_ERROR.
+    let goaway = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    stream.write_all(&goaway).await.expect("an open connection");
+    stream.flush().await.expect("an open connection");
+    let _ = stream.read_to_end(&mut Vec::new()).await;
+}
+
+#[tokio::test]
+async fn a_post_whose_stream_is_refused_is_sent_again() {
+    let (url, authority, _, _running) = raw_server(async |stream, _| refuse(stream, 2).await).await;
+    let transport = transport(&trusting(&url, &authority));
+    let answer = send(&transport, post(&url)).await.expect("the third attempt is answered");
+    assert_eq!(read(answer).await, "3");
+}
+
+#[tokio::test]
+async fn a_post_above_the_last_stream_of_a_goaway_goes_to_another_connection() {
+    let serve = async |stream, number| match number {
+        1 => say_goodbye(stream).await,
+        _ => refuse(stream, 0).await,
+    };
+    let (url, authority, accepted, _running) = raw_server(serve).await;
+    let transport = transport(&trusting(&url, &authority));
+    let answer = send(&transport, post(&url)).await.expect("the second connection answers");
+    assert_eq!(read(answer).await, "1");
+    assert_eq!(accepted.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_everything_is_not_asked_for_ever_and_the_request_was_not_sent() {
+    let (url, authority, _, _running) = raw_server(async |stream, _| refuse(stream, usize::MAX).await).await;
+    let transport = transport(&trusting(&url, &authority));
+    let error = transport.oneshot(post(&url)).await.expect_err("nothing but refusals");
+    assert!(!error.request_was_sent(), "{error:?}");
+    assert!(error.is_lost());
+}
+
+/// The limit arrives with the server's SETTINGS. Requests that were put on the connection before would wait behind
+/// watches that never end.
+#[tokio::test(flavor = "multi_thread")]
+async fn watches_that_begin_together_do_not_wait_for_each_other_on_a_server_that_grants_few_streams() {
+    let authority = Authority::new("cluster");
+    let setup = ServerSetup::tls(authority.server(&["127.0.0.1"])).max_streams(20);
+    let server = setup
+        .start(|_, peer| async move {
+            let (sender, response) = streamed();
+            sender.send(Bytes::from(peer.connection.to_string())).expect("a reader");
+            tokio::spawn(async move { sender.closed().await });
+            response
+        })
+        .await;
+    let transport = transport(&trusting(&server.url(), &authority));
+    let watches = join_all((0..80).map(|_| async {
+        let mut response = send(&transport, get(&server.url())).await.expect("answered");
+        soon(response.body_mut().frame()).await.expect("a line").expect("a line");
+        response
+    }))
+    .await;
+    assert_eq!(watches.len(), 80);
+    assert_eq!(server.accepted(), 4);
+}
+
+#[tokio::test]
+async fn a_connection_outlives_the_request_that_it_was_opened_for() {
+    let gate = Arc::new(Semaphore::new(0));
+    let authority = Authority::new("cluster");
+    let acceptor = ServerSetup::tls(authority.server(&["127.0.0.1"])).acceptor().expect("it has TLS");
+    let accepted = Arc::new(AtomicUsize::new(0));
+    let (counted, opens) = (Arc::clone(&accepted), Arc::clone(&gate));
+    let (address, _running) = listen(move |stream| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        let (acceptor, opens) = (acceptor.clone(), Arc::clone(&opens));
+        async move {
+            opens.acquire().await.expect("never closed").forget();
+            refuse(acceptor.accept(stream).await.expect("our own client"), 0).await;
+        }
+    })
+    .await;
+    let url = format!("https://{address}");
+    let transport = transport(&trusting(&url, &authority));
+    for _ in 0..3 {
+        let impatient = transport.clone().oneshot(get(&url));
+        tokio::time::timeout(Duration::from_millis(50), impatient).await.expect_err("the server hesitates");
+    }
+    gate.add_permits(1);
+    assert_eq!(fetch(&transport, &url).await, "1");
+    assert_eq!(accepted.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_kept_for_ever_serves() {
+    let (server, authority) = secure_server(async |_, _| text("answered")).await;
+    let mut options = TransportOptions::default();
+    options.idle_timeout = Duration::MAX;
+    let config = trusting(&server.url(), &authority);
+    let transport = Transport::with_options(&config, no_plugin(), options).unwrap();
+    for _ in 0..2 {
+        assert_eq!(fetch(&transport, &server.url()).await, "answered");
+    }
+}
+
+#[tokio::test]
+async fn long_response_headers_pass_over_http_2_as_they_do_over_http_1() {
+    let (server, authority) = secure_server(async |_, _| {
+        let mut response = text("answered");
+        response.headers_mut().insert("warning", "x".repeat(60_000).parse().unwrap());
+        response
+    })
+    .await;
+    let transport = transport(&trusting(&server.url(), &authority));
+    assert_eq!(fetch(&transport, &server.url()).await, "answered");
+}
