@@ -15,6 +15,7 @@ use super::oidc::Oidc;
 use super::plaintext;
 use super::renew::{Held, Renewing};
 use super::token::{TokenFile, bearer};
+use super::write_back::KubeconfigTokens;
 use crate::config::{AuthProvider, AuthSettings, Config, Identity};
 
 /// The credentials of a client. Clones share one state: one token cache, one plugin process at a time.
@@ -33,7 +34,7 @@ enum Way {
     Anonymous,
     Fixed(HeaderValue),
     TokenFile(Renewing<TokenFile>),
-    Oidc(Renewing<Oidc>),
+    Oidc(Arc<Renewing<Oidc>>),
     Plugin(Box<Renewing<Plugin>>),
 }
 
@@ -43,12 +44,15 @@ enum Way {
 pub struct AuthOptions {
     /// How the `oidc` provider reaches its issuer. Without it, an expired id-token is an error.
     pub http: Option<Arc<dyn HttpFetch>>,
-    /// Where the `oidc` provider keeps refreshed tokens. Without it, they last as long as the process.
+    /// Where the `oidc` provider keeps refreshed tokens. Without it, they are written back to the kubeconfig that the
+    /// provider was read from, where it was read from one.
     pub tokens: Option<Arc<dyn TokenStore>>,
     /// The longest a credential plugin may run where it cannot ask questions. 60 s unless given.
     pub plugin_time_limit: Option<Duration>,
     /// The program reads standard input itself, so that no plugin may.
     pub stdin_unavailable: bool,
+    /// `http` is the client's own, not the program's.
+    pub(crate) is_default_http: bool,
 }
 
 /// Which credentials a request carried; hand it back if the server answers 401.
@@ -81,7 +85,7 @@ impl Credentials {
     /// Adds `Authorization`, unless the request carries one already. May first read a file, run a plugin or refresh a
     /// token; while one caller does, the others wait only if there is nothing they could use meanwhile.
     ///
-    /// Dropping the future kills the plugin it started.
+    /// Dropping the future leaves a plugin or refresh running for the next caller; dropping the last clone ends it.
     pub async fn authorize(&self, headers: &mut HeaderMap) -> Result<Ticket, AuthError> {
         if headers.contains_key(AUTHORIZATION) {
             return Ok(Ticket { used: None });
@@ -178,7 +182,10 @@ fn choose(
     if let Some(provider) = provider {
         known(provider)?;
         let allow_plaintext = config.allow_plaintext_credentials;
-        return Ok(Way::Oidc(Oidc::follow(provider, allow_plaintext, options.http, options.tokens)?));
+        let write_back = || KubeconfigTokens::of(provider).map(|it| Arc::new(it) as Arc<dyn TokenStore>);
+        let store = options.tokens.or_else(write_back);
+        let oidc = Oidc::follow(provider, allow_plaintext, options.http, options.is_default_http, store)?;
+        return Ok(Way::Oidc(oidc));
     }
     match exec {
         // Somebody who gives a certificate means to use it (rule AU-3).

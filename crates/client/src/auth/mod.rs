@@ -24,6 +24,7 @@ mod basic;
 mod fetch;
 mod jwt;
 mod oidc;
+mod write_back;
 mod exec;
 mod credentials;
 mod layer;

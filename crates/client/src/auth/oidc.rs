@@ -5,8 +5,9 @@
 //! server does. The option `extra-scopes` is accepted and has no effect, as in client-go: a refresh keeps the scopes
 //! of the login.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as StdMutex, PoisonError, Weak};
 use std::time::Duration;
 
 use base64::Engine;
@@ -18,6 +19,7 @@ use http_body_util::{BodyExt, Collected, Full, Limited};
 use jiff::SignedDuration;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
 use url::Url;
 use url::form_urlencoded::{Serializer, byte_serialize};
@@ -57,6 +59,27 @@ struct Shared {
     store: Option<Arc<dyn TokenStore>>,
     /// Held for a whole refresh: two with the same refresh-token would look like theft to the provider.
     refresh_token: Mutex<Option<SecretString>>,
+    /// Digests of the refresh-tokens that were traded for the current one, which is the last.
+    lineage: StdMutex<VecDeque<[u8; 32]>>,
+}
+
+/// How many of the last refresh-tokens are remembered: a client made from settings that were read some refreshes ago
+/// still finds the provider that spent its token.
+const LINEAGE: usize = 64;
+
+/// The providers of this process. A refresh-token can be spent once, so clients of the same login share one provider;
+/// client-go shares them by cluster, issuer and client-id.
+static RUNNING: StdMutex<Vec<Running>> = StdMutex::new(Vec::new());
+
+struct Running {
+    shared: Arc<Shared>,
+    renewing: Weak<Renewing<Oidc>>,
+    /// Clients that bring their own way to the issuer share a provider only where it is the same way.
+    is_default_http: bool,
+}
+
+fn digest(token: &SecretString) -> [u8; 32] {
+    Sha256::digest(token.expose_secret().as_bytes()).into()
 }
 
 #[derive(Deserialize)]
@@ -96,8 +119,9 @@ impl Oidc {
         provider: &AuthProvider,
         allow_plaintext: bool,
         http: Option<Arc<dyn HttpFetch>>,
+        is_default_http: bool,
         store: Option<Arc<dyn TokenStore>>,
-    ) -> Result<Renewing<Self>, AuthError> {
+    ) -> Result<Arc<Renewing<Self>>, AuthError> {
         let option =
             |name: &str| provider.config.get(name).map(String::as_str).filter(|value| !value.is_empty());
         let must = |name| option(name).ok_or_else(|| wrong(format!("needs the option {name}")));
@@ -115,17 +139,36 @@ impl Oidc {
         if option("extra-scopes").is_some() {
             tracing::debug!("the option extra-scopes of the oidc provider has no effect on a refresh");
         }
+        let client_id = must("client-id")?;
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        running.retain(|it| it.renewing.strong_count() > 0);
+        let found = refresh_token.as_ref().and_then(|token| {
+            let same_way = |it: &&Running| match (&it.shared.http, &http) {
+                _ if it.is_default_http && is_default_http => true,
+                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+                _ => false,
+            };
+            let mut logins = running.iter().filter(same_way);
+            logins.find(|it| it.shared.descends_from(&issuer, client_id, token))?.renewing.upgrade()
+        });
+        if let Some(renewing) = found {
+            return Ok(renewing);
+        }
         let shared = Shared {
             issuer,
-            client_id: must("client-id")?.to_owned(),
+            client_id: client_id.to_owned(),
             client_secret: option("client-secret").map(SecretString::from),
             roots: roots(option("idp-certificate-authority-data"), option("idp-certificate-authority"))?,
             allow_plaintext,
             http,
             store,
+            lineage: StdMutex::new(refresh_token.iter().map(digest).collect()),
             refresh_token: Mutex::new(refresh_token),
         };
-        Ok(Renewing::new(Self { shared: Arc::new(shared) }, first))
+        let shared = Arc::new(shared);
+        let renewing = Arc::new(Renewing::new(Self { shared: Arc::clone(&shared) }, first));
+        running.push(Running { shared, renewing: Arc::downgrade(&renewing), is_default_http });
+        Ok(renewing)
     }
 }
 
@@ -150,6 +193,23 @@ impl Source for Oidc {
 }
 
 impl Shared {
+    /// Returns true when the token is the login of this provider, or was before a refresh.
+    fn descends_from(&self, issuer: &Url, client_id: &str, token: &SecretString) -> bool {
+        let lineage = self.lineage.lock().unwrap_or_else(PoisonError::into_inner);
+        self.issuer == *issuer && self.client_id == client_id && lineage.contains(&digest(token))
+    }
+
+    fn remember(&self, token: &SecretString) {
+        let digest = digest(token);
+        let mut lineage = self.lineage.lock().unwrap_or_else(PoisonError::into_inner);
+        if lineage.back() != Some(&digest) {
+            lineage.push_back(digest);
+        }
+        if lineage.len() > LINEAGE {
+            lineage.pop_front();
+        }
+    }
+
     async fn refresh(&self) -> Result<Issued, OidcError> {
         let mut refresh_token = self.refresh_token.lock().await;
         let old = refresh_token.clone().ok_or(OidcError::NoRefreshToken)?;
@@ -160,6 +220,7 @@ impl Shared {
         // Kept before anything else can fail: the old one may be void from here on.
         let next = grant.refresh_token.map_or(old, |SecretText(next)| next);
         *refresh_token = Some(next.clone());
+        self.remember(&next);
         let Some(SecretText(id_token)) = grant.id_token else {
             return Err(OidcError::Malformed(
                 "there is no id_token; was the scope openid asked for at login?",

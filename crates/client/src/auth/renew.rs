@@ -1,20 +1,26 @@
-//! Credentials that wear out: who renews them, who waits, and who goes on with what is there.
+//! Credentials that expire: when they are renewed, and which callers wait for it.
 //!
 //! ```text
 //! Fresh               handed out at once
-//! Aging               handed out at once, while one caller renews it
-//! Expired, rejected   renewed before the next use; everybody waits for the one renewal
+//! Aging               handed out at once, while the first caller to notice waits for a renewal
+//! Expired, rejected   renewed before the next use; all callers wait for the same renewal
 //! ```
 //!
-//! A [`Source`] knows how to get a new credential; [`Renewing`] decides when, and lets one caller at a time do it.
-//! It does not know tokens, files, processes or providers.
+//! A [`Source`] knows how to get a new credential; [`Renewing`] decides when. It does not know tokens, files, processes
+//! or providers.
+//!
+//! A renewal runs in a task of its own. A caller with a short time limit, or one that is dropped, would otherwise take
+//! the renewal down with it: a plugin that needs a second would never finish for callers that wait half of one.
 
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
 use jiff::Timestamp;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::error::AuthError;
@@ -31,7 +37,7 @@ pub(super) trait Source: Send + Sync + 'static {
     /// Whether an old credential the server has rejected is still sent when no newer one can be had.
     const KEEPS_REJECTED: bool;
 
-    /// Gets a new credential. Calls never overlap; a call may be dropped half-way.
+    /// Gets a new credential. Calls never overlap; a call is dropped half-way when the last client is.
     fn renew(&self) -> impl Future<Output = Result<Issued, AuthError>> + Send;
 }
 
@@ -44,26 +50,29 @@ pub(super) struct Held {
 
 /// One credential, shared and kept fresh.
 ///
-/// A fresh one is handed out at once. An aging one too, except to the one caller who renews it. Where there is none to
-/// hand out, all callers wait for one renewal and share its outcome, failure included. A caller that is dropped while
-/// it renews leaves the work to the next.
+/// A fresh one is handed out at once. An aging one too, except to the one caller that starts its renewal. Where there is
+/// none to hand out, all callers wait for one renewal and share its outcome, failure included. A caller that is dropped
+/// leaves the renewal running for the others; dropping the last `Renewing` ends it.
 pub(super) struct Renewing<S> {
-    source: S,
-    state: Mutex<State>,
-    /// Held by the caller who renews; the state lock never is, across an await.
-    gate: tokio::sync::Mutex<()>,
+    source: Arc<S>,
+    state: Arc<Mutex<State>>,
 }
 
 struct State {
     current: Option<Held>,
     /// The server answered 401 to `current`.
     rejected: bool,
-    /// How many renewals have ended, well or badly. A waiter sees by it that one ended while it waited.
+    /// How many renewals have ended, well or badly.
     renewals: u64,
-    /// Why the last renewal failed; none if it did not.
-    failure: Option<AuthError>,
     /// Until when `current` serves although its renewal failed.
     hold_off: Option<Instant>,
+    /// The renewal under way.
+    running: Option<Running>,
+}
+
+struct Running {
+    outcome: Shared<BoxFuture<'static, Result<Held, AuthError>>>,
+    task: AbortHandle,
 }
 
 impl Held {
@@ -77,61 +86,89 @@ impl<S: Source> Renewing<S> {
     /// Starts with what is at hand, if anything.
     pub(super) fn new(source: S, first: Option<Issued>) -> Self {
         let current = first.map(|issued| Held { issued: Arc::new(issued), generation: 0 });
-        Self {
-            source,
-            state: Mutex::new(State { current, rejected: false, renewals: 0, failure: None, hold_off: None }),
-            gate: tokio::sync::Mutex::new(()),
-        }
+        let state = State { current, rejected: false, renewals: 0, hold_off: None, running: None };
+        Self { source: Arc::new(source), state: Arc::new(Mutex::new(state)) }
     }
 
     /// The credential to use now, renewed first if it has to be.
     pub(super) async fn get(&self) -> Result<Held, AuthError> {
-        let (meanwhile, seen) = match self.state().look::<S>() {
-            Look::Use(held) => return Ok(held),
-            Look::Renew { meanwhile, seen } => (meanwhile, seen),
+        let outcome = {
+            let mut state = lock(&self.state);
+            match (state.look::<S>(), &state.running) {
+                (Look::Use(held), _) | (Look::Renew { meanwhile: Some(held) }, Some(_)) => return Ok(held),
+                (Look::Renew { .. }, Some(running)) => running.outcome.clone(),
+                (Look::Renew { .. }, None) => {
+                    let running = self.start();
+                    state.running.insert(running).outcome.clone()
+                }
+            }
         };
-        let _gate = match meanwhile {
-            Some(held) => match self.gate.try_lock() {
-                Ok(gate) => gate,
-                Err(_) => return Ok(held),
-            },
-            None => self.gate.lock().await,
-        };
-        if let Some(outcome) = self.state().outcome_since::<S>(seen) {
-            return outcome;
-        }
-        let result = self.source.renew().await;
-        self.state().settle::<S>(result)
+        outcome.await
+    }
+
+    /// Renews in a task of its own. The task ends by itself; [`Drop`] ends it earlier.
+    fn start(&self) -> Running {
+        let (source, state) = (Arc::clone(&self.source), Arc::clone(&self.state));
+        let task = tokio::spawn(async move {
+            // Also when the source panics, so that the next caller starts anew instead of joining what has ended.
+            let _ended = Ended(Arc::clone(&state));
+            let result = source.renew().await;
+            lock(&state).settle::<S>(result)
+        });
+        let abort = task.abort_handle();
+        let outcome = task.map(|joined| match joined.map_err(tokio::task::JoinError::try_into_panic) {
+            Ok(outcome) => outcome,
+            Err(Ok(panic)) => std::panic::resume_unwind(panic),
+            Err(Err(_cancelled)) => {
+                Err(AuthError::Misconfigured("the client ended while credentials were renewed".to_owned()))
+            }
+        });
+        Running { outcome: outcome.boxed().shared(), task: abort }
     }
 
     /// The server answered 401 to this credential: it must be renewed, unless it has been already.
     pub(super) fn reject(&self, held: &Held) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if state.current.as_ref().is_some_and(|current| current.generation == held.generation) {
             state.rejected = true;
         }
     }
+}
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Every change of the state is complete before anything can panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl<S> Drop for Renewing<S> {
+    fn drop(&mut self) {
+        if let Some(running) = lock(&self.state).running.take() {
+            running.task.abort();
+        }
     }
+}
+
+/// Takes the renewal that ends out of the state.
+struct Ended(Arc<Mutex<State>>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        lock(&self.0).running = None;
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    // Every change of the state is complete before anything can panic.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a caller does about the credential at hand.
 enum Look {
     Use(Held),
     Renew {
-        /// What to use if somebody else is at it already.
+        /// What to use while another caller waits for the renewal.
         meanwhile: Option<Held>,
-        /// The number of renewals that had ended.
-        seen: u64,
     },
 }
 
 impl State {
     fn look<S: Source>(&self) -> Look {
-        let renew = |meanwhile| Look::Renew { meanwhile, seen: self.renewals };
+        let renew = |meanwhile| Look::Renew { meanwhile };
         let Some(current) = &self.current else { return renew(None) };
         let wear = current.issued.lifetime.wear(Timestamp::now(), Instant::now());
         if self.hold_off.is_some_and(|until| Instant::now() < until) && self.serves::<S>(wear) {
@@ -150,18 +187,6 @@ impl State {
         wear != Wear::Expired && (S::KEEPS_REJECTED || !self.rejected)
     }
 
-    /// How the renewal ended that ended while the caller waited, if one did.
-    fn outcome_since<S: Source>(&self, seen: u64) -> Option<Result<Held, AuthError>> {
-        if self.renewals == seen {
-            return None;
-        }
-        match &self.failure {
-            Some(failure) => Some(self.fall_back::<S>(failure.clone())),
-            None if self.rejected => None,
-            None => self.current.clone().map(Ok),
-        }
-    }
-
     fn settle<S: Source>(&mut self, result: Result<Issued, AuthError>) -> Result<Held, AuthError> {
         self.renewals += 1;
         match result {
@@ -169,18 +194,14 @@ impl State {
                 let held = Held { issued: Arc::new(issued), generation: self.renewals };
                 self.current = Some(held.clone());
                 self.rejected = false;
-                self.failure = None;
                 self.hold_off = None;
                 Ok(held)
             }
             Err(error) => {
-                self.failure = Some(error.clone());
                 self.hold_off = Some(Instant::now() + HOLD_OFF);
-                let kept = self.fall_back::<S>(error);
-                if kept.is_ok()
-                    && let Some(error) = &self.failure
-                {
-                    let error: &dyn std::error::Error = error;
+                let kept = self.fall_back::<S>(error.clone());
+                if kept.is_ok() {
+                    let error: &dyn std::error::Error = &error;
                     tracing::warn!(
                         source = S::NAME,
                         error,
@@ -204,7 +225,7 @@ impl State {
 
 impl<S: Source> fmt::Debug for Renewing<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct(S::NAME).field("current", &self.state().current).finish_non_exhaustive()
+        f.debug_struct(S::NAME).field("current", &lock(&self.state).current).finish_non_exhaustive()
     }
 }
 
@@ -335,7 +356,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_dropped_renewal_is_taken_over_by_the_next_caller() {
+    async fn a_caller_that_gives_up_leaves_the_renewal_to_the_next() {
         let mut source = script(Lifetime::UntilRejected);
         source.permits = Some(Semaphore::new(0));
         let renewing = Arc::new(Renewing::new(source, None));
@@ -347,6 +368,36 @@ mod tests {
         dropped.abort();
         assert!(dropped.await.unwrap_err().is_cancelled());
         renewing.source.permits.as_ref().unwrap().add_permits(1);
-        assert_eq!(text(&renewing.get().await.unwrap()), "Bearer 2");
+        assert_eq!(text(&renewing.get().await.unwrap()), "Bearer 1");
+        assert_eq!(renewing.source.renewals.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn callers_with_less_time_than_a_renewal_takes_are_served_once_it_is_over() {
+        let mut source = script(Lifetime::UntilRejected);
+        source.permits = Some(Semaphore::new(0));
+        let renewing = Renewing::new(source, None);
+        for _ in 0..5 {
+            let impatient = tokio::time::timeout(Duration::from_millis(400), renewing.get());
+            assert!(impatient.await.is_err());
+        }
+        renewing.source.permits.as_ref().unwrap().add_permits(1);
+        assert_eq!(text(&renewing.get().await.unwrap()), "Bearer 1");
+    }
+
+    #[tokio::test]
+    async fn dropping_the_last_handle_ends_the_renewal() {
+        let mut source = script(Lifetime::UntilRejected);
+        source.permits = Some(Semaphore::new(0));
+        let renewing = Renewing::new(source, None);
+        assert!(futures_util::poll!(Box::pin(renewing.get())).is_pending());
+        let source = Arc::clone(&renewing.source);
+        tokio::task::yield_now().await;
+        assert_eq!(Arc::strong_count(&source), 3, "the handle, the task and this test");
+        drop(renewing);
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(Arc::strong_count(&source), 1);
     }
 }

@@ -50,6 +50,12 @@ pub enum ConfigError {
         /// What is missing.
         reason: String,
     },
+    /// The server's address has a part that is not one: correct `Config::server`.
+    #[error("the address of the server {problem}")]
+    Server {
+        /// The part, and what to do instead. The address itself is not shown: it may hold a password.
+        problem: &'static str,
+    },
     /// A kubeconfig cannot be written as text.
     #[error("the kubeconfig cannot be written: {reason}")]
     Unwritable {

@@ -127,10 +127,11 @@ fn login(entry: &Entry, user: &User) -> Result<AuthSettings, Problem> {
             username: user.username.clone().unwrap_or_default(),
             password: user.password.clone().unwrap_or_default(),
         }),
-        provider: user
-            .auth_provider
-            .as_ref()
-            .map(|section| AuthProvider { name: section.name.clone(), config: section.config.clone() }),
+        provider: user.auth_provider.as_ref().map(|section| AuthProvider {
+            name: section.name.clone(),
+            config: section.config.clone(),
+            origin: user.origin.clone(),
+        }),
         exec: None,
     })
 }

@@ -111,6 +111,8 @@ pub struct AuthProvider {
     pub name: String,
     /// Its options; some are secrets, so none is shown in `Debug`.
     pub config: BTreeMap<String, String>,
+    /// The kubeconfig that the section was read from. Refreshed tokens are written back to it, as kubectl does.
+    pub origin: Option<PathBuf>,
 }
 
 /// As whom we act. Nothing is sent unless `user` is set.

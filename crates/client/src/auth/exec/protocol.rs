@@ -5,6 +5,8 @@
 use jiff::Timestamp;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use rustls::{CertificateError, InconsistentKeys};
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
@@ -84,7 +86,7 @@ pub(super) fn question(version: Version, cluster: Option<&ExecCluster>, interact
 
 /// Reads what a plugin printed. The error says what is wrong with it.
 pub(super) fn answer(version: Version, stdout: &[u8], now: Timestamp) -> Result<Issued, String> {
-    let answer: Answer = serde_json::from_slice(stdout).map_err(|error| not_a_document(stdout, &error))?;
+    let answer = parse(stdout)?;
     if answer.kind != KIND {
         return Err(format!("it is not of kind {KIND}"));
     }
@@ -135,13 +137,45 @@ impl Status {
     }
 }
 
-/// Checks that both texts are what they should be, so that the plugin is blamed and not the connection.
+/// Reads the document as JSON or, as client-go's decoder does, as YAML.
+fn parse(stdout: &[u8]) -> Result<Answer, String> {
+    let error = match serde_json::from_slice(stdout) {
+        Ok(answer) => return Ok(answer),
+        // An empty text is an empty YAML document; a field of the wrong type is no better in YAML.
+        Err(error) if error.is_data() || stdout.trim_ascii().is_empty() => {
+            return Err(not_a_document(stdout, &error));
+        }
+        Err(error) => error,
+    };
+    let yaml = std::str::from_utf8(stdout).ok().and_then(|text| serde_saphyr::from_str(text).ok());
+    yaml.ok_or_else(|| not_a_document(stdout, &error))
+}
+
+/// Checks that both texts are what they should be and belong together. A pair that no handshake can use would otherwise
+/// be dropped later, and the request sent without any identity.
 fn identity(certificate: SecretString, key: SecretString) -> Result<Identity, String> {
     use secrecy::ExposeSecret;
-    CertificateDer::from_pem_slice(certificate.expose_secret().as_bytes())
-        .map_err(|_| "its clientCertificateData is not PEM of a certificate")?;
-    PrivateKeyDer::from_pem_slice(key.expose_secret().as_bytes())
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate.expose_secret().as_bytes())
+        .collect::<Result<_, _>>()
+        .ok()
+        .filter(|chain: &Vec<_>| !chain.is_empty())
+        .ok_or("its clientCertificateData is not PEM of a certificate")?;
+    let private = PrivateKeyDer::from_pem_slice(key.expose_secret().as_bytes())
         .map_err(|_| "its clientKeyData is not PEM of a private key")?;
+    let signing = rustls::crypto::ring::default_provider()
+        .key_provider
+        .load_private_key(private)
+        .map_err(|_| "its clientKeyData is a private key of a kind that cannot be used")?;
+    match CertifiedKey::new(chain, signing).keys_match() {
+        Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
+            return Err("its clientKeyData does not belong to its clientCertificateData".to_owned());
+        }
+        Err(rustls::Error::InvalidCertificate(CertificateError::BadEncoding)) => {
+            return Err("its clientCertificateData holds something else than a certificate".to_owned());
+        }
+        // What our library cannot judge, such as a certificate of X.509 version 1, is the server's to judge.
+        _ => {}
+    }
     Ok(Identity { certificate: Pem::Data(certificate), key: Pem::Data(key) })
 }
 
@@ -154,7 +188,7 @@ fn not_a_document(stdout: &[u8], error: &serde_json::Error) -> String {
     if error.is_data() {
         format!("a field has the wrong type ({place})")
     } else {
-        format!("it is not JSON ({place})")
+        format!("it is neither JSON ({place}) nor YAML of an ExecCredential")
     }
 }
 
@@ -172,11 +206,38 @@ mod tests {
         )
     }
 
+    fn pair() -> (String, String) {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let certificate = rcgen::CertificateParams::new(vec![]).expect("parameters").self_signed(&key);
+        (certificate.expect("a certificate").pem(), key.serialize_pem())
+    }
+
+    fn with_identity(certificate: &str, key: &str) -> String {
+        let fields = serde_json::json!({ "clientCertificateData": certificate, "clientKeyData": key });
+        status(&fields.to_string())
+    }
+
+    #[test]
+    fn au_3_a_certificate_must_belong_to_its_key() {
+        let ((certificate, key), (_, other)) = (pair(), pair());
+        let good = answer(Version::V1, with_identity(&certificate, &key).as_bytes(), Timestamp::UNIX_EPOCH);
+        assert!(good.expect("a pair").identity.is_some());
+        let expected = "its clientKeyData does not belong to its clientCertificateData";
+        assert_eq!(problem(&with_identity(&certificate, &other)), expected);
+    }
+
+    #[test]
+    fn au_3_yaml_is_understood_as_by_client_go() {
+        let yaml = "apiVersion: client.authentication.k8s.io/v1\nkind: ExecCredential\nstatus:\n  token: t\n";
+        let issued = answer(Version::V1, yaml.as_bytes(), Timestamp::UNIX_EPOCH).expect("a credential");
+        assert!(issued.header.is_some());
+    }
+
     #[test]
     fn au_3_every_way_to_answer_badly_has_its_own_words() {
         let cases = [
             (String::new(), "it printed nothing"),
-            ("s3cret".to_owned(), "it is not JSON (line 1, column 1)"),
+            ("s3cret".to_owned(), "it is neither JSON (line 1, column 1) nor YAML of an ExecCredential"),
             (r#"{"kind": 7}"#.to_owned(), "a field has the wrong type (line 1, column 10)"),
             (r#"{"kind":"Pod","apiVersion":"v1"}"#.to_owned(), "it is not of kind ExecCredential"),
             (status("null"), "it has no status"),

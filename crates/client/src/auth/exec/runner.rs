@@ -1,11 +1,13 @@
 //! Starts a plugin, listens to it, and ends it: one process, from configuration to bytes.
 //!
-//! Knows nothing of what the bytes mean. Dropping a run kills its process.
+//! Knows nothing of what the bytes mean. Dropping a run kills its process and, where the plugin has no terminal, every
+//! process that it started: plugins are often shell scripts around the program that does the work.
 
 use std::env;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +24,10 @@ use crate::config::{ExecConfig, InteractiveMode, PluginPolicy};
 
 /// The most a plugin may print; a credential with a certificate chain takes a few kilobytes.
 const STDOUT_LIMIT: u64 = 1 << 20;
+
+/// How long output is awaited once the process has ended. What it wrote is in the pipe already; the end of the pipe may
+/// never come, where a helper that it left behind has inherited it.
+const AFTER_EXIT: Duration = Duration::from_millis(500);
 
 /// A plugin that can be run.
 pub(super) struct Runner {
@@ -106,6 +112,8 @@ impl Runner {
             }
             _ => self.broken(source),
         })?;
+        // An interactive plugin stays in our group: another one may not read from the terminal.
+        let mut group = ProcessGroup::of(&child, !interactive);
         let mut tail = Tail::default();
         let listening = self.listen(&mut child, &mut tail);
         let (status, stdout) = if interactive {
@@ -120,6 +128,8 @@ impl Runner {
             }
         }
         .map_err(|source| self.broken(source))?;
+        // It ended by itself. What it left behind, such as an agent that keeps a session, was left on purpose.
+        group.release();
         if stdout.len() as u64 > STDOUT_LIMIT {
             let problem = "it printed more than a megabyte".to_owned();
             return Err(PluginError::Malformed { command: self.command(), problem });
@@ -138,7 +148,12 @@ impl Runner {
     fn spawn(&self, program: PathBuf, info: &str, interactive: bool) -> io::Result<Child> {
         let (stdin, stderr) =
             if interactive { (Stdio::inherit(), Stdio::inherit()) } else { (Stdio::null(), Stdio::piped()) };
-        Command::new(program)
+        let mut command = Command::new(program);
+        #[cfg(unix)]
+        if !interactive {
+            command.process_group(0);
+        }
+        command
             .args(&self.config.args)
             .envs(self.config.env.iter().map(|variable| (&variable.name, &variable.value)))
             .env("KUBERNETES_EXEC_INFO", OsString::from(info))
@@ -149,29 +164,82 @@ impl Runner {
             .spawn()
     }
 
-    /// Reads both outputs to their end, and waits for the process. Past the limit standard output is closed.
+    /// Reads both outputs until the process has ended. Past the limit standard output is closed.
     async fn listen(&self, child: &mut Child, tail: &mut Tail) -> io::Result<(ExitStatus, Vec<u8>)> {
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let reading = async {
-            let mut bytes = Vec::new();
-            if let Some(stdout) = stdout {
-                stdout.take(STDOUT_LIMIT + 1).read_to_end(&mut bytes).await?;
+        let mut bytes = Vec::new();
+        let status = {
+            let reading = async {
+                if let Some(stdout) = stdout {
+                    stdout.take(STDOUT_LIMIT + 1).read_to_end(&mut bytes).await?;
+                }
+                Ok(())
+            };
+            let following = async {
+                if let Some(stderr) = stderr {
+                    tail.follow(stderr, tokio::io::stderr(), &self.secrets).await;
+                }
+                Ok::<_, io::Error>(())
+            };
+            let mut output = pin!(async { tokio::try_join!(reading, following) });
+            tokio::select! {
+                biased;
+                read = &mut output => {
+                    read?;
+                    child.wait().await?
+                }
+                status = child.wait() => {
+                    let status = status?;
+                    if let Ok(read) = tokio::time::timeout(AFTER_EXIT, &mut output).await {
+                        read?;
+                    }
+                    status
+                }
             }
-            Ok(bytes)
         };
-        let following = async {
-            if let Some(stderr) = stderr {
-                tail.follow(stderr, tokio::io::stderr(), &self.secrets).await;
-            }
-            Ok(())
-        };
-        let (stdout, (), status) = tokio::try_join!(reading, following, child.wait())?;
-        Ok((status, stdout))
+        Ok((status, bytes))
     }
 
     fn broken(&self, source: io::Error) -> PluginError {
         PluginError::Start { command: self.command(), source: Arc::new(source) }
     }
+}
+
+/// The processes of one run, killed together when it is dropped before they ended.
+struct ProcessGroup {
+    #[cfg(unix)]
+    leader: Option<rustix::process::Pid>,
+}
+
+#[cfg(unix)]
+impl ProcessGroup {
+    fn of(child: &Child, has_own_group: bool) -> Self {
+        let id = child.id().filter(|_| has_own_group).and_then(|id| i32::try_from(id).ok());
+        Self { leader: id.and_then(rustix::process::Pid::from_raw) }
+    }
+
+    fn release(&mut self) {
+        self.leader = None;
+    }
+}
+
+#[cfg(unix)]
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        if let Some(leader) = self.leader {
+            // It may have ended on its own in this moment, which is as good.
+            let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+#[cfg(not(unix))]
+impl ProcessGroup {
+    fn of(_: &Child, _: bool) -> Self {
+        Self {}
+    }
+
+    fn release(&mut self) {}
 }
 
 /// Whether a plugin may ask questions; an error if it must and cannot.

@@ -21,7 +21,7 @@ fn user() -> BasicAuth {
 }
 
 fn provider(name: &str) -> AuthProvider {
-    AuthProvider { name: name.to_owned(), config: BTreeMap::new() }
+    AuthProvider { name: name.to_owned(), config: BTreeMap::new(), origin: None }
 }
 
 fn exec() -> ExecConfig {

@@ -97,11 +97,44 @@ fn credentials(issuer: &Issuer, kept: &Kept, more: &[(&str, &str)]) -> Result<Cr
     let options: BTreeMap<String, String> =
         base.iter().chain(more).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let mut config = config();
-    config.auth.provider = Some(AuthProvider { name: "oidc".to_owned(), config: options });
+    config.auth.provider = Some(AuthProvider { name: "oidc".to_owned(), config: options, origin: None });
     let mut options = AuthOptions::default();
     options.http = Some(Arc::new(issuer.clone()));
     options.tokens = Some(Arc::new(kept.clone()));
     Credentials::with_options(&config, options)
+}
+
+/// A refresh-token is void once it was used: two clients that each spend theirs would log one of them out.
+#[tokio::test]
+async fn au_4_clients_of_one_login_share_its_refresh_token() {
+    let (old, next, last) = (id_token("a", -1), id_token("b", 3600), id_token("c", 3600));
+    let issuer = Issuer::granting(&[grant(&next, Some("second")), grant(&last, Some("third"))]);
+    let http: Arc<dyn HttpFetch> = Arc::new(issuer.clone());
+    let client = |refresh: &str| {
+        let options = [
+            ("idp-issuer-url", "https://id.example/"),
+            ("client-id", "kubernetes"),
+            ("idp-certificate-authority-data", &STANDARD.encode("CA")),
+            ("id-token", &old),
+            ("refresh-token", refresh),
+        ];
+        let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let mut config = config();
+        let (name, config_) = ("oidc".to_owned(), BTreeMap::from(options));
+        config.auth.provider = Some(AuthProvider { name, config: config_, origin: None });
+        let mut options = AuthOptions::default();
+        options.http = Some(Arc::clone(&http));
+        Credentials::with_options(&config, options).unwrap()
+    };
+    let (one, two) = (client("first"), client("first"));
+    for credentials in [&one, &two] {
+        assert_eq!(authorize(credentials).await.unwrap().0, format!("Bearer {next}"));
+    }
+    // Settings that were read before the refresh, and some that were read after it.
+    for late in [client("first"), client("second")] {
+        assert_eq!(authorize(&late).await.unwrap().0, format!("Bearer {next}"));
+    }
+    assert_eq!(issuer.asked().len(), 1);
 }
 
 fn grant(id: &str, refresh: Option<&str>) -> (u16, String) {
@@ -251,7 +284,10 @@ async fn a_caller_that_goes_away_does_not_lose_the_rotated_refresh_token() {
             () = std::future::ready(()) => {}
         }
     }
-    assert_eq!(authorize(&credentials).await.unwrap().0, format!("Bearer {two}"));
+    // The next caller joins the refresh that goes on; its token is a short one, so that there is another refresh.
+    for token in [one, two] {
+        assert_eq!(authorize(&credentials).await.unwrap().0, format!("Bearer {token}"));
+    }
     let used: Vec<_> = kept.0.lock().unwrap().iter().map(|(_, refresh)| refresh.clone()).collect();
     assert_eq!(used, ["second", "second"]);
     assert!(issuer.asked()[1].contains("refresh_token=second"));

@@ -11,6 +11,7 @@ use tokio::io::AsyncReadExt;
 
 use super::plugin::{Script, V1, document};
 use super::{Server, authorize, config, every_word};
+use crate::support::soon;
 
 async fn failure(credentials: &Credentials) -> PluginError {
     match authorize(credentials).await {
@@ -79,6 +80,31 @@ async fn a_plugin_that_hangs_is_killed_and_quoted() {
     assert!(matches!(error, PluginError::TimedOut { .. }));
 }
 
+/// Plugins are often shell scripts: the program that hangs is a child of the one that is killed.
+#[tokio::test]
+async fn a_plugin_that_hangs_is_killed_with_everything_it_started() {
+    let script = Script::new("exec 3> \"$DIR/alive\"\nsleep 600 2>&- &\nsleep 600 2>&- &\nwait");
+    let mut alive = script.lifeline();
+    let mut options = AuthOptions::default();
+    options.plugin_time_limit = Some(Duration::from_millis(300));
+    let credentials = script.with_options(options).unwrap();
+    assert!(matches!(failure(&credentials).await, PluginError::TimedOut { .. }));
+    // Ends when the last process that holds the pipe does.
+    soon(alive.read_to_end(&mut Vec::new())).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_helper_that_a_plugin_leaves_behind_is_not_waited_for() {
+    let answer = document(V1, &json!({"token": "t"}));
+    let script = Script::new(&format!("sleep 30 &\necho $! > \"$DIR/helper\"\ncat <<END\n{answer}\nEND"));
+    let credentials = script.credentials();
+    let authorized = soon(super::authorize(&credentials)).await;
+    assert_eq!(authorized.unwrap().0, "Bearer t");
+    let helper = std::fs::read_to_string(script.file("helper")).unwrap();
+    let kill = std::process::Command::new("kill").arg(helper.trim()).status().unwrap();
+    assert!(kill.success(), "the helper was left alone");
+}
+
 #[tokio::test]
 async fn au_3_a_plugin_that_is_not_installed_says_how_to_install_it_ten_times() {
     let mut script = Script::new("");
@@ -97,7 +123,7 @@ async fn au_3_answers_that_are_no_credential_are_refused_without_quoting_them() 
     let beta = "client.authentication.k8s.io/v1beta1";
     let whole = |version, status| format!("echo '{}'", document(version, &status));
     let cases = [
-        ("echo s3cret-garbage".to_owned(), "it is not JSON (line 1, column 1)"),
+        ("echo s3cret-garbage".to_owned(), "it is neither JSON (line 1, column 1) nor YAML"),
         (":".to_owned(), "it printed nothing"),
         (whole(beta, json!({"token": "s3cret"})), "asks for API version client.authentication.k8s.io/v1,"),
         (whole(V1, json!(null)), "it has no status"),

@@ -108,7 +108,7 @@ proptest! {
                 }
             }
             let mut config = config();
-            config.auth.provider = Some(AuthProvider { name: "oidc".to_owned(), config: provider });
+            config.auth.provider = Some(AuthProvider { name: "oidc".to_owned(), config: provider, origin: None });
             let mut options = AuthOptions::default();
             options.http = Some(Arc::new(leaky_issuer(secret.clone(), shape)));
             assert_hidden(&run(everything_shown(&config, options)), &secret);
