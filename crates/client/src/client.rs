@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode, Uri};
+use bytes::{Bytes, BytesMut};
+use http::{Extensions, HeaderMap, Method, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use tokio::time::Instant;
 use tower::util::BoxCloneSyncService;
@@ -21,8 +21,8 @@ use url::Url;
 
 use crate::auth::{AuthLayer, AuthOptions, Credentials, ImpersonateLayer, UserAgentLayer};
 use crate::body::{BoxError, RequestBody, ResponseBody};
-use crate::config::{Config, Environment, Impersonation, Overrides};
-use crate::error::Error;
+use crate::config::{Config, ConfigError, Environment, Impersonation, Overrides};
+use crate::error::{Error, InvalidRequest};
 use crate::exchange::limiter::Limiter;
 use crate::exchange::meter::Meter;
 use crate::exchange::refusal::{self, Asked};
@@ -31,6 +31,9 @@ use crate::exchange::{DEFAULT_MAX_RETRIES, LogWarnings, ServerBackoff, WarningHa
 use crate::issuer;
 use crate::transport::{Transport, TransportErrorKind, TransportOptions};
 
+/// The most bytes of one answer that is read whole, unless the program says otherwise. Far above any object (a server
+/// stores no more than a few MiB), and enough for the table of a large collection.
+const MAX_RESPONSE_BYTES: usize = 256 << 20;
 /// How much of a refused request's answer is read before giving up on it.
 const MAX_REFUSAL_BYTES: usize = 1 << 20;
 /// How long the body of a refused request is waited for.
@@ -88,6 +91,7 @@ struct Inner {
     limiter: Option<Limiter>,
     timeout: Option<Duration>,
     max_retries: u32,
+    max_response_bytes: usize,
     warnings: Arc<dyn WarningHandler>,
     backoff: Option<ServerBackoff>,
     /// Failures in a row, for `backoff`.
@@ -101,14 +105,15 @@ pub struct ClientBuilder {
     config: Config,
     layers: Vec<Box<dyn FnOnce(HttpService) -> HttpService + Send>>,
     max_retries: u32,
+    max_response_bytes: usize,
     warnings: Arc<dyn WarningHandler>,
     backoff: Option<ServerBackoff>,
     auth: AuthOptions,
     transport: Option<TransportOptions>,
 }
 
-/// A request that is ready to go, as often as it takes.
-#[derive(Clone, Debug)]
+/// A request that is ready to go, as often as it takes. It has no `Debug`: headers and body may hold secrets.
+#[derive(Clone)]
 pub(crate) struct Prepared {
     pub(crate) method: Method,
     /// Path and query, below the server's own path.
@@ -130,6 +135,8 @@ pub(crate) struct Prepared {
 pub(crate) struct Answer {
     pub(crate) code: StatusCode,
     pub(crate) headers: HeaderMap,
+    /// Among them the connection, where the server switched to another protocol.
+    pub(crate) extensions: Extensions,
     pub(crate) body: ResponseBody,
 }
 
@@ -161,6 +168,7 @@ impl Client {
             config,
             layers: Vec::new(),
             max_retries: DEFAULT_MAX_RETRIES,
+            max_response_bytes: MAX_RESPONSE_BYTES,
             warnings: Arc::new(LogWarnings),
             backoff: ServerBackoff::from_vars(|name| std::env::var(name).ok()),
             auth: AuthOptions::default(),
@@ -212,6 +220,11 @@ impl Client {
         if request.mode != Mode::Watch {
             self.throttle(request).await;
         }
+        self.exchange_unthrottled(request).await
+    }
+
+    /// As [`Self::exchange`], for a caller that has waited for the rate limit itself.
+    pub(crate) async fn exchange_unthrottled(&self, request: &Prepared) -> Result<Answer, Error> {
         self.attempts(request, &mut None).await
     }
 
@@ -236,9 +249,26 @@ impl Client {
     }
 
     async fn read_whole(&self, request: &Prepared, body: ResponseBody) -> Result<Bytes, Error> {
-        let body = body.collect().await.map_err(|error| self.lost(error))?.to_bytes();
-        self.inner.meter.answered(&request.method, body.len());
+        let limit = self.inner.max_response_bytes;
+        let Some(body) = read_within(body, limit).await.map_err(|error| self.lost(error))? else {
+            let request = format!("{} {}", request.method, request.template);
+            let problem = format!(
+                "it is longer than {limit} bytes; read it as a stream, or raise max_response_bytes of the client"
+            );
+            return Err(Error::Malformed { request, problem });
+        };
+        self.answered(&request.method, body.len());
         Ok(body)
+    }
+
+    /// Records the size of an answer that was read to its end.
+    pub(crate) fn answered(&self, method: &Method, bytes: usize) {
+        self.inner.meter.answered(method, bytes);
+    }
+
+    /// The stack that requests go through.
+    pub(crate) fn service(&self) -> HttpService {
+        self.inner.service.clone()
     }
 
     /// The address requests go to, for messages.
@@ -313,7 +343,8 @@ impl Client {
         let outcome =
             Outcome::Answered { code: parts.status, retry_after: retry::retry_after(&parts.headers) };
         if refusal::is_success(parts.status) {
-            return (outcome, Ok(Answer { code: parts.status, headers: parts.headers, body }));
+            let (code, headers, extensions) = (parts.status, parts.headers, parts.extensions);
+            return (outcome, Ok(Answer { code, headers, extensions, body }));
         }
         let again = policy.decide(attempt, outcome).is_some();
         let limit = if again { MAX_DRAINED_BYTES } else { MAX_REFUSAL_BYTES };
@@ -326,11 +357,8 @@ impl Client {
     fn http_request(&self, request: &Prepared) -> Result<http::Request<RequestBody>, Error> {
         let server = &self.inner.server;
         let text = format!("{}{}", server.as_str().trim_end_matches('/'), request.target);
-        let malformed = |error: http::uri::InvalidUri| Error::Malformed {
-            request: format!("{} {}", request.method, request.template),
-            problem: format!("its address cannot be written: {error}"),
-        };
-        let uri = Uri::try_from(text).map_err(malformed)?;
+        let uri =
+            Uri::try_from(text).map_err(|_| InvalidRequest::Address(path_of(&request.target).to_owned()))?;
         let mut sent = http::Request::new(Full::new(request.body.clone()));
         *sent.method_mut() = request.method.clone();
         *sent.uri_mut() = uri;
@@ -341,7 +369,8 @@ impl Client {
         Ok(sent)
     }
 
-    async fn throttle(&self, request: &Prepared) {
+    /// Waits for the client's own rate limit.
+    pub(crate) async fn throttle(&self, request: &Prepared) {
         let Some(limiter) = &self.inner.limiter else { return };
         let waited = limiter.wait().await;
         self.inner.meter.throttled(&request.method, waited);
@@ -369,6 +398,15 @@ impl ClientBuilder {
     /// How many times a request is sent again when the rules allow it; 10 unless called.
     pub fn max_retries(mut self, retries: u32) -> Self {
         self.max_retries = retries;
+        self
+    }
+
+    /// Limits the bytes of one answer that is read whole, decompressed: a larger one is an [`Error::Malformed`].
+    ///
+    /// Lists and watches are limited by object instead, and [`Request::stream`](crate::Request::stream) is not limited.
+    /// Defaults to 256 MiB.
+    pub fn max_response_bytes(mut self, bytes: usize) -> Self {
+        self.max_response_bytes = bytes;
         self
     }
 
@@ -401,11 +439,13 @@ impl ClientBuilder {
     /// # Errors
     /// When a certificate, key or credential of the settings cannot be used; the message names which.
     pub fn build(mut self) -> Result<Client, Error> {
+        check_server(&self.config.server)?;
         let transport_options = self
             .transport
             .take()
             .unwrap_or_else(|| TransportOptions::from_env(|name| std::env::var(name).ok()));
         let mut auth_options = std::mem::take(&mut self.auth);
+        auth_options.is_default_http = auth_options.http.is_none();
         auth_options.http.get_or_insert_with(|| issuer::fetch(transport_options.clone()));
         let credentials =
             Credentials::with_options(&self.config, auth_options).map_err(Error::Credentials)?;
@@ -424,22 +464,66 @@ impl ClientBuilder {
 
     fn over(self, service: HttpService) -> Client {
         let host = &self.config.server[url::Position::BeforeHost..url::Position::AfterPort];
+        let mut server = self.config.server.clone();
+        // Of an address that was not checked, only what leads to the server is kept: it stands in messages and logs.
+        let _ = server.set_password(None);
+        let _ = server.set_username("");
+        server.set_query(None);
+        server.set_fragment(None);
         Client {
             acting_as: None,
             inner: Arc::new(Inner {
                 meter: Meter::new(host),
                 service,
-                server: self.config.server,
+                server,
                 default_namespace: self.config.default_namespace,
                 limiter: self.config.rate_limit.and_then(Limiter::new),
                 timeout: self.config.timeout,
                 max_retries: self.max_retries,
+                max_response_bytes: self.max_response_bytes,
                 warnings: self.warnings,
                 backoff: self.backoff,
                 failures: AtomicU32::new(0),
             }),
         }
     }
+}
+
+/// Refuses an address whose parts would end up in messages or swallow the paths of requests.
+fn check_server(server: &Url) -> Result<(), Error> {
+    let problem = if !server.username().is_empty() || server.password().is_some() {
+        "may not contain a user or a password; use the credentials of the settings"
+    } else if server.query().is_some() || server.fragment().is_some() {
+        "may not contain a query or a fragment"
+    } else {
+        return Ok(());
+    };
+    Err(ConfigError::Server { problem }.into())
+}
+
+/// A target without its query, which may hold what does not belong into a message.
+fn path_of(target: &str) -> &str {
+    target.split('?').next().unwrap_or_default()
+}
+
+/// A whole body, or `None` when it is longer than the limit; the rest is left unread then.
+async fn read_within(mut body: ResponseBody, limit: usize) -> Result<Option<Bytes>, BoxError> {
+    let mut read = BytesMut::new();
+    let mut first = Bytes::new();
+    while let Some(frame) = body.frame().await {
+        let chunk = frame?.into_data().unwrap_or_default();
+        if chunk.len() > limit - read.len() - first.len() {
+            return Ok(None);
+        }
+        // Most answers are one chunk, which is handed on as it is.
+        if first.is_empty() && read.is_empty() {
+            first = chunk;
+            continue;
+        }
+        read.extend_from_slice(&std::mem::take(&mut first));
+        read.extend_from_slice(&chunk);
+    }
+    Ok(Some(if read.is_empty() { first } else { read.freeze() }))
 }
 
 /// The start of a body. What comes after the limit, or after the connection breaks, is left unread.

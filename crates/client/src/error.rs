@@ -134,6 +134,27 @@ impl Error {
         self.status().is_some_and(|it| it.is_expired() || it.is_gone())
     }
 
+    /// The object or the version is gone, as a server says with `Gone` rather than `Expired`.
+    pub fn is_gone(&self) -> bool {
+        self.status().is_some_and(Status::is_gone)
+    }
+
+    /// Validation refused the object; the causes of the status name the fields.
+    pub fn is_invalid(&self) -> bool {
+        self.status().is_some_and(Status::is_invalid)
+    }
+
+    /// The request made no sense to the server.
+    pub fn is_bad_request(&self) -> bool {
+        self.status().is_some_and(Status::is_bad_request)
+    }
+
+    /// No answer came in time, or the server said that it cannot give one in time.
+    pub fn is_timeout(&self) -> bool {
+        let refused = |it: &Status| it.is_timeout() || it.is_server_timeout();
+        self.transport() == Some(TransportErrorKind::Timeout) || self.status().is_some_and(refused)
+    }
+
     /// No usable credentials.
     pub fn is_unauthorized(&self) -> bool {
         self.status().is_some_and(Status::is_unauthorized)

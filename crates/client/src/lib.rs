@@ -49,6 +49,7 @@ mod issuer;
 mod client;
 mod template;
 mod request;
+mod raw;
 mod list;
 mod watch;
 pub mod api;

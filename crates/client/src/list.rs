@@ -1,27 +1,32 @@
 //! Lists as streams: objects come out while the body arrives, page after page (rule PG-1).
 //!
 //! ```text
-//! Next page ──answer──► Reading ──end of body──► Next page, while there is a continue token, else Done
-//!     ▲                                             │
-//!     └── Restarted, whole list at the first version ◄── 410 Expired on a later page
+//! Next page ──rate limit──► Asking ──answer──► Reading ──end of body──► Next page, or Done without a continue token
+//!     ▲                        │
+//!     └── Restarted: the whole list, at the first version ◄── 410 Expired on a later page
 //! ```
+//!
+//! The time limit of a request counts only while the server is waited for: neither the client's own rate limit nor the
+//! reader's work between two objects is part of it.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use dogwatch_core::{ListParams, ResourceVersion};
+use dogwatch_core::{Gvk, ListParams, ResourceVersion};
 use dogwatch_wire::{BadItem, Fields, ListDecoder, ListError, ListMeta};
 use futures_core::Stream;
 use futures_core::future::BoxFuture;
 use http_body::Body;
+use kube_core::{DynamicObject, TypeMeta};
 use serde::de::DeserializeOwned;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
 use crate::body::ResponseBody;
-use crate::client::Client;
+use crate::client::{Client, Prepared};
 use crate::error::Error;
 use crate::request::Request;
 
@@ -33,6 +38,8 @@ pub const DEFAULT_PAGE_SIZE: u32 = 500;
 pub(crate) struct ListSource {
     pub(crate) request: Request,
     pub(crate) fields: Fields,
+    /// The kind of the items, which servers leave out of lists of built-in kinds.
+    pub(crate) gvk: Gvk,
 }
 
 /// What a [`ListStream`] gives.
@@ -49,8 +56,9 @@ pub enum Listed<K> {
 
 /// A list, object by object in the server's order.
 ///
-/// The time limit of the settings, where there is one, holds for each answer, its body included. An error ends the stream. Only when it has ended without one is the list whole, and [`ListStream::into_metadata`] its
-/// version. Dropping the stream ends the request.
+/// The time limit of the settings, where there is one, holds for each answer, its body included; time that the reader
+/// takes between two objects does not count. An error ends the stream. Only when the stream has ended without one is the
+/// list complete, and [`ListStream::into_metadata`] its version. Dropping the stream ends the request.
 #[must_use = "a list is read only as its stream is polled"]
 pub struct ListStream<K> {
     source: ListSource,
@@ -62,8 +70,8 @@ pub struct ListStream<K> {
     /// True once a continue token was followed.
     paginated: bool,
     state: State<K>,
-    /// When the answer under way must have come, its body included.
-    deadline: Option<(Duration, Pin<Box<Sleep>>)>,
+    /// The time that is left for the answer under way, its body included.
+    patience: Option<Patience>,
     ready: VecDeque<Listed<K>>,
     metadata: ListMeta,
     payload: PhantomData<fn() -> K>,
@@ -71,19 +79,64 @@ pub struct ListStream<K> {
 
 enum State<K> {
     Next,
-    Asking(BoxFuture<'static, Result<(Client, String, ResponseBody), Error>>),
+    /// Waiting for the client's own rate limit.
+    Throttled(BoxFuture<'static, Result<(Client, Prepared), Error>>),
+    Asking(BoxFuture<'static, Result<Answered, Error>>),
     Reading {
-        client: Client,
-        request: String,
-        body: ResponseBody,
+        answered: Answered,
+        /// Bytes of the body so far.
+        received: usize,
         decoder: Box<ListDecoder<K>>,
     },
-    /// Told once everything before it has been.
+    /// Reported once everything before it has been.
     Broken(Error),
     Done,
 }
 
-impl<K: DeserializeOwned> ListStream<K> {
+/// An answer whose body is yet to be read, and what messages about it need.
+struct Answered {
+    client: Client,
+    prepared: Prepared,
+    body: ResponseBody,
+}
+
+/// A time limit whose clock runs only while the stream is pending.
+struct Patience {
+    limit: Duration,
+    left: Duration,
+    /// Since when the reader has been waiting for us; `None` while the reader is at work.
+    waiting_since: Option<Instant>,
+    alarm: Pin<Box<Sleep>>,
+}
+
+impl Patience {
+    fn new(limit: Duration) -> Self {
+        let alarm = Box::pin(tokio::time::sleep(limit));
+        Self { limit, left: limit, waiting_since: None, alarm }
+    }
+
+    /// Charges the time since the stream was last pending.
+    fn stop_clock(&mut self) {
+        if let Some(since) = self.waiting_since.take() {
+            self.left = self.left.saturating_sub(since.elapsed());
+        }
+    }
+
+    /// Starts the clock and arms the alarm; ready when no time is left.
+    fn poll_exceeded(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        let now = Instant::now();
+        self.waiting_since = Some(now);
+        match now.checked_add(self.left) {
+            Some(deadline) => {
+                self.alarm.as_mut().reset(deadline);
+                self.alarm.as_mut().poll(cx).map(|()| Error::TimedOut(self.limit))
+            }
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl<K: DeserializeOwned + 'static> ListStream<K> {
     /// One answer after another as the parameters and the server's continue tokens say.
     pub(crate) fn new(source: ListSource, params: ListParams) -> Self {
         Self {
@@ -93,7 +146,7 @@ impl<K: DeserializeOwned> ListStream<K> {
             follow_pages: true,
             paginated: false,
             state: State::Next,
-            deadline: None,
+            patience: None,
             ready: VecDeque::new(),
             metadata: ListMeta::default(),
             payload: PhantomData,
@@ -120,13 +173,13 @@ impl<K: DeserializeOwned> ListStream<K> {
         self.metadata
     }
 
-    fn ask(&self) -> BoxFuture<'static, Result<(Client, String, ResponseBody), Error>> {
+    /// Builds the next request and waits for the client's own rate limit.
+    fn throttle(&self) -> BoxFuture<'static, Result<(Client, Prepared), Error>> {
         let request = self.source.request.clone().checked_params(self.params.query());
         Box::pin(async move {
             let (client, prepared) = request.prepare_list()?;
-            let name = format!("{} {}", prepared.method, prepared.template);
-            let answer = client.exchange(&prepared).await?;
-            Ok((client, name, answer.body))
+            client.throttle(&prepared).await;
+            Ok((client, prepared))
         })
     }
 
@@ -162,7 +215,7 @@ impl<K: DeserializeOwned> ListStream<K> {
     }
 }
 
-impl<K: DeserializeOwned> Stream for ListStream<K> {
+impl<K: DeserializeOwned + 'static> Stream for ListStream<K> {
     type Item = Result<Listed<K>, Error>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -170,12 +223,6 @@ impl<K: DeserializeOwned> Stream for ListStream<K> {
         loop {
             if let Some(listed) = this.ready.pop_front() {
                 return Poll::Ready(Some(Ok(listed)));
-            }
-            if let (State::Asking(_) | State::Reading { .. }, Some((limit, deadline))) =
-                (&this.state, &mut this.deadline)
-                && deadline.as_mut().poll(cx).is_ready()
-            {
-                this.state = State::Broken(Error::TimedOut(*limit));
             }
             match &mut this.state {
                 State::Done => return Poll::Ready(None),
@@ -185,56 +232,106 @@ impl<K: DeserializeOwned> Stream for ListStream<K> {
                     };
                     return Poll::Ready(Some(Err(error)));
                 }
-                State::Next => {
-                    let limit = this.source.request.time_limit();
-                    this.deadline = limit.map(|limit| (limit, Box::pin(tokio::time::sleep(limit))));
-                    this.state = State::Asking(this.ask());
-                }
-                State::Asking(answer) => match ready!(answer.as_mut().poll(cx)) {
-                    Ok((client, request, body)) => {
-                        let decoder = Box::new(ListDecoder::json().fields(this.source.fields));
-                        this.state = State::Reading { client, request, body, decoder };
+                State::Next => this.state = State::Throttled(this.throttle()),
+                State::Throttled(prepared) => match ready!(prepared.as_mut().poll(cx)) {
+                    Ok((client, prepared)) => {
+                        this.patience = this.source.request.time_limit().map(Patience::new);
+                        this.state = State::Asking(ask(client, prepared));
                     }
-                    Err(error) if this.restarts_after(&error) => {}
                     Err(error) => this.state = State::Broken(error),
                 },
-                State::Reading { client, request, body, decoder } => {
-                    let outcome = match ready!(Pin::new(body).poll_frame(cx)) {
-                        Some(Ok(frame)) => match frame.into_data() {
-                            Ok(chunk) => {
-                                let sink = |item| {
-                                    this.ready.push_back(match item {
-                                        Ok(item) => Listed::Item(item),
-                                        Err(bad) => Listed::Bad(bad),
-                                    })
-                                };
-                                decoder.feed(&chunk, sink).map_err(|error| not_a_list(client, request, error))
-                            }
-                            Err(_) => Ok(()),
-                        },
-                        Some(Err(error)) => Err(client.lost(error)),
-                        None => {
-                            let (client, request) = (client.clone(), std::mem::take(request));
-                            let State::Reading { decoder, .. } =
-                                std::mem::replace(&mut this.state, State::Done)
-                            else {
-                                unreachable!("matched above")
-                            };
-                            match decoder.finish() {
-                                Ok(metadata) => {
-                                    this.page_ended(metadata);
-                                    Ok(())
-                                }
-                                Err(error) => Err(not_a_list(&client, &request, error)),
-                            }
-                        }
-                    };
-                    if let Err(error) = outcome {
-                        this.state = State::Broken(error);
-                    }
-                }
+                State::Asking(_) | State::Reading { .. } => ready!(this.poll_answer(cx)),
             }
         }
+    }
+}
+
+impl<K: DeserializeOwned + 'static> ListStream<K> {
+    /// Moves the answer under way on, within its time limit.
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(patience) = &mut self.patience {
+            patience.stop_clock();
+        }
+        // What has arrived is read even when the time is over: the limit is for a server that lets us wait.
+        if self.poll_progress(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        let Some(patience) = &mut self.patience else { return Poll::Pending };
+        let error = ready!(patience.poll_exceeded(cx));
+        self.state = State::Broken(error);
+        Poll::Ready(())
+    }
+
+    fn poll_progress(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.state {
+            State::Asking(answer) => match ready!(answer.as_mut().poll(cx)) {
+                Ok(answered) => {
+                    let decoder = Box::new(ListDecoder::json().fields(self.source.fields));
+                    self.state = State::Reading { answered, received: 0, decoder };
+                }
+                Err(error) if self.restarts_after(&error) => {}
+                Err(error) => self.state = State::Broken(error),
+            },
+            State::Reading { answered, received, decoder } => {
+                let read = match ready!(Pin::new(&mut answered.body).poll_frame(cx)) {
+                    Some(Ok(frame)) => match frame.into_data() {
+                        Ok(chunk) => {
+                            *received += chunk.len();
+                            let ready = &mut self.ready;
+                            let gvk = &self.source.gvk;
+                            let sink = |item| ready.push_back(listed(item, gvk));
+                            decoder.feed(&chunk, sink).map_err(|error| answered.not_a_list(error))
+                        }
+                        Err(_trailers) => Ok(()),
+                    },
+                    Some(Err(error)) => Err(answered.client.lost(error)),
+                    None => self.body_ended(),
+                };
+                if let Err(error) = read {
+                    self.state = State::Broken(error);
+                }
+            }
+            _ => {}
+        }
+        Poll::Ready(())
+    }
+
+    fn body_ended(&mut self) -> Result<(), Error> {
+        let State::Reading { answered, received, decoder } = std::mem::replace(&mut self.state, State::Done)
+        else {
+            unreachable!("a body is read in this state only")
+        };
+        if received == 0 {
+            return Err(answered.malformed("the answer has no body".to_owned()));
+        }
+        answered.client.answered(&answered.prepared.method, received);
+        let metadata = decoder.finish().map_err(|error| answered.not_a_list(error))?;
+        self.page_ended(metadata);
+        Ok(())
+    }
+}
+
+fn ask(client: Client, prepared: Prepared) -> BoxFuture<'static, Result<Answered, Error>> {
+    Box::pin(async move {
+        let body = client.exchange_unthrottled(&prepared).await?.body;
+        Ok(Answered { client, prepared, body })
+    })
+}
+
+/// One item of a list. Servers leave `apiVersion` and `kind` out of the items of built-in lists, where a dynamic object
+/// would otherwise not know what it is; client-go fills them in as well.
+fn listed<K: 'static>(item: Result<K, BadItem>, gvk: &Gvk) -> Listed<K> {
+    match item {
+        Ok(mut item) => {
+            if let Some(object) = (&mut item as &mut dyn Any).downcast_mut::<DynamicObject>() {
+                object.types.get_or_insert_with(|| TypeMeta {
+                    api_version: gvk.api_version().into_owned(),
+                    kind: gvk.kind.to_string(),
+                });
+            }
+            Listed::Item(item)
+        }
+        Err(bad) => Listed::Bad(bad),
     }
 }
 
@@ -250,13 +347,20 @@ impl<K> std::fmt::Debug for ListStream<K> {
     }
 }
 
-/// A body that ended early is a lost connection; anything else is an answer that makes no sense.
-fn not_a_list(client: &Client, request: &str, error: ListError) -> Error {
-    match error {
-        ListError::Torn { .. } => {
-            client.lost(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, error).into())
+impl Answered {
+    /// A body that ended early is a lost connection; anything else is an answer that makes no sense.
+    fn not_a_list(&self, error: ListError) -> Error {
+        match error {
+            ListError::Torn { .. } => {
+                self.client.lost(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, error).into())
+            }
+            ListError::Refused(status) => Error::Refused(status),
+            other => self.malformed(other.to_string()),
         }
-        ListError::Refused(status) => Error::Refused(status),
-        other => Error::Malformed { request: request.to_owned(), problem: other.to_string() },
+    }
+
+    fn malformed(&self, problem: String) -> Error {
+        let request = format!("{} {}", self.prepared.method, self.prepared.template);
+        Error::Malformed { request, problem }
     }
 }

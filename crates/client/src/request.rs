@@ -3,12 +3,13 @@
 //! The first error sticks: later calls change nothing, and sending returns it without touching the network. Handles
 //! such as [`crate::Api`] are built on this; use it directly for paths no handle knows.
 
+use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
 use dogwatch_core::{InvalidPath, ResourcePath, ResourceType};
 use dogwatch_wire::Fields;
-use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
+use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, COOKIE, PROXY_AUTHORIZATION};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -26,12 +27,16 @@ pub(crate) const JSON: &str = "application/json";
 const ACCEPT_JSON: &str = "application/json, */*";
 
 /// A request under construction. Made by [`Client::request`] and its siblings.
-#[derive(Clone, Debug)]
+///
+/// `Debug` shows the method, the target and the names of the headers; values and the body may be secrets.
+#[derive(Clone)]
 #[must_use = "a request does nothing until it is sent"]
 pub struct Request {
     client: Client,
     method: Method,
     target: Target,
+    /// Segments behind the target, whatever it is.
+    suffix: Vec<String>,
     query: Vec<(String, String)>,
     headers: HeaderMap,
     body: Bytes,
@@ -48,12 +53,14 @@ pub struct Request {
 #[derive(Clone, Debug)]
 enum Target {
     Unset,
-    Resource(ResourcePath, Vec<String>),
+    Resource(ResourcePath),
     Absolute(String),
 }
 
 /// A whole answer.
-#[derive(Clone, Debug)]
+///
+/// `Debug` shows the code, the names of the headers and the length of the body, which may hold secrets.
+#[derive(Clone)]
 pub struct Response {
     /// The status code: always a success, refusals are errors.
     pub code: StatusCode,
@@ -72,6 +79,7 @@ impl Client {
             client: self.clone(),
             method,
             target: Target::Unset,
+            suffix: Vec::new(),
             query: Vec::new(),
             headers,
             body: Bytes::new(),
@@ -119,7 +127,7 @@ impl Request {
         match self.target {
             Target::Unset => {
                 self.resource = resource.plural.to_string();
-                self.target = Target::Resource(ResourcePath::of(resource), Vec::new());
+                self.target = Target::Resource(ResourcePath::of(resource));
                 self
             }
             _ => self.fail(InvalidRequest::Object("the resource or path of a request is set once")),
@@ -127,9 +135,14 @@ impl Request {
     }
 
     /// Uses a path as it is, below the server's own; parts are joined by `/`. A single part keeps its trailing slash.
+    ///
+    /// A path that climbs (`..`), or that has a query or a fragment, is refused; [`Self::param`] adds a query.
     pub fn path(mut self, parts: &[&str]) -> Self {
         if self.error.is_some() {
             return self;
+        }
+        if let Some(part) = parts.iter().find(|it| !is_plain_path(it)) {
+            return self.fail(InvalidRequest::Address((*part).to_owned()));
         }
         let Target::Unset = self.target else {
             return self.fail(InvalidRequest::Object("the resource or path of a request is set once"));
@@ -152,8 +165,9 @@ impl Request {
     /// An address of another server, or one that climbs above the server's path, is refused.
     pub fn uri(mut self, uri: &str) -> Self {
         let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
-        let climbs = path.split('/').any(|it| matches!(it, "." | ".."));
-        if climbs || path.contains("//") || path.contains(':') || uri.contains('#') {
+        // A colon in the first segment makes it a scheme; in later ones it is part of a name, as in `system:node`.
+        let has_scheme = path.split('/').next().is_some_and(|it| it.contains(':'));
+        if !is_plain_path(path) || path.contains("//") || has_scheme || uri.contains('#') {
             return self.fail(InvalidRequest::Address(uri.to_owned()));
         }
         self.query.clear();
@@ -178,15 +192,14 @@ impl Request {
         self.on_path(|path| path.subresource(subresource))
     }
 
-    /// Adds segments behind everything else. One that would change the meaning of the path is refused.
+    /// Adds segments behind everything else, in whatever order the request is put together. A segment that would change
+    /// the meaning of the path is refused.
     pub fn suffix(mut self, segments: &[&str]) -> Self {
         for segment in segments.iter().flat_map(|it| it.trim_matches('/').split('/')) {
             if matches!(segment, "" | "." | "..") || segment.contains(['%', '?', '#']) {
                 return self.fail(InvalidRequest::Address(segment.to_owned()));
             }
-            if let Target::Resource(_, suffix) = &mut self.target {
-                suffix.push(segment.to_owned());
-            }
+            self.suffix.push(segment.to_owned());
         }
         self
     }
@@ -221,7 +234,9 @@ impl Request {
             return self;
         }
         match HeaderValue::from_str(value) {
-            Ok(value) => {
+            Ok(mut value) => {
+                // A sensitive value is not shown by any layer, and is not put into HTTP/2's header table.
+                value.set_sensitive(matches!(name, AUTHORIZATION | PROXY_AUTHORIZATION | COOKIE));
                 self.headers.insert(name, value);
                 self
             }
@@ -299,13 +314,32 @@ impl Request {
         Ok(Response { code, headers, body, request })
     }
 
-    /// Sends it and gives the body as it arrives. Dropping the body ends the request. No time limit applies.
+    /// Sends it and gives the body as it arrives. Dropping the body ends the request.
+    ///
+    /// A limit set with [`Self::timeout`] holds until the answer begins, and is sent to the server; the client's own limit
+    /// does not apply, and nothing limits how long the body takes.
     ///
     /// # Errors
     /// As [`Self::send`]; what goes wrong later comes out of the body.
     pub async fn stream(self) -> Result<ResponseBody, Error> {
+        Ok(self.answer().await?.1.into_body())
+    }
+
+    /// Sends it under the rules of [`Self::stream`]; returns the answer and what messages call the request.
+    pub(crate) async fn answer(self) -> Result<(String, http::Response<ResponseBody>), Error> {
         let prepared = self.prepare(Mode::Stream)?;
-        Ok(self.client.exchange(&prepared).await?.body)
+        let answer = self.client.exchange(&prepared);
+        let answer = match prepared.timeout {
+            None => answer.await?,
+            Some(limit) => {
+                tokio::time::timeout(limit, answer).await.unwrap_or(Err(Error::TimedOut(limit)))?
+            }
+        };
+        let mut response = http::Response::new(answer.body);
+        *response.status_mut() = answer.code;
+        *response.headers_mut() = answer.headers;
+        *response.extensions_mut() = answer.extensions;
+        Ok((format!("{} {}", prepared.method, prepared.template), response))
     }
 
     /// As [`Self::stream`], under the retry rules of a watch, and never compressed: events must come out at once.
@@ -340,16 +374,15 @@ impl Request {
         let mut target = match &self.target {
             Target::Unset => return Err(InvalidRequest::NoTarget),
             Target::Absolute(path) => path.clone(),
-            Target::Resource(path, suffix) => {
-                let mut path =
-                    if self.method == Method::POST { path.build_for_create()? } else { path.build()? };
-                suffix.iter().for_each(|it| {
-                    path.push('/');
-                    path.push_str(it);
-                });
-                path
-            }
+            Target::Resource(path) if self.method == Method::POST => path.build_for_create()?,
+            Target::Resource(path) => path.build()?,
         };
+        for segment in &self.suffix {
+            if !target.ends_with('/') {
+                target.push('/');
+            }
+            target.push_str(segment);
+        }
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(&self.query);
         if let Some(timeout) = timeout.filter(|it| !it.is_zero()) {
@@ -364,7 +397,7 @@ impl Request {
     }
 
     fn prepare(&self, mode: Mode) -> Result<Prepared, Error> {
-        // Streams have no time limit but the one the caller asks for.
+        // A stream has no time limit but the one its caller asks for, and that one ends when the answer begins.
         let timeout = if mode == Mode::Whole { self.time_limit() } else { self.timeout };
         let target = self.target_within(timeout)?;
         let mut headers = self.headers.clone();
@@ -391,8 +424,8 @@ impl Request {
             return self;
         }
         match self.target {
-            Target::Resource(path, suffix) => {
-                self.target = Target::Resource(change(path), suffix);
+            Target::Resource(path) => {
+                self.target = Target::Resource(change(path));
                 self
             }
             _ => self.fail(InvalidRequest::Object(
@@ -404,7 +437,7 @@ impl Request {
     pub(crate) fn fail(mut self, error: InvalidRequest) -> Self {
         // The path keeps its own first error, which then came before this one.
         let earlier = match &self.target {
-            Target::Resource(path, _) => path.build().err(),
+            Target::Resource(path) => path.build().err(),
             _ => None,
         };
         let earlier =
@@ -438,6 +471,35 @@ impl Response {
         }
         dogwatch_wire::from_slice(&self.body, fields).map_err(|bad| malformed(bad.to_string()))
     }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("method", &self.method)
+            .field("target", &self.target())
+            .field("headers", &self.headers.keys().collect::<Vec<_>>())
+            .field("body_bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Response")
+            .field("request", &self.request)
+            .field("code", &self.code)
+            .field("headers", &self.headers.keys().collect::<Vec<_>>())
+            .field("body_bytes", &self.body.len())
+            .finish()
+    }
+}
+
+/// Returns true for a path that stays below the server's own and is nothing but a path.
+fn is_plain_path(path: &str) -> bool {
+    let climbs = path.split('/').any(|it| matches!(it, "." | ".."));
+    let odd = |it: char| matches!(it, '?' | '#' | '\\') || it.is_whitespace() || it.is_control();
+    !climbs && !path.contains(odd)
 }
 
 /// A duration as Go prints it, which is how servers read the `timeout` parameter.

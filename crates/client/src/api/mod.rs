@@ -29,7 +29,7 @@ pub use conflict::{ConflictRetries, retry_on_conflict};
 pub use form::StaticScope;
 pub use pod::LogParams;
 pub use read::List;
-pub use table::{RowObject, Table, TableColumn, TableRow};
+pub use table::{RowObject, Table, TableColumn, TableMeta, TableRow};
 pub use write::{Deletion, Patch};
 
 use form::Form;
@@ -153,6 +153,15 @@ impl<K> Api<K> {
         match &self.namespace {
             Some(namespace) => request.namespace(namespace),
             None => request,
+        }
+    }
+
+    /// A request that creates an object. A handle over all namespaces cannot create one of a namespaced resource.
+    fn for_create(&self) -> Request {
+        let request = self.client.post().resource(&self.resource);
+        match (&self.namespace, self.resource.scope) {
+            (None, Scope::Cluster) => request,
+            (namespace, _) => request.namespace(namespace.as_deref().unwrap_or_default()),
         }
     }
 

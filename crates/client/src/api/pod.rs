@@ -9,12 +9,15 @@ use futures_util::{StreamExt, TryStreamExt};
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
-use tokio::io::AsyncBufReadExt;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt};
 use tokio_util::io::StreamReader;
 
 use super::Api;
 use crate::error::Error;
 use crate::request::Request;
+
+/// The most bytes of a log line that are held at a time. Container runtimes cut lines at 16 KiB; a program may not.
+const LONGEST_LINE: u64 = 1 << 20;
 
 /// Which lines of which container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,7 +106,7 @@ impl Api<Pod> {
 
     /// The log line by line, without line ends. Dropping the stream ends the request.
     ///
-    /// A line is held in memory until it is whole.
+    /// A line is held in memory until it is complete; one of more than 1 MiB comes in pieces of that size.
     ///
     /// # Errors
     /// As [`Self::logs`]; a lost connection comes out of the stream, which then ends.
@@ -117,7 +120,7 @@ impl Api<Pod> {
         let reader = StreamReader::new(chunks.map_err(std::io::Error::other));
         let lines = futures_util::stream::try_unfold(Box::pin(reader), async |mut reader| {
             let mut line = Vec::new();
-            reader.read_until(b'\n', &mut line).await?;
+            (&mut reader).take(LONGEST_LINE).read_until(b'\n', &mut line).await?;
             if line.is_empty() {
                 return Ok(None);
             }

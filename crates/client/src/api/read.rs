@@ -23,7 +23,7 @@ pub struct List<K> {
     pub bad: Vec<BadItem>,
 }
 
-impl<K: DeserializeOwned> Api<K> {
+impl<K: DeserializeOwned + 'static> Api<K> {
     /// Reads one object.
     ///
     /// # Errors
@@ -111,9 +111,11 @@ impl<K: DeserializeOwned> Api<K> {
 
     fn list_source(&self) -> ListSource {
         let request = self.accepting(self.on_collection(self.client.get()), Shape::List);
-        ListSource { request, fields: self.fields }
+        ListSource { request, fields: self.fields, gvk: self.resource.gvk.clone() }
     }
+}
 
+impl<K: DeserializeOwned> Api<K> {
     pub(super) fn watch_source(&self) -> WatchSource {
         let request = self.accepting(self.on_collection(self.client.get()), Shape::Watch);
         WatchSource { request, fields: self.fields }
@@ -125,7 +127,7 @@ impl<K: DeserializeOwned> Api<K> {
     }
 }
 
-async fn collect<K: DeserializeOwned>(mut stream: ListStream<K>) -> Result<List<K>, Error> {
+async fn collect<K: DeserializeOwned + 'static>(mut stream: ListStream<K>) -> Result<List<K>, Error> {
     let mut items = Vec::new();
     let mut bad = Vec::new();
     while let Some(listed) = stream.try_next().await? {

@@ -1,6 +1,6 @@
 //! Tables: what a server would print, column by column, for any kind it serves.
 
-use dogwatch_core::{ListParams, Meta};
+use dogwatch_core::{ListParams, Meta, ResourceVersion, null_as_default};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -16,11 +16,32 @@ const ACCEPT: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/j
 pub struct Table {
     /// Always `Table`; a server that does not know tables answers with something else.
     kind: String,
+    /// The version of the list, to watch from, and the token of the next page.
+    pub metadata: TableMeta,
     /// The columns, in order.
     pub column_definitions: Vec<TableColumn>,
     /// One row for each object.
     #[serde(deserialize_with = "null_as_default")]
     pub rows: Vec<TableRow>,
+}
+
+/// What a [`Table`] says of the list it shows.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TableMeta {
+    /// The version of the list: a watch resumes here.
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "ResourceVersion::is_unset")]
+    pub resource_version: ResourceVersion,
+    /// The token of the next page; empty on the last one.
+    #[serde(
+        rename = "continue",
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub continue_token: String,
+    /// How many rows the pages to come have, where the server says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remaining_item_count: Option<i64>,
 }
 
 /// A column of a [`Table`].
@@ -90,8 +111,4 @@ impl Table {
         let at = self.column_definitions.iter().position(|it| it.name == heading)?;
         row.cells.get(at)
     }
-}
-
-fn null_as_default<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<TableRow>, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

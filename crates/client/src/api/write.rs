@@ -61,7 +61,7 @@ impl<K> Api<K> {
     where
         K: Serialize + DeserializeOwned,
     {
-        let request = self.on_collection(self.client.post());
+        let request = self.for_create();
         self.read_object(request.params(params.query()).json(object)).await
     }
 

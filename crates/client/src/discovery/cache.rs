@@ -248,7 +248,8 @@ impl Inner {
         // A server without groups is one that is not ready.
         if state.generation == generation && !discovery.groups.is_empty() {
             let since = Instant::now();
-            let expires = ttl.map(|it| since + it);
+            // A time beyond the clock's range never comes.
+            let expires = ttl.and_then(|it| since.checked_add(it));
             state.held = Some(Held { discovery: Arc::clone(discovery), fresh, since, expires });
         }
     }

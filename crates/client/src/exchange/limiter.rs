@@ -15,6 +15,9 @@ use tokio::time::Instant;
 
 use crate::config::RateLimit;
 
+/// The longest time between two tokens; nanoseconds of it times the burst must fit 64 bits.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 /// A token bucket. Waiting is cancelled by dropping the future; a token is taken only when the wait is over.
 #[derive(Debug)]
 pub(crate) struct Limiter {
@@ -31,7 +34,10 @@ struct TokioTime(Instant);
 impl Limiter {
     /// `None` when the rate is not positive, which turns the limit off, as in client-go.
     pub(crate) fn new(limit: RateLimit) -> Option<Self> {
-        let interval = (limit.qps > 0.0).then(|| Duration::from_secs_f64(1.0 / f64::from(limit.qps)))?;
+        // A rate so low that its interval is beyond the clock is one request in a hundred years: the burst, and no more.
+        let interval = (limit.qps > 0.0)
+            .then(|| Duration::try_from_secs_f64(1.0 / f64::from(limit.qps)).unwrap_or(LONGEST))?
+            .min(LONGEST);
         let burst = NonZeroU32::new(limit.burst).unwrap_or(NonZeroU32::MIN);
         let quota = Quota::with_period(interval)?.allow_burst(burst);
         Some(Self { bucket: RateLimiter::direct_with_clock(quota, TokioClock), clock: TokioClock })
@@ -69,7 +75,7 @@ impl Add<Nanos> for TokioTime {
     type Output = Self;
 
     fn add(self, duration: Nanos) -> Self {
-        Self(self.0 + Duration::from(duration))
+        Self(self.0.checked_add(Duration::from(duration)).unwrap_or(self.0))
     }
 }
 

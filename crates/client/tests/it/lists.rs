@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use dogwatch_client::config::RateLimit;
 use dogwatch_client::{Api, Client, Config, Error, Listed};
-use dogwatch_core::{FieldSelector, ListParams, Object, VersionMatch};
+use dogwatch_core::{FieldSelector, ListParams, Object, ResourceType, Scope, VersionMatch};
 use futures_util::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube_core::DynamicObject;
 use kube_core::metadata::PartialObjectMeta;
 
 use crate::scripted::{Reply, Script, json, refusal, reply};
@@ -296,4 +298,71 @@ async fn the_time_limit_of_the_settings_holds_for_lists_and_is_told_to_the_serve
     assert!(matches!(listed, Err(Error::TimedOut(limit)) if limit == Duration::from_secs(7)));
     assert_eq!(start.elapsed(), Duration::from_secs(7));
     assert_eq!(script.targets(), ["/api/v1/namespaces/a/configmaps?timeout=7s"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_limit_of_a_list_begins_when_the_rate_limit_has_let_it_pass() {
+    let script = Script::new([page("5", "", &["a"]), page("5", "", &["a"])]);
+    let client = script.builder(|config| {
+        config.timeout = Some(Duration::from_secs(5));
+        config.rate_limit = Some(RateLimit { qps: 0.1, burst: 1 });
+    });
+    let maps = Api::<ConfigMap>::namespaced(client.build().expect("a client"), "a");
+    for _ in 0..2 {
+        assert_eq!(maps.list_all(&ListParams::default()).await.expect("listed").items.len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_readers_own_work_does_not_count_towards_the_time_limit_of_a_list() {
+    let script = Script::new([page("5", "", &["a", "b", "c"])]);
+    let client = script.builder(|config| config.timeout = Some(Duration::from_secs(5)));
+    let maps = Api::<ConfigMap>::namespaced(client.build().expect("a client"), "a");
+    let mut list = maps.list_pages(&ListParams::default());
+    let mut read = 0;
+    while let Some(listed) = list.try_next().await.expect("in time") {
+        assert!(matches!(listed, Listed::Item(_)));
+        read += 1;
+        tokio::time::sleep(Duration::from_secs(6)).await;
+    }
+    assert_eq!(read, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_sends_a_list_in_drops_is_late_all_the_same() {
+    let second = Duration::from_secs(1);
+    let drops = (0..10).fold(reply(200), |reply, _| reply.chunk(" ").pause(second));
+    let script = Script::new([drops]);
+    let client = script.builder(|config| config.timeout = Some(5 * second));
+    let maps = Api::<ConfigMap>::namespaced(client.build().expect("a client"), "a");
+    let start = tokio::time::Instant::now();
+    let error = maps.list_all(&ListParams::default()).await.expect_err("too late");
+    assert!(matches!(error, Error::TimedOut(_)), "{error}");
+    assert_eq!(start.elapsed().as_secs(), 5);
+}
+
+#[tokio::test]
+async fn an_empty_answer_to_a_list_makes_no_sense() {
+    let script = Script::new([reply(200)]);
+    let error = maps(&script).list_all(&ListParams::default()).await.expect_err("no list");
+    assert!(matches!(error, Error::Malformed { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn pg_1_an_expiry_with_null_fields_reads_the_list_again() {
+    let expired =
+        r#"{"kind":"Status","status":"Failure","message":null,"reason":"Expired","code":410,"details":null}"#;
+    let script =
+        Script::new([page("5", "t1", &["a", "b"]), json(410, expired), page("6", "", &["a", "b", "c"])]);
+    assert_eq!(names(&script, ListParams::default().limit(2)).await.expect("listed"), ["a", "b", "c"]);
+}
+
+#[tokio::test]
+async fn dy_1_objects_of_a_dynamic_list_know_their_kind() {
+    let script = Script::new([page("5", "", &["a"])]);
+    let resource = ResourceType::of::<ConfigMap>(&(), Scope::Namespaced);
+    let objects = Api::<DynamicObject>::dynamic(script.client(), resource).within("a");
+    let list = objects.list_all(&ListParams::default()).await.expect("listed");
+    let types = list.items[0].types.as_ref().expect("a kind");
+    assert_eq!((types.api_version.as_str(), types.kind.as_str()), ("v1", "ConfigMap"));
 }

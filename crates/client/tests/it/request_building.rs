@@ -128,11 +128,66 @@ async fn rq_1_a_uri_replaces_path_and_parameters() {
     let script = Script::new([json(200, "{}")]);
     script.client().get().uri("/test?a=b").bytes().await.expect("answered");
     assert_eq!(script.targets(), ["/base/test?a=b"]);
-    for elsewhere in ["../test", "/a/../../b", "https://elsewhere.test/", "//elsewhere.test/a", "/a#b"] {
+    let role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:node";
+    assert_eq!(target(client().get().uri(role)), role);
+    for elsewhere in
+        ["../test", "/a/../../b", "https://elsewhere.test/", "//elsewhere.test/a", "/a#b", "mailto:x", "/a b"]
+    {
         let refused = asked().uri(elsewhere).target();
         assert_eq!(refused, Err(InvalidRequest::Address(elsewhere.to_owned())));
     }
     assert!(client().get().path(&["x"]).uri("/y").target().is_err(), "the path is set once");
+}
+
+#[test]
+fn rq_1_a_path_is_nothing_but_a_path() {
+    for path in ["/a/../../secret", "/a?watch=true", "/a#b", "/a b", "."] {
+        let refused = client().get().path(&["/api", path]).target();
+        assert_eq!(refused, Err(InvalidRequest::Address(path.to_owned())));
+    }
+}
+
+#[test]
+fn rq_1_a_suffix_stands_behind_everything_in_whatever_order() {
+    let request = || client().get().suffix(&["metrics"]);
+    assert_eq!(target(request().resource(&pods())), "/api/v1/pods/metrics");
+    assert_eq!(target(request().path(&["/abs"])), "/abs/metrics");
+    assert_eq!(target(client().get().path(&["/abs/"]).suffix(&["x", "y"])), "/abs/x/y");
+}
+
+#[test]
+fn secrets_of_a_request_stay_out_of_its_debug_text() {
+    let request = client()
+        .post()
+        .path(&["/x"])
+        .header(http::header::AUTHORIZATION, "Bearer s3cret-token")
+        .header(http::HeaderName::from_static("x-other"), "s3cret-other")
+        .json(&serde_json::json!({ "data": { "password": "s3cret-body" } }));
+    let shown = format!("{request:?}");
+    assert!(!shown.contains("s3cret"), "{shown}");
+    assert!(shown.contains("/x") && shown.contains("authorization"), "{shown}");
+}
+
+#[tokio::test]
+async fn secrets_of_an_answer_stay_out_of_its_debug_text() {
+    let script = Script::new([json(200, r#"{"token":"s3cret"}"#).header("set-cookie", "s3cret")]);
+    let response = script.client().get().path(&["/x"]).response().await.expect("answered");
+    let shown = format!("{response:?}");
+    assert!(!shown.contains("s3cret"), "{shown}");
+    assert!(shown.contains("200") && shown.contains("set-cookie"), "{shown}");
+}
+
+#[tokio::test]
+async fn an_address_with_a_password_or_a_query_is_refused_and_never_shown() {
+    for (address, word) in [
+        ("https://me:s3cret@10.0.0.1/", "password"),
+        ("https://10.0.0.1/base?token=s3cret", "query"),
+        ("https://10.0.0.1/#s3cret", "fragment"),
+    ] {
+        let config = dogwatch_client::Config::new(address.parse().expect("a URL"));
+        let error = dogwatch_client::Client::new(config).expect_err("refused");
+        assert!(error.to_string().contains(word) && !error.to_string().contains("s3cret"), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dogwatch_client::config::Impersonation;
-use dogwatch_client::{Api, Client, Config, Error, Warning, WarningHandler};
+use dogwatch_client::{Api, BoxError, Client, Config, Error, Warning, WarningHandler};
 use dogwatch_core::{Reason, WriteParams};
+use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use serde_json::Value;
 
@@ -277,4 +278,28 @@ async fn au_1_who_we_act_as_is_chosen_per_settings_per_client_and_per_request() 
     let users: Vec<_> = script.seen().iter().map(|it| it.headers.get("impersonate-user").cloned()).collect();
     let users: Vec<_> = users.iter().map(|it| it.as_ref().and_then(|it| it.to_str().ok())).collect();
     assert_eq!(users, [Some("settings"), Some("client"), Some("request"), None]);
+}
+
+#[tokio::test]
+async fn an_answer_beyond_the_limit_of_the_client_is_not_read_to_its_end() {
+    let chunk = vec![b'x'; 1 << 10];
+    let long = || (0..10).fold(reply(200), |reply, _| reply.chunk(chunk.clone())).silence();
+    let script = Script::new([long(), reply(200).chunk(chunk.clone()).chunk(chunk.clone())]);
+    let client = script.builder(|_| {}).max_response_bytes(4 << 10).build().expect("a client");
+    let error = client.get().path(&["/x"]).bytes().await.expect_err("too long");
+    assert!(matches!(&error, Error::Malformed { problem, .. } if problem.contains("4096 bytes")), "{error}");
+    assert_eq!(client.get().path(&["/x"]).bytes().await.expect("answered").len(), 2 << 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_limit_of_a_stream_ends_when_the_answer_begins() {
+    let second = Duration::from_secs(1);
+    let script = Script::new([reply(200).chunk("a").pause(60 * second).chunk("b")]);
+    let body = script.client().get().path(&["/x"]).timeout(second).stream().await.expect("answered");
+    assert_eq!(body.collect().await.expect("whole").to_bytes(), "ab");
+
+    let never = tower::service_fn(|_| std::future::pending::<Result<_, BoxError>>());
+    let client = Client::from_service("https://server.test".parse().expect("a URL"), "a", never);
+    let error = client.get().path(&["/x"]).timeout(second).stream().await.expect_err("no answer");
+    assert!(matches!(error, Error::TimedOut(_)), "{error}");
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use dogwatch_client::Api;
 use dogwatch_client::api::{ApplyError, Deletion, LogParams, Patch};
+use dogwatch_client::{Api, Error};
 use dogwatch_core::{DeleteParams, Gvk, ListParams, PatchParams, Preconditions, ResourceType, WriteParams};
 use futures_util::TryStreamExt;
 use http::header::CONTENT_TYPE;
@@ -210,4 +210,14 @@ async fn a_created_object_is_sent_as_json_and_returned_as_stored() {
     assert_eq!(seen.method, http::Method::POST);
     assert_eq!(seen.target, "/base/api/v1/namespaces/a/configmaps?dryRun=All&fieldManager=me");
     assert!(seen.body.contains(r#""kind":"ConfigMap""#), "{}", seen.body);
+}
+
+#[tokio::test]
+async fn rq_2_a_handle_over_all_namespaces_does_not_create_objects_that_live_in_one() {
+    let script = Script::new([]);
+    let everywhere = Api::<ConfigMap>::all(script.client());
+    let error =
+        everywhere.create(&WriteParams::default(), &ConfigMap::default()).await.expect_err("no namespace");
+    assert!(matches!(error, Error::InvalidRequest(_)), "{error}");
+    assert!(script.seen().is_empty());
 }

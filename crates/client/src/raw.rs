@@ -1,0 +1,91 @@
+//! Requests that no other method can express: any HTTP request through the client's stack, and protocol upgrades.
+//!
+//! Credentials, impersonation and the user agent are added as for every request. What the rest of the client does on top
+//! (rate limit, retries, warnings, metrics, decoding) is left to the caller.
+
+use http::header::{CONNECTION, HeaderValue, UPGRADE};
+use http::uri::PathAndQuery;
+use http::{StatusCode, Uri};
+use hyper::upgrade::Upgraded;
+use tower::ServiceExt;
+
+use crate::body::{RequestBody, ResponseBody};
+use crate::client::Client;
+use crate::error::{Error, InvalidRequest};
+use crate::request::Request;
+
+impl Client {
+    /// Sends one HTTP request as it is and returns the answer as it is, whatever its status code.
+    ///
+    /// The URI is a path and query below the server's address; an absolute one must lead to the server. There is no rate
+    /// limit, no retry and no time limit. The body of the answer arrives as it is read, decompressed. Dropping the future
+    /// or the body cancels the request.
+    ///
+    /// # Errors
+    /// When the URI leads elsewhere, the server cannot be reached, or there are no credentials.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(client: dogwatch_client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// use dogwatch_client::RequestBody;
+    ///
+    /// let request = http::Request::get("/healthz?verbose").body(RequestBody::default())?;
+    /// let response = client.send(request).await?;
+    /// println!("{}", response.status());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn send(
+        &self,
+        mut request: http::Request<RequestBody>,
+    ) -> Result<http::Response<ResponseBody>, Error> {
+        *request.uri_mut() = self.below_server(request.uri())?;
+        if let Some(who) = self.impersonation()
+            && request.extensions().get::<crate::config::Impersonation>().is_none()
+        {
+            request.extensions_mut().insert(who);
+        }
+        self.service().oneshot(request).await.map_err(|error| self.lost(error))
+    }
+
+    /// The absolute URI of a request: the server's address with the path and query behind it.
+    fn below_server(&self, uri: &Uri) -> Result<Uri, Error> {
+        let elsewhere = || InvalidRequest::Address(uri.path().to_owned());
+        let server: Uri = self.server().as_str().parse().map_err(|_| elsewhere())?;
+        match uri.authority() {
+            Some(authority) if Some(authority) == server.authority() => Ok(uri.clone()),
+            Some(_) => Err(elsewhere().into()),
+            None => {
+                let target = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+                let text = format!("{}{target}", self.server().as_str().trim_end_matches('/'));
+                Ok(text.parse().map_err(|_| elsewhere())?)
+            }
+        }
+    }
+}
+
+impl Request {
+    /// Sends it as a request to speak another protocol, and returns the connection once the server has switched: for exec,
+    /// attach and port-forward, and for any WebSocket.
+    ///
+    /// Headers of the protocol, such as `Sec-WebSocket-Key` and `Sec-WebSocket-Protocol`, are the caller's to set. The
+    /// request goes over a connection of its own with HTTP/1.1, without retries; a limit set with [`Request::timeout`]
+    /// holds until the server has switched. Dropping the stream closes the connection.
+    ///
+    /// # Errors
+    /// As [`Request::send`]; [`Error::Malformed`] when the server answers without switching.
+    pub async fn upgrade(self, protocol: &str) -> Result<(http::HeaderMap, Upgraded), Error> {
+        let request = self.header(CONNECTION, "Upgrade").header(UPGRADE, protocol).max_retries(0);
+        let (name, mut response) = request.answer().await?;
+        let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        let agreed = response.headers().get(UPGRADE).map(HeaderValue::as_bytes);
+        if !switched || !agreed.is_some_and(|it| it.eq_ignore_ascii_case(protocol.as_bytes())) {
+            let problem = format!("the server does not switch to {protocol:?}");
+            return Err(Error::Malformed { request: name, problem });
+        }
+        let headers = std::mem::take(response.headers_mut());
+        let malformed = |error: hyper::Error| Error::Malformed { request: name, problem: error.to_string() };
+        let stream = hyper::upgrade::on(response).await.map_err(malformed)?;
+        Ok((headers, stream))
+    }
+}
