@@ -39,6 +39,14 @@ impl Cluster {
     /// The copy of all objects that reads and watches are served from.
     pub fn store(&self) -> &Store {
         self.storage.local()
+    /// Signs tokens with a key that does not follow from the [`Source`]. For a cluster that others can reach: a seed is no
+    /// secret, and with the signing key anybody could issue tokens. Must be called before any token is known or issued.
+    #[must_use]
+    pub fn with_secret_token_key(mut self) -> Self {
+        self.tokens = TokenKey::random();
+        self
+    }
+
     }
 
     /// What decides about commits.
