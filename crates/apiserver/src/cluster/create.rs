@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::claim::Claim;
 use super::hooks::Asked;
-use super::pipeline::{Owning, metadata_mut, warnings};
+use super::pipeline::{Owning, metadata_mut};
 use super::{Cluster, Place, Writer, Written};
 use crate::kinds::look::{at, text};
 use crate::refusal::Refusal;
@@ -147,7 +147,7 @@ impl Cluster {
             }
             refusal
         };
-        let warnings = warnings(kind, &object, None);
+        let warnings = self.warnings(kind, &object, None);
         if writer.dry_run {
             if let Some(current) = self.get(kind, &key) {
                 return Err(exists(Some(current.to_value())));

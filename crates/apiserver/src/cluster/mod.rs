@@ -29,6 +29,7 @@ mod namespaces;
 mod hooks;
 mod conversion;
 mod create;
+mod unenforced;
 mod update;
 mod patch;
 mod scale;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::claim::Claim;
 use super::hooks::Asked;
-use super::pipeline::{Owning, metadata_mut, warnings};
+use super::pipeline::{Owning, metadata_mut};
 use super::place::MODIFIED;
 use super::{Cluster, Place, Shown, Writer, Written};
 use crate::kinds::look::{at, items, number, text};
@@ -115,8 +115,8 @@ impl Cluster {
         if by_hooks {
             warned.extend(self.approve(&asked, Some(&new)).await?);
         }
-        self.admit(place, Some(old), &new, writer).await?;
-        warned.extend(warnings(kind, &new, Some(old)));
+        let _charge = self.admit(place, Some(old), &new, writer).await?;
+        warned.extend(self.warnings(kind, &new, Some(old)));
         let warnings = warned;
         let done = |written: Written| Ok(Attempt::Done(Written { warnings: warnings.clone(), ..written }));
         self.ready_to_store(kind, &new).await?;
