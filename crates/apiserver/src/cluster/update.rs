@@ -13,6 +13,7 @@ use crate::kinds::look::{at, items, number, text};
 use crate::refusal::{Problem, ProblemKind, Refusal};
 use crate::registry::Kind;
 use crate::store::{Encoded, Expect};
+use crate::strconv;
 
 /// How often a write that names no version is tried when others are faster.
 pub(super) const ATTEMPTS: usize = 64;
@@ -194,9 +195,8 @@ pub(super) fn check_version(
         );
         return Err(Refusal::invalid(&place.kind.def.group, &place.kind.def.plural, place.name, &[problem]));
     }
-    let version: u64 = wanted.parse().map_err(|_| {
-        Refusal::unexplained(format!("strconv.ParseUint: parsing {wanted:?}: invalid syntax"))
-    })?;
+    let version: u64 =
+        wanted.parse().map_err(|it| Refusal::unexplained(strconv::error("ParseUint", wanted, &it)))?;
     if version == current.version() { Ok(()) } else { Err(place.kind.conflict(place.name, MODIFIED)) }
 }
 
