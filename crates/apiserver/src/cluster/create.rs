@@ -123,7 +123,7 @@ impl Cluster {
             }
             metadata_mut(&mut new).insert("resourceVersion".to_owned(), versioned.into());
         }
-        self.admit(place, None, &new, writer).await?;
+        let _charge = self.admit(place, None, &new, writer).await?;
         let written = self.keep(place, &name, new, writer, claim).await?;
         warnings.extend(written.warnings);
         Ok(Written { warnings, ..written })
