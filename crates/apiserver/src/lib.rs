@@ -18,6 +18,7 @@
 
 mod refusal;
 mod bell;
+mod strconv;
 pub mod names;
 pub mod schema;
 pub mod protobuf;

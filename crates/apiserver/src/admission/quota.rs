@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::scope::{covers, is_terminating};
 use super::{Amounts, pod, usage};
 use crate::kinds::look::{items, text};
+use crate::kinds::quantity::Quantity;
 
 /// An object that is about to be stored.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +102,42 @@ pub fn charge(quota: &Value, arrival: &Arrival<'_>) -> Result<Option<Amounts>, S
         of(&used),
         of(&hard)
     ))
+}
+
+/// Whether an entry of a quota is about objects of a kind.
+pub fn concerns(group: &str, plural: &str, name: &str) -> bool {
+    // Events come and go too fast to be counted: kube-apiserver ignores them.
+    !matches!((group, plural), ("" | "events.k8s.io", "events")) && usage::concerns(group, plural, name)
+}
+
+/// Whether the spec of a quota limits anything that objects of a kind use.
+pub fn limits(quota: &Value, group: &str, plural: &str) -> bool {
+    Amounts::at(quota, "/spec/hard").names().any(|it| concerns(group, plural, it))
+}
+
+/// Whether it takes the content of an object to tell what it uses; otherwise it is only counted.
+pub fn reads(group: &str, plural: &str) -> bool {
+    matches!(
+        (group, plural),
+        ("", "pods" | "services" | "persistentvolumeclaims") | ("resource.k8s.io", "resourceclaims")
+    )
+}
+
+/// What all objects of a kind use of what the spec of a quota limits: at least nothing of each entry that is about them.
+pub fn used_by(
+    quota: &Value,
+    group: &str,
+    plural: &str,
+    objects: impl Iterator<Item = Value>,
+    now: Timestamp,
+) -> Amounts {
+    let limited = Amounts::at(quota, "/spec/hard").filter(|it, _| concerns(group, plural, it));
+    let mut used = Amounts::default();
+    limited.names().for_each(|it| used.set(it, Quantity::count(0)));
+    for object in objects.filter(|it| covers(quota, group, plural, it)) {
+        used.add(&usage::of(group, plural, &object, now).filter(|it, _| limited.get(it).is_some()));
+    }
+    used
 }
 
 /// What containers of a pod do not say although a quota counts it, and which of them.
@@ -202,6 +239,24 @@ mod tests {
                 .unwrap_err()
                 .starts_with("exceeded quota: q, requested: services.nodeports=2")
         );
+    }
+
+    #[test]
+    fn what_is_used_is_counted_by_kind_and_scope() {
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        let quota = |spec: Value| json!({ "spec": spec });
+        let hard = json!({ "pods": "9", "cpu": "9", "memory": "9Gi", "count/configmaps": "9" });
+        let mut done = pod("1");
+        done["status"] = json!({ "phase": "Succeeded" });
+        let pods = || [pod("200m"), pod("300m"), done.clone()].into_iter();
+        let plain = quota(json!({ "hard": hard }));
+        assert_eq!(used_by(&plain, "", "pods", pods(), now).described(), "cpu=500m,memory=0,pods=2");
+        let maps = || vec![Value::Null; 3].into_iter();
+        assert_eq!(used_by(&plain, "", "configmaps", maps(), now).described(), "count/configmaps=3");
+        let scoped = quota(json!({ "hard": hard, "scopes": ["BestEffort"] }));
+        assert_eq!(used_by(&scoped, "", "pods", pods(), now).described(), "cpu=0,memory=0,pods=0");
+        assert!(limits(&plain, "", "pods") && !limits(&plain, "", "secrets"));
+        assert!(!limits(&quota(json!({ "hard": { "count/events": "1" } })), "", "events"));
     }
 
     #[test]

@@ -33,10 +33,8 @@ impl Addresses {
             let address: IpAddr = wanted
                 .parse()
                 .map_err(|_| refused(service, "spec.clusterIPs", wanted, "must be an IP address"))?;
-            if !in_network(address) {
-                let why = "failed to allocate IP ".to_owned()
-                    + wanted
-                    + ": the provided network does not match the current range";
+            if let Some(why) = out_of_range(address) {
+                let why = format!("failed to allocate IP {wanted}: {why}");
                 return Err(refused(service, "spec.clusterIPs", wanted, &why));
             }
             if self.addresses.get(&address).is_some_and(|owner| *owner != uid) {
@@ -112,8 +110,18 @@ impl Addresses {
     }
 }
 
-fn in_network(address: IpAddr) -> bool {
-    matches!(address, IpAddr::V4(it) if it.octets()[..2] == NETWORK)
+/// Why a service cannot have an address, if it cannot.
+fn out_of_range(address: IpAddr) -> Option<String> {
+    let mismatched = || Some("the provided network does not match the current range".to_owned());
+    let IpAddr::V4(address) = address else { return mismatched() };
+    match address.octets() {
+        [first, second, ..] if [first, second] != NETWORK => mismatched(),
+        // The addresses of the network itself and of all its hosts belong to no service.
+        [first, second, 0, 0] | [first, second, 255, 255] => Some(format!(
+            "the provided IP ({address}) is not in the valid range. The range of valid IPs is {first}.{second}.0.0/16"
+        )),
+        _ => None,
+    }
 }
 
 fn refused(service: &Value, field: &str, value: &str, why: &str) -> Refusal {
@@ -149,5 +157,24 @@ mod tests {
         assert!(addresses.take_port(&service("b"), 0, Some(80)).is_err(), "out of range");
         addresses.settle("a", None);
         assert!(addresses.take_port(&service("b"), 0, Some(port)).is_ok());
+    }
+
+    #[test]
+    fn no_service_gets_the_address_of_the_network_or_of_all_its_hosts() {
+        let mut addresses = Addresses::default();
+        let service = json!({ "metadata": { "name": "a", "uid": "a" } });
+        for (wanted, why) in [
+            ("10.96.0.0", Some("the provided IP (10.96.0.0) is not in the valid range")),
+            ("10.96.255.255", Some("The range of valid IPs is 10.96.0.0/16")),
+            ("10.97.0.1", Some("the provided network does not match the current range")),
+            ("10.96.1.0", None),
+            ("10.96.0.255", None),
+        ] {
+            let taken = addresses.take_address(&service, Some(wanted));
+            match why {
+                None => assert_eq!(taken.expect("free"), wanted),
+                Some(why) => assert!(taken.expect_err(wanted).0.message.contains(why), "{wanted}"),
+            }
+        }
     }
 }

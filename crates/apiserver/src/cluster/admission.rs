@@ -5,6 +5,7 @@ use std::sync::Arc;
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
+use super::charges::Charge;
 use super::pipeline::{Owning, object_mut};
 use super::place::MODIFIED;
 use super::policies::forbidden;
@@ -20,7 +21,8 @@ use crate::store::{Encoded, Expect};
 const ATTEMPTS: usize = 64;
 
 impl Cluster {
-    /// Asks the policies about an object that is ready to be stored, and charges the quotas for it.
+    /// Asks the policies about an object that is ready to be stored, and charges the quotas for it. The charge must be kept
+    /// until the object is stored.
     ///
     /// # Errors
     /// 403 when one of them does not allow it.
@@ -30,10 +32,10 @@ impl Cluster {
         old: Option<&Value>,
         new: &Value,
         writer: &Writer,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Option<Charge<'_>>, Refusal> {
         let kind = place.kind;
         if !kind.def.namespaced {
-            return Ok(());
+            return Ok(None);
         }
         let going = old.is_some_and(|it| at(it, "/metadata/deletionTimestamp").is_some());
         let held_to_limits = match (old.is_some(), place.part) {
@@ -57,6 +59,11 @@ impl Cluster {
         self.charge(place, old, new, writer).await
     }
 
+    /// Whether a quota of the namespace may have been charged for an object that is not stored yet.
+    pub(crate) fn has_pending_charge(&self, namespace: &str) -> bool {
+        self.charges.is_pending(namespace)
+    }
+
     /// Charges all quotas of the namespace, or none where one of them is exceeded.
     async fn charge(
         &self,
@@ -64,7 +71,7 @@ impl Cluster {
         old: Option<&Value>,
         new: &Value,
         writer: &Writer,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Option<Charge<'_>>, Refusal> {
         let def = &place.kind.def;
         let arrival = Arrival {
             group: &def.group,
@@ -75,9 +82,13 @@ impl Cluster {
             now: self.source.now(),
         };
         if !arrival.counts() {
-            return Ok(());
+            return Ok(None);
         }
-        let Some(kind) = self.catalog().kind("", "v1", "resourcequotas") else { return Ok(()) };
+        let Some(kind) = self.catalog().kind("", "v1", "resourcequotas") else { return Ok(None) };
+        if self.list(&kind, place.namespace).is_empty() {
+            return Ok(None);
+        }
+        let pending = self.charges.begin(place.namespace.unwrap_or_default());
         let mut paid: Vec<ObjectKey> = Vec::new();
         for _ in 0..ATTEMPTS {
             let mut charges = Vec::new();
@@ -88,7 +99,7 @@ impl Cluster {
                     .extend(charged.filter(|_| !paid.contains(quota.key())).map(|it| (quota, it.to_value())));
             }
             if writer.dry_run || charges.is_empty() {
-                return Ok(());
+                return Ok(Some(pending));
             }
             let mut all = true;
             for (quota, used) in charges {
@@ -99,7 +110,7 @@ impl Cluster {
                 }
             }
             if all {
-                return Ok(());
+                return Ok(Some(pending));
             }
         }
         Err(place.kind.conflict(text(new, "/metadata/name"), MODIFIED))

@@ -52,8 +52,7 @@ fn objects(today: &str) -> Vec<Value> {
         json!({ "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": { "name": name },
             "value": value, "description": description, "preemptionPolicy": "PreemptLowerPriority" })
     };
-    let metadata = |labels: Value| json!({ "name": "kubernetes", "namespace": "default", "labels": labels });
-    let ours = [
+    let classes = [
         class(
             "system-node-critical",
             2_000_001_000,
@@ -64,6 +63,22 @@ fn objects(today: &str) -> Vec<Value> {
             2_000_000_000,
             "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
         ),
+    ];
+    let others = [
+        json!({ "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": { "name": "kubernetes" },
+            "spec": { "cidrs": ["10.96.0.0/16"] } }),
+        // Controllers that clean up old tokens look since when their use is noted.
+        json!({ "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "kube-apiserver-legacy-service-account-token-tracking", "namespace": "kube-system" },
+            "data": { "since": today } }),
+    ];
+    namespaces.into_iter().chain(classes).chain(own_service()).chain(others).collect()
+}
+
+/// The service by which clients in the cluster find the API server, with its Endpoints and its EndpointSlice.
+pub(crate) fn own_service() -> [Value; 3] {
+    let metadata = |labels: Value| json!({ "name": "kubernetes", "namespace": "default", "labels": labels });
+    [
         json!({ "apiVersion": "v1", "kind": "Service",
             "metadata": metadata(json!({ "component": "apiserver", "provider": "kubernetes" })),
             "spec": { "clusterIP": "10.96.0.1", "ports": [{ "name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443 }] } }),
@@ -74,12 +89,5 @@ fn objects(today: &str) -> Vec<Value> {
             "metadata": metadata(json!({ "kubernetes.io/service-name": "kubernetes" })), "addressType": "IPv4",
             "endpoints": [{ "addresses": [ADVERTISED], "conditions": { "ready": true } }],
             "ports": [{ "name": "https", "port": 6443, "protocol": "TCP" }] }),
-        json!({ "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": { "name": "kubernetes" },
-            "spec": { "cidrs": ["10.96.0.0/16"] } }),
-        // Controllers that clean up old tokens look since when their use is noted.
-        json!({ "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": { "name": "kube-apiserver-legacy-service-account-token-tracking", "namespace": "kube-system" },
-            "data": { "since": today } }),
-    ];
-    namespaces.into_iter().chain(ours).collect()
+    ]
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::claim::Claim;
 use super::hooks::Asked;
-use super::pipeline::{Owning, metadata_mut, warnings};
+use super::pipeline::{Owning, metadata_mut};
 use super::{Cluster, Place, Writer, Written};
 use crate::kinds::look::{at, text};
 use crate::refusal::Refusal;
@@ -123,7 +123,7 @@ impl Cluster {
             }
             metadata_mut(&mut new).insert("resourceVersion".to_owned(), versioned.into());
         }
-        self.admit(place, None, &new, writer).await?;
+        let _charge = self.admit(place, None, &new, writer).await?;
         let written = self.keep(place, &name, new, writer, claim).await?;
         warnings.extend(written.warnings);
         Ok(Written { warnings, ..written })
@@ -147,7 +147,7 @@ impl Cluster {
             }
             refusal
         };
-        let warnings = warnings(kind, &object, None);
+        let warnings = self.warnings(kind, &object, None);
         if writer.dry_run {
             if let Some(current) = self.get(kind, &key) {
                 return Err(exists(Some(current.to_value())));

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::Cluster;
+use super::charges::Charges;
 use crate::registry::Registry;
 
 impl Cluster {
@@ -15,6 +16,7 @@ impl Cluster {
             registry: Registry::default(),
             source: self.source.fork(),
             addresses: Mutex::new(self.addresses().clone()),
+            charges: Charges::default(),
             tokens: self.tokens.clone(),
             establishing: AtomicBool::new(self.establishing.load(Ordering::Relaxed)),
         };

@@ -4,8 +4,11 @@
 //! own ─► mutate (one webhook after the other) ─► the rules of the kind ─► approve (all at once) ─► commit
 //! ```
 //!
-//! Which webhooks there are is read anew for each write, so that a configuration holds as soon as it is stored. Those with
-//! conditions in CEL cannot be asked here; they count as webhooks that do not answer.
+//! Which webhooks there are is read anew for each write, so that a configuration holds as soon as it is stored.
+//!
+//! `matchConditions` are CEL, which this server does not evaluate: such a webhook is called for every request that its rules
+//! and selectors match, as if all its conditions were true. It may so see requests that it wanted to be spared, but no
+//! request gets around it. Whoever stores such a configuration gets a warning.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -258,19 +261,33 @@ impl Cluster {
             let all = catalog.served().resources().iter().filter(|it| it.plural == plain.def.plural);
             Some(all.filter_map(|it| catalog.kind(&it.group, &it.version, &it.plural)).find(twin)?)
         };
-        let selector = at(&webhook, "/namespaceSelector");
-        let fits = selector.is_none_or(|it| match self.namespace_labels(asked) {
-            Some(labels) => selects(it, &labels),
-            None => true,
-        });
-        fits.then_some(Hook { webhook, kind: wanted })
+        Some(Hook { webhook, kind: wanted })
     }
 
-    /// The labels by which a namespace is selected; `None` for what is in no namespace and is none.
-    fn namespace_labels(&self, asked: &Asked<'_>) -> Option<Value> {
-        let labels = |it: &Value| at(it, "/metadata/labels").cloned().unwrap_or_default();
+    /// Whether the selectors of a webhook match a request whose object is now `object`.
+    ///
+    /// They are evaluated just before the webhook is called, since an earlier webhook may have changed the labels.
+    fn selected(&self, webhook: &Value, asked: &Asked<'_>, object: Option<&Value>) -> bool {
+        let by_object = |selector: &Value| {
+            let sides = [object, asked.old].into_iter().flatten();
+            sides.into_iter().any(|side| selects(selector, &labels(side)))
+        };
+        let by_namespace = |selector: &Value| match self.namespace_labels(asked, object) {
+            Some(labels) => selects(selector, &labels),
+            None => true,
+        };
+        at(webhook, "/objectSelector").is_none_or(by_object)
+            && at(webhook, "/namespaceSelector").is_none_or(by_namespace)
+    }
+
+    /// The labels that a `namespaceSelector` is matched against; `None` for cluster-scoped objects other than namespaces.
+    ///
+    /// A namespace that is created or updated is selected by its new labels; for its subresources and its deletion the
+    /// stored labels count (kube-apiserver: admission/plugin/webhook/predicates/namespace/matcher.go).
+    fn namespace_labels(&self, asked: &Asked<'_>, object: Option<&Value>) -> Option<Value> {
         if asked.place.kind.is("", "namespaces") {
-            return asked.old.map(labels).or(Some(Value::Null));
+            let new = object.filter(|_| asked.place.part.is_empty() && asked.operation != "DELETE");
+            return Some(new.or(asked.old).map(labels).unwrap_or_default());
         }
         let key = dogwatch_core::ObjectKey::from_parts(None, asked.place.namespace?).ok()?;
         let namespace = self.store().get(&"/namespaces".into(), &key)?;
@@ -298,12 +315,7 @@ impl Cluster {
         object: Option<&Value>,
     ) -> Result<Option<Verdict>, Refusal> {
         let (webhook, name) = (&hook.webhook, text(&hook.webhook, "/name"));
-        let labels =
-            |it: Option<&Value>| it.and_then(|it| at(it, "/metadata/labels").cloned()).unwrap_or_default();
-        let selected = at(webhook, "/objectSelector").is_none_or(|it| {
-            [object, asked.old].into_iter().any(|side| side.is_some() && selects(it, &labels(side)))
-        });
-        if !selected {
+        if !self.selected(webhook, asked, object) {
             return Ok(None);
         }
         if asked.writer.dry_run && !matches!(text(webhook, "/sideEffects"), "None" | "NoneOnDryRun") {
@@ -327,9 +339,6 @@ impl Cluster {
         object: Option<&Value>,
     ) -> Result<Verdict, String> {
         let webhook = &hook.webhook;
-        if !items(webhook, "/matchConditions").is_empty() {
-            return Err("matchConditions are not evaluated by this server".to_owned());
-        }
         let version = review::version_for(webhook)
             .ok_or_else(|| "no admissionReviewVersions that this server knows".to_owned())?;
         let uid = self.source.uid();
@@ -395,6 +404,10 @@ fn patched(hook: &Hook, asked: &Asked<'_>, before: &Value, patch: &[u8]) -> Resu
         Some(kind) if asked.place.part.is_empty() => plain.shown(kind.to_stored(object)),
         _ => object,
     })
+}
+
+fn labels(object: &Value) -> Value {
+    at(object, "/metadata/labels").cloned().unwrap_or_default()
 }
 
 fn resource(kind: &Kind) -> Value {

@@ -16,6 +16,7 @@
 mod user;
 mod source;
 mod addresses;
+mod charges;
 mod token_key;
 mod decode;
 mod place;
@@ -28,6 +29,7 @@ mod claim;
 mod namespaces;
 mod hooks;
 mod conversion;
+mod unenforced;
 mod create;
 mod update;
 mod patch;
@@ -41,6 +43,7 @@ mod fork;
 mod add;
 mod bootstrap;
 
+pub(crate) use bootstrap::own_service;
 pub use decode::{Body, FieldValidation, decode, decode_as};
 pub use delete::{DeleteOptions, Deleted, Propagation, warning_of_deleting};
 pub use patch::PatchBody;

@@ -26,29 +26,40 @@ impl Cluster {
         let current = self.get(place.kind, &place.key()?).ok_or_else(|| place.kind.not_found(place.name))?;
         match place.part {
             "scale" => Self::read_scale(place, &current).map(Shown::Value),
-            "log" | "exec" | "attach" | "portforward" | "proxy" => Err(self.unreachable(place, &current)),
+            "log" => Err(self.unreachable(place, &current)),
             _ => Ok(Shown::Stored(current)),
         }
     }
 
-    /// Whether the container whose log is asked for is one of the pod. Nothing for parts that are not of a container.
+    /// Returns the error of a request that wants a connection to a pod, a service or a node: `exec`, `attach`,
+    /// `portforward` or `proxy`. There is always one, since no kubelet runs containers for this server.
+    pub fn refuse_connection(&self, place: &Place<'_>, container: Option<&str>) -> Refusal {
+        let refuse = || {
+            self.check_container(place, container)?;
+            self.get(place.kind, &place.key()?).ok_or_else(|| place.kind.not_found(place.name))
+        };
+        refuse().map_or_else(|refusal| refusal, |current| self.unreachable(place, &current))
+    }
+
+    /// Checks that a container of the request is one of the pod. Passes for parts that are not of a container.
     ///
     /// # Errors
     /// 404 when there is no pod, 400 when there is no such container, or it is not clear which.
     pub fn check_container(&self, place: &Place<'_>, container: Option<&str>) -> Result<(), Refusal> {
-        if place.part != "log" {
+        if !matches!(place.part, "log" | "exec" | "attach") {
             return Ok(());
         }
         let pod =
             self.get(place.kind, &place.key()?).ok_or_else(|| place.kind.not_found(place.name))?.to_value();
-        let lists = ["/spec/containers", "/spec/initContainers", "/spec/ephemeralContainers"];
+        let lists = ["/spec/initContainers", "/spec/containers", "/spec/ephemeralContainers"];
         let names: Vec<&str> =
             lists.iter().flat_map(|it| items(&pod, it)).map(|it| text(it, "/name")).collect();
         match container.filter(|it| !it.is_empty()) {
             Some(name) if !names.contains(&name) => {
                 Err(Refusal::bad_request(format!("container {name} is not valid for pod {}", place.name)))
             }
-            None if names.len() > 1 => Err(Refusal::bad_request(format!(
+            // Init containers do not make it unclear: kube-apiserver takes the only regular one.
+            None if items(&pod, "/spec/containers").len() > 1 => Err(Refusal::bad_request(format!(
                 "a container name must be specified for pod {}, choose one of: [{}]",
                 place.name,
                 names.join(" ")
@@ -57,7 +68,7 @@ impl Cluster {
         }
     }
 
-    /// Why nothing can be had from inside a pod, a node or a service: no kubelet runs here.
+    /// Why nothing can be read from inside a pod, a node or a service: no kubelet runs here.
     fn unreachable(&self, place: &Place<'_>, current: &Arc<Encoded>) -> Refusal {
         let node = match place.kind.def.plural.as_str() {
             "pods" => current.field("spec.nodeName").unwrap_or_default(),
@@ -73,7 +84,10 @@ impl Cluster {
         let found = dogwatch_core::ObjectKey::from_parts(None, node).ok();
         match found.and_then(|key| self.store().get(&"/nodes".into(), &key)) {
             None => Refusal::not_found("", "nodes", node),
-            Some(_) => Refusal::internal(format!("no kubelet answers on node {node:?}")),
+            Some(_) => Refusal::internal(format!(
+                "error dialing backend: node {node:?} has no kubelet: this server runs no containers, so {} is not available",
+                place.part
+            )),
         }
     }
 

@@ -128,6 +128,14 @@ impl Cluster {
                 if !place.part.is_empty() {
                     return Err(kind.not_found(place.name));
                 }
+                // Appliers name a uid so that an object that was deleted meanwhile is not created again.
+                let uid = text(&new, "/metadata/uid");
+                if !uid.is_empty() {
+                    let why = format!(
+                        "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                    );
+                    return Err(kind.conflict(place.name, &why));
+                }
                 Self::settle_namespace(place, &mut new)?;
                 metadata_mut(&mut new).remove("resourceVersion");
                 match self.make(place, new, writer, Owning::Settled).await {

@@ -1,12 +1,16 @@
-//! Reviews: questions about who may do what. Nothing of them is stored.
+//! Reviews: requests that ask who a user is and what the user may do. None of them is stored.
 //!
-//! Everyone who is let in may do everything here, and that is what the answers say.
+//! This server has no authorizer: every authenticated user may do everything, and the reviews answer so, with that reason.
 
 use serde_json::{Value, json};
 
 use super::{Cluster, Place, Writer, Written};
 use crate::kinds::look::{at, items, text};
 use crate::refusal::{Problem, ProblemKind, Refusal};
+
+/// The reason of every access review. `kubectl auth can-i` does not print it next to a yes; programs can read it.
+const NOT_AUTHORIZED_HERE: &str =
+    "this server does not authorize requests: every authenticated user may do everything";
 
 impl Cluster {
     /// Answers an object of a kind that is only ever created.
@@ -22,18 +26,7 @@ impl Cluster {
                 object["metadata"]["creationTimestamp"] = self.source.stamp().into();
                 json!({ "userInfo": writer.user.info() })
             }
-            "tokenreviews" => match self.token_user(text(&object, "/spec/token")) {
-                Some(user) => {
-                    let audiences = items(&object, "/spec/audiences").to_vec();
-                    let audiences = if audiences.is_empty() {
-                        vec!["https://kubernetes.default.svc".into()]
-                    } else {
-                        audiences
-                    };
-                    json!({ "authenticated": true, "user": user.info(), "audiences": audiences })
-                }
-                None => json!({ "user": {}, "error": "[invalid bearer token, token lookup failed]" }),
-            },
+            "tokenreviews" => self.review_of_token(&object)?,
             "selfsubjectrulesreviews" => json!({
                 "resourceRules": [{ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] }],
                 "nonResourceRules": [{ "verbs": ["*"], "nonResourceURLs": ["*"] }],
@@ -45,12 +38,30 @@ impl Cluster {
                     // The original names no kind here.
                     return Err(Refusal::invalid(&kind.def.group, "", "", &problems));
                 }
-                json!({ "allowed": true })
+                json!({ "allowed": true, "reason": NOT_AUTHORIZED_HERE })
             }
             _ => return Err(Refusal::internal(format!("nobody answers {}", kind.def.plural))),
         };
         object["status"] = status;
         Ok(Written::value(object, true))
+    }
+
+    /// The status of a TokenReview: whose token it is, and for which of the audiences in question.
+    fn review_of_token(&self, review: &Value) -> Result<Value, Refusal> {
+        let token = text(review, "/spec/token");
+        if token.is_empty() {
+            return Err(Refusal::bad_request("token is required for TokenReview in authentication"));
+        }
+        let mut wanted: Vec<_> = items(review, "/spec/audiences").iter().filter_map(Value::as_str).collect();
+        if wanted.is_empty() {
+            wanted.push(self.token_issuer().0);
+        }
+        Ok(match self.review_token(token, &wanted) {
+            Ok((user, audiences)) => {
+                json!({ "authenticated": true, "user": user.info(), "audiences": audiences })
+            }
+            Err(why) => json!({ "user": {}, "error": why }),
+        })
     }
 }
 

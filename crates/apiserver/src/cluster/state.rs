@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use dogwatch_core::ObjectKey;
 
 use super::addresses::Addresses;
+use super::charges::Charges;
 use super::source::Source;
 use super::token_key::TokenKey;
 use crate::registry::{Catalog, Kind, Registry};
@@ -18,6 +19,7 @@ pub struct Cluster {
     pub(super) registry: Registry,
     pub(super) source: Source,
     pub(super) addresses: Mutex<Addresses>,
+    pub(super) charges: Charges,
     pub(super) tokens: TokenKey,
     pub(super) establishing: AtomicBool,
 }
@@ -31,9 +33,18 @@ impl Cluster {
             registry: Registry::default(),
             source,
             addresses: Mutex::default(),
+            charges: Charges::default(),
             tokens,
             establishing: AtomicBool::new(true),
         }
+    }
+
+    /// Signs tokens with a key that does not follow from the [`Source`]. For a cluster that others can reach: a seed is no
+    /// secret, and with the signing key anybody could issue tokens. Must be called before any token is known or issued.
+    #[must_use]
+    pub fn with_secret_token_key(mut self) -> Self {
+        self.tokens = TokenKey::random();
+        self
     }
 
     /// The copy of all objects that reads and watches are served from.

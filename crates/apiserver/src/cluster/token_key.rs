@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -14,9 +15,10 @@ use super::user::User;
 /// What stands before a key of this kind where keys say of which kind they are (RFC 8410).
 const KIND: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// What signs tokens, and the tokens that are known by heart.
+/// The key that signs tokens, and the static tokens.
 ///
-/// The key follows from the source of names, and signatures from the key, so that servers that begin alike stay alike.
+/// Without a listener the key follows from the source of names, so that servers of the same seed issue the same tokens. A
+/// server that listens has a key of its own in any case: a seed is no secret, and with the key anybody can sign tokens.
 pub struct TokenKey {
     key: Arc<Ed25519KeyPair>,
     known: Mutex<Vec<(String, User)>>,
@@ -38,6 +40,14 @@ impl TokenKey {
     pub(super) fn new(source: &Source) -> Self {
         let seed = Sha256::digest(source.uid() + &source.uid());
         let key = Ed25519KeyPair::from_seed_unchecked(&seed).expect("a digest is as long as a seed");
+        Self { key: Arc::new(key), known: Mutex::default() }
+    }
+
+    /// A key from the randomness of the operating system, which follows from nothing that others could know.
+    pub(super) fn random() -> Self {
+        let mut seed = [0; 32];
+        SystemRandom::new().fill(&mut seed).expect("the operating system has randomness");
+        let key = Ed25519KeyPair::from_seed_unchecked(&seed).expect("a seed has 32 bytes");
         Self { key: Arc::new(key), known: Mutex::default() }
     }
 

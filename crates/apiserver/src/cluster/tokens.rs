@@ -1,4 +1,5 @@
-//! Tokens of service accounts: signed by this server, and good while the account is there and the time is not up.
+//! Tokens of service accounts: signed by this server, valid for their audiences while the account exists and they have not
+//! expired.
 
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ const ISSUER: &str = "https://kubernetes.default.svc";
 /// What a token can be bound to: the kind, its claim and its collection.
 const BINDABLE: [(&str, &str, &str); 3] =
     [("Pod", "pod", "/pods"), ("Secret", "secret", "/secrets"), ("Node", "node", "/nodes")];
+/// What is said of a token that no authenticator knows.
+const INVALID: &str = "invalid bearer token";
 /// How long a token lives at least.
 const SHORTEST: i64 = 600;
 
@@ -29,35 +32,84 @@ impl Cluster {
         (ISSUER, self.tokens.public_keys())
     }
 
-    /// Who a token stands for, if it is valid now.
+    /// Returns the user of a token that is valid now and meant for this API server.
     pub fn token_user(&self, token: &str) -> Option<User> {
-        // Every known token is looked at, each in a time that does not tell how much of it fits.
+        self.review_token(token, &[ISSUER]).ok().map(|(user, _)| user)
+    }
+
+    /// Returns the user of a token that is valid now, and those of the `wanted` audiences that the token is meant for.
+    ///
+    /// # Errors
+    /// Why the token authenticates no user, in the words of kube-apiserver.
+    pub(super) fn review_token<'a>(
+        &self,
+        token: &str,
+        wanted: &[&'a str],
+    ) -> Result<(User, Vec<&'a str>), String> {
+        // Every known token is compared, each in a time that does not depend on how much of it matches.
         let mut found = None;
         for (known, user) in self.tokens.known().iter() {
             if same(known.as_bytes(), token.as_bytes()) {
                 found = Some(user.clone());
             }
         }
-        found.or_else(|| self.account_of(token))
+        match found {
+            // A token without audiences of its own is meant for the API server alone.
+            Some(user) => match intersection(wanted, &[ISSUER.into()]) {
+                audiences if audiences.is_empty() => Err(INVALID.to_owned()),
+                audiences => Ok((user, audiences)),
+            },
+            None => self.account_of(token, wanted),
+        }
     }
 
-    /// The service account a token was made for, if both are still good.
-    fn account_of(&self, token: &str) -> Option<User> {
-        let claims = self.tokens.claims(token)?;
+    /// The service account that a token was issued for, if both are still valid.
+    fn account_of<'a>(&self, token: &str, wanted: &[&'a str]) -> Result<(User, Vec<&'a str>), String> {
+        let claims = self.tokens.claims(token).ok_or(INVALID)?;
+        let meant_for = items(&claims, "/aud");
+        let audiences = intersection(wanted, meant_for);
+        let valid = if audiences.is_empty() {
+            let meant_for: Vec<_> = meant_for.iter().filter_map(Value::as_str).collect();
+            let (meant_for, wanted) = (quoted(&meant_for), quoted(wanted));
+            Err(format!("token audiences {meant_for} is invalid for the target audiences {wanted}"))
+        } else {
+            self.account_of_claims(&claims)
+        };
+        // Two authenticators look at a token in kube-apiserver: its own loopback client's, and the one that has a reason.
+        valid.map(|user| (user, audiences)).map_err(|why| format!("[{INVALID}, {why}]"))
+    }
+
+    fn account_of_claims(&self, claims: &Value) -> Result<User, String> {
         let now = self.source.now().as_second();
-        if number(&claims, "/exp")? <= now || number(&claims, "/nbf")? > now {
-            return None;
+        if number(claims, "/exp").is_none_or(|it| it <= now) {
+            return Err("service account token has expired".to_owned());
         }
-        let namespace = text(&claims, "/kubernetes.io/namespace");
-        let name = text(&claims, "/kubernetes.io/serviceaccount/name");
-        let uid = text(&claims, "/kubernetes.io/serviceaccount/uid");
-        let key = ObjectKey::from_parts(Some(namespace), name).ok()?;
-        let account = self.store().get(&"/serviceaccounts".into(), &key).filter(|it| it.uid() == uid)?;
+        if number(claims, "/nbf").is_none_or(|it| it > now) {
+            return Err("service account token is not valid yet".to_owned());
+        }
+        let namespace = text(claims, "/kubernetes.io/namespace");
+        let name = text(claims, "/kubernetes.io/serviceaccount/name");
+        let uid = text(claims, "/kubernetes.io/serviceaccount/uid");
+        let account = self
+            .beside(namespace, "/serviceaccounts", name)
+            .ok_or_else(|| format!("serviceaccounts {name:?} not found"))?;
+        if account.uid() != uid {
+            return Err(format!("service account UID ({}) does not match claim ({uid})", account.uid()));
+        }
         for (_, claim, collection) in BINDABLE {
-            let bound = text(&claims, &format!("/kubernetes.io/{claim}/uid"));
-            let name = text(&claims, &format!("/kubernetes.io/{claim}/name"));
-            if !bound.is_empty() && self.beside(namespace, collection, name)?.uid() != bound {
-                return None;
+            let bound = text(claims, &format!("/kubernetes.io/{claim}/uid"));
+            let name = text(claims, &format!("/kubernetes.io/{claim}/name"));
+            if bound.is_empty() {
+                continue;
+            }
+            let object = self
+                .beside(namespace, collection, name)
+                .ok_or_else(|| "service account token has been invalidated".to_owned())?;
+            if object.uid() != bound {
+                let uid = object.uid();
+                return Err(format!(
+                    "{claim} UID ({uid}) does not match service account {claim} ref claim ({bound})"
+                ));
             }
         }
         let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
@@ -66,9 +118,9 @@ impl Cluster {
             &groups.iter().map(String::as_str).collect::<Vec<_>>(),
         );
         user.uid = account.uid().to_owned();
-        let credential = format!("JTI={}", text(&claims, "/jti"));
+        let credential = format!("JTI={}", text(claims, "/jti"));
         user.extra.insert("authentication.kubernetes.io/credential-id".to_owned(), vec![credential]);
-        Some(user)
+        Ok(user)
     }
 
     /// The object a token should live and die with, under the name of its claim.
@@ -156,6 +208,16 @@ impl Cluster {
             json!({ "token": token, "expirationTimestamp": end.strftime("%Y-%m-%dT%H:%M:%SZ").to_string() });
         Ok(answer)
     }
+}
+
+/// Those of the wanted audiences that a token is meant for, in the order in which they were wanted.
+fn intersection<'a>(wanted: &[&'a str], meant_for: &[Value]) -> Vec<&'a str> {
+    wanted.iter().copied().filter(|it| meant_for.iter().any(|own| own == it)).collect()
+}
+
+/// A list of texts as Go prints it.
+fn quoted(texts: &[&str]) -> String {
+    format!("[{}]", texts.iter().map(|it| format!("{it:?}")).collect::<Vec<_>>().join(" "))
 }
 
 /// Whether two secrets are the same, in a time that depends on their lengths alone.

@@ -6,13 +6,14 @@ use serde_json::Value;
 
 use super::claim::Claim;
 use super::hooks::Asked;
-use super::pipeline::{Owning, metadata_mut, warnings};
+use super::pipeline::{Owning, metadata_mut};
 use super::place::MODIFIED;
 use super::{Cluster, Place, Shown, Writer, Written};
 use crate::kinds::look::{at, items, number, text};
 use crate::refusal::{Problem, ProblemKind, Refusal};
 use crate::registry::Kind;
 use crate::store::{Encoded, Expect};
+use crate::strconv;
 
 /// How often a write that names no version is tried when others are faster.
 pub(super) const ATTEMPTS: usize = 64;
@@ -115,8 +116,8 @@ impl Cluster {
         if by_hooks {
             warned.extend(self.approve(&asked, Some(&new)).await?);
         }
-        self.admit(place, Some(old), &new, writer).await?;
-        warned.extend(warnings(kind, &new, Some(old)));
+        let _charge = self.admit(place, Some(old), &new, writer).await?;
+        warned.extend(self.warnings(kind, &new, Some(old)));
         let warnings = warned;
         let done = |written: Written| Ok(Attempt::Done(Written { warnings: warnings.clone(), ..written }));
         self.ready_to_store(kind, &new).await?;
@@ -194,9 +195,8 @@ pub(super) fn check_version(
         );
         return Err(Refusal::invalid(&place.kind.def.group, &place.kind.def.plural, place.name, &[problem]));
     }
-    let version: u64 = wanted.parse().map_err(|_| {
-        Refusal::unexplained(format!("strconv.ParseUint: parsing {wanted:?}: invalid syntax"))
-    })?;
+    let version: u64 =
+        wanted.parse().map_err(|it| Refusal::unexplained(strconv::error("ParseUint", wanted, &it)))?;
     if version == current.version() { Ok(()) } else { Err(place.kind.conflict(place.name, MODIFIED)) }
 }
 

@@ -1,4 +1,5 @@
-//! What keeps a cluster tidy while nobody asks: deletion of namespaces and definitions, garbage, old events.
+//! What keeps a cluster tidy while nobody asks: deletion of namespaces, definitions, claims and volumes, quotas, garbage,
+//! old events.
 //!
 //! ```text
 //! store ─► feed (cursors, bells) ─► pending (keys) ─► look at the store, decide, write through the verbs ─► store …
@@ -18,6 +19,9 @@ pub(crate) mod recorder;
 mod purge;
 mod namespaces;
 mod definitions;
+mod volumes;
+mod quotas;
+mod api_service;
 mod expiry;
 mod forgetting;
 mod garbage;
@@ -40,6 +44,12 @@ pub struct Controllers {
     pub garbage: bool,
     /// Accepts the names of definitions, and deletes the objects of those that are being deleted.
     pub definitions: bool,
+    /// Removes the protection finalizers of claims and volumes that are being deleted and not in use.
+    pub volumes: bool,
+    /// Counts what is used of resource quotas. A quota that is not counted limits nothing.
+    pub quotas: bool,
+    /// Creates the service `default/kubernetes` again when it was deleted.
+    pub api_service: bool,
     /// Deletes events an hour after their last change.
     pub events: bool,
     /// Forgets how things were once or twice that long ago, so that it cannot be listed any more; never where there is none.
@@ -48,19 +58,37 @@ pub struct Controllers {
 
 impl Default for Controllers {
     fn default() -> Self {
-        Self { namespaces: true, garbage: true, definitions: true, events: true, history: None }
+        Self {
+            namespaces: true,
+            garbage: true,
+            definitions: true,
+            volumes: true,
+            quotas: true,
+            api_service: true,
+            events: true,
+            history: None,
+        }
     }
 }
 
 impl Controllers {
     /// None of them, as on a bare API server.
     pub fn none() -> Self {
-        Self { namespaces: false, garbage: false, definitions: false, events: false, history: None }
+        Self {
+            namespaces: false,
+            garbage: false,
+            definitions: false,
+            volumes: false,
+            quotas: false,
+            api_service: false,
+            events: false,
+            history: None,
+        }
     }
 
     /// Those that the original runs inside the API server itself; the rest is left to a controller manager.
     pub fn of_server() -> Self {
-        Self { definitions: true, events: true, ..Self::none() }
+        Self { definitions: true, api_service: true, events: true, ..Self::none() }
     }
 
     /// Runs the controllers until `shutdown` is ready. Dropping the future stops them too, at once and without harm.
@@ -73,6 +101,15 @@ impl Controllers {
         }
         if self.definitions {
             all.push(Box::pin(reconcile::run(Arc::clone(&cluster), definitions::Definitions)));
+        }
+        if self.volumes {
+            all.push(Box::pin(reconcile::run(Arc::clone(&cluster), volumes::Volumes::default())));
+        }
+        if self.quotas {
+            all.push(Box::pin(reconcile::run(Arc::clone(&cluster), quotas::Quotas::default())));
+        }
+        if self.api_service {
+            all.push(Box::pin(reconcile::run(Arc::clone(&cluster), api_service::ApiService::default())));
         }
         if self.garbage {
             all.push(Box::pin(garbage::run(Arc::clone(&cluster))));

@@ -75,6 +75,12 @@ impl Asked {
         }
     }
 
+    /// Whether the request wants a connection to what the object stands for. Its body, its method and whatever else it
+    /// carries are for the other end, and say nothing about the object.
+    pub(super) fn connects(&self) -> bool {
+        !self.kind.def.custom && matches!(self.part(), "exec" | "attach" | "portforward" | "proxy")
+    }
+
     /// What it is, as far as the choice of a form goes.
     pub(super) fn endpoint(&self) -> Endpoint {
         match self.verb {

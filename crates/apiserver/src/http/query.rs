@@ -1,6 +1,7 @@
 //! The query of a request, decoded.
 
 use crate::refusal::Refusal;
+use crate::strconv;
 
 /// The decoded pairs of a query.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +42,7 @@ impl Query {
     /// 400 for anything else.
     pub(super) fn integer(&self, key: &str) -> Result<Option<i64>, Refusal> {
         let Some(text) = self.first(key) else { return Ok(None) };
-        let refuse = |_| Refusal::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"));
+        let refuse = |it| Refusal::bad_request(strconv::error("ParseInt", text, &it));
         text.parse().map(Some).map_err(refuse)
     }
 

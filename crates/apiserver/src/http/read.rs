@@ -11,6 +11,7 @@ use super::show;
 use super::wish::Wish;
 use crate::cluster::Shown;
 use crate::refusal::Refusal;
+use crate::strconv;
 
 impl Service {
     /// One object, or a part of it.
@@ -36,8 +37,8 @@ impl Service {
     }
 
     async fn not_older_than(&self, text: &str) -> Result<(), Refusal> {
-        let version: u64 = text.parse().map_err(|_| {
-            let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+        let version: u64 = text.parse().map_err(|it| {
+            let why = strconv::error("ParseUint", text, &it);
             Refusal::unexplained(format!("resourceVersion: Invalid value: {text:?}: {why}"))
         })?;
         self.reach(version).await;

@@ -185,6 +185,9 @@ impl Service {
         body: B,
     ) -> Result<Answer, Unlisted> {
         let headers = &parts.headers;
+        if asked.connects() {
+            return Err(self.cluster.refuse_connection(&asked.place(), query.get("container")).into());
+        }
         // The original looks at the type of a patch before it looks at anything else.
         let patch = if asked.verb == Verb::Patch { Some(PatchForm::of(asked, headers)?) } else { None };
         let wish = Wish::of(headers, query, asked.endpoint())?;

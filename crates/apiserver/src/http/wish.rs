@@ -11,6 +11,8 @@ use crate::request::{AnswerForm, Encoding, negotiate};
 
 const OBJECTS: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const STREAMS: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+/// What is listed for a client that takes nothing but protobuf, which this server reads but does not write.
+const WRITTEN: &str = "application/json, application/yaml";
 /// What only the roots of discovery have.
 const ABSENT: &[&str] = &["APIGroupDiscoveryList"];
 
@@ -75,7 +77,12 @@ impl Wish {
             };
             negotiate_objects(accept.as_deref(), transforms, absent)
         };
-        let (encoding, form) = chosen.map_err(|refusal| not_acceptable(refusal, endpoint))?;
+        let wants_protobuf =
+            || accept.as_deref().is_some_and(|it| it.contains("application/vnd.kubernetes.protobuf"));
+        let (encoding, form) = chosen.map_err(|refusal| match wants_protobuf() {
+            true => accepted_only(WRITTEN),
+            false => not_acceptable(refusal, endpoint),
+        })?;
         let include = match form {
             AnswerForm::Table => IncludeObject::parse(query.get("includeObject").unwrap_or_default())?,
             _ => IncludeObject::default(),
@@ -190,6 +197,15 @@ mod tests {
         assert_eq!(html(DiscoveryRoot), format!("{first}{OBJECTS}"));
         let unknown = wish("application/json;as=Nothing;v=v1;g=meta.k8s.io", Object);
         assert_eq!(unknown.expect_err("no such form"), format!("{second}{OBJECTS}"));
+    }
+
+    #[test]
+    fn a_client_that_takes_only_protobuf_is_not_told_that_it_could_have_it() {
+        for endpoint in [Endpoint::Object, Endpoint::Collection, Endpoint::Custom] {
+            let refused =
+                wish("application/vnd.kubernetes.protobuf", endpoint).expect_err("it is not written");
+            assert_eq!(refused, format!("only the following media types are accepted: {WRITTEN}"));
+        }
     }
 
     #[test]

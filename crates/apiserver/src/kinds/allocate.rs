@@ -1,11 +1,11 @@
 //! What services get from the cluster: addresses and ports. Who hands them out is behind a trait.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use serde_json::{Value, json};
 
-use crate::Refusal;
-use crate::kinds::look::{each, entries, fill, flag, items, number, object, text};
+use crate::kinds::look::{at, each, entries, fill, flag, items, number, object, text};
+use crate::{Problem, ProblemKind, Refusal};
 
 /// What an object needs from the rest of the cluster when it is created.
 pub trait Surroundings {
@@ -29,6 +29,10 @@ pub(super) fn allocate(
     let service_type = text(service, "/spec/type").to_owned();
     if service_type == "ExternalName" {
         return Ok(());
+    }
+    let problems = family_problems(service);
+    if !problems.is_empty() {
+        return Err(Refusal::invalid("", "Service", text(service, "/metadata/name"), &problems));
     }
     let wanted = text(service, "/spec/clusterIP").to_owned();
     let held = old.map_or("", |old| text(old, "/spec/clusterIP"));
@@ -58,6 +62,48 @@ pub(super) fn allocate(
     fill(spec, "ipFamilyPolicy", policy);
     fill(spec, "ipFamilies", families);
     Ok(())
+}
+
+/// What is wrong with the IP families that a service wants: the addresses of this cluster are IPv4.
+fn family_problems(service: &Value) -> Vec<Problem> {
+    let invalid = |field: String, value: String, why: &str| {
+        Problem::with_value(field, ProblemKind::Invalid, value, why)
+    };
+    let families = items(service, "/spec/ipFamilies");
+    let mut addresses = items(service, "/spec/clusterIPs").to_vec();
+    if let (true, single @ Some(_)) = (addresses.is_empty(), at(service, "/spec/clusterIP")) {
+        addresses.extend(single.filter(|it| *it != "").cloned());
+    }
+    let headless = addresses.first().is_some_and(|it| it == "None");
+    let is_v6 = |it: &Value| it.as_str().is_some_and(|it| it.parse::<Ipv6Addr>().is_ok());
+    let unnamed: Vec<Problem> = addresses
+        .iter()
+        .enumerate()
+        .filter(|(index, it)| *index >= families.len() && is_v6(it))
+        .map(|(index, _)| {
+            let shown = Value::from(addresses.clone()).to_string();
+            invalid(format!("spec.clusterIPs[{index}]"), shown, "IPv6 is not configured on this cluster")
+        })
+        .collect();
+    if !unnamed.is_empty() {
+        return unnamed;
+    }
+    // A family that does not fit its address is refused by validation; a service without a selector that has no address
+    // may name any family, since its endpoints come from elsewhere.
+    let misfit = addresses.iter().zip(families).any(|(it, family)| is_v6(it) != (family == "IPv6"));
+    let unselected = entries(service, "/spec/selector").next().is_none();
+    if headless && unselected || misfit && !headless {
+        return Vec::new();
+    }
+    let policy = at(service, "/spec/ipFamilyPolicy").filter(|it| *it == "RequireDualStack");
+    let dual = policy.map(|it| {
+        let why = "this cluster is not configured for dual-stack services";
+        invalid("spec.ipFamilyPolicy".to_owned(), it.to_string(), why)
+    });
+    let unknown = families.iter().enumerate().filter(|(_, it)| *it == "IPv6").map(|(index, it)| {
+        invalid(format!("spec.ipFamilies[{index}]"), it.to_string(), "not configured on this cluster")
+    });
+    dual.into_iter().chain(unknown).collect()
 }
 
 /// The ports of a service, with one on every node where its type has such.
@@ -140,5 +186,51 @@ pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
         });
         spec.remove("externalTrafficPolicy");
         spec.remove("allocateLoadBalancerNodePorts");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_that_the_cluster_does_not_have_are_refused_by_name() {
+        let selector = json!({ "app": "a" });
+        for (spec, expected) in [
+            (json!({ "clusterIP": "10.96.1.1" }), &[][..]),
+            (json!({ "ipFamilies": ["IPv4"], "ipFamilyPolicy": "PreferDualStack" }), &[]),
+            (
+                json!({ "clusterIP": "fd00::1", "clusterIPs": ["fd00::1"] }),
+                &[
+                    r#"spec.clusterIPs[0]: Invalid value: ["fd00::1"]: IPv6 is not configured on this cluster"#,
+                ],
+            ),
+            (
+                json!({ "clusterIP": "fd00::1" }),
+                &[
+                    r#"spec.clusterIPs[0]: Invalid value: ["fd00::1"]: IPv6 is not configured on this cluster"#,
+                ],
+            ),
+            (
+                json!({ "ipFamilies": ["IPv6"] }),
+                &[r#"spec.ipFamilies[0]: Invalid value: "IPv6": not configured on this cluster"#],
+            ),
+            (
+                json!({ "ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack" }),
+                &[
+                    r#"spec.ipFamilyPolicy: Invalid value: "RequireDualStack": this cluster is not configured for dual-stack services"#,
+                    r#"spec.ipFamilies[1]: Invalid value: "IPv6": not configured on this cluster"#,
+                ],
+            ),
+            (json!({ "clusterIP": "None", "ipFamilies": ["IPv6"] }), &[]),
+            (
+                json!({ "clusterIP": "None", "ipFamilies": ["IPv6"], "selector": selector }),
+                &[r#"spec.ipFamilies[0]: Invalid value: "IPv6": not configured on this cluster"#],
+            ),
+        ] {
+            let found: Vec<_> =
+                family_problems(&json!({ "spec": spec })).iter().map(ToString::to_string).collect();
+            assert_eq!(found, expected, "{spec}");
+        }
     }
 }

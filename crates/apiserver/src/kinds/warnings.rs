@@ -89,8 +89,10 @@ pub fn custom(object: &Value, old: Option<&Value>) -> Vec<String> {
     let plain = added.filter_map(Value::as_str).filter(|it| !it.contains('/') && !STANDARD.contains(it));
     plain
         .map(|it| {
+            // A name with dots looks like a domain already: what it lacks is the part after the slash.
+            let path = if it.contains('.') { " including a path (/)" } else { "" };
             format!(
-                "metadata.finalizers: {it:?}: prefer a domain-qualified finalizer name to avoid accidental conflicts with \
+                "metadata.finalizers: {it:?}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with \
                  other finalizer writers"
             )
         })
@@ -132,6 +134,15 @@ mod tests {
         let object = json!({"metadata": {"finalizers": ["x", "example.com/x", "orphan"]}});
         let told = custom(&object, None);
         assert!(told.len() == 1 && told[0].starts_with("metadata.finalizers: \"x\": prefer"), "{told:?}");
+        assert!(!told[0].contains("path"), "{told:?}");
         assert!(custom(&object, Some(&object)).is_empty());
+        let dotted = json!({"metadata": {"finalizers": ["documents.kube.rs"]}});
+        assert_eq!(
+            custom(&dotted, None),
+            [
+                "metadata.finalizers: \"documents.kube.rs\": prefer a domain-qualified finalizer name including a path (/) to avoid \
+              accidental conflicts with other finalizer writers"
+            ]
+        );
     }
 }

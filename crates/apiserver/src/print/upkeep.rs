@@ -1,7 +1,9 @@
-//! Rows of the kinds that keep the server itself going: flows and their levels, addresses of services, parts of the API.
+//! Rows of the kinds that keep the server itself going: flows and their levels, addresses of services, parts of the API,
+//! requests for certificates.
 
 use serde_json::Value;
 
+use super::age;
 use super::describe::name;
 use crate::kinds::look::{at, items, number, text};
 
@@ -30,12 +32,38 @@ pub(super) fn cells(group: &str, plural: &str, object: &Value, age: Value) -> Op
             count("/spec/limited/limitResponse/queuing/queueLengthLimit"),
             age,
         ],
+        ("certificates.k8s.io", "certificatesigningrequests") => vec![
+            first,
+            age,
+            at(object, "/spec/signerName").cloned().unwrap_or_else(|| NONE.into()),
+            plain("/spec/username"),
+            number(object, "/spec/expirationSeconds").map_or(NONE.into(), |it| age::human(it).into()),
+            signing_state(object).into(),
+        ],
         ("networking.k8s.io", "ipaddresses") => vec![first, parent(object).into(), age],
         ("apiregistration.k8s.io", "apiservices") => {
             vec![first, service(object).into(), availability(object).into(), age]
         }
         _ => return None,
     })
+}
+
+/// How far a request for a certificate has come: `Approved,Issued`.
+fn signing_state(request: &Value) -> String {
+    let decided = |kind: &str| condition(request, kind).is_some();
+    let mut state = match (decided("Denied"), decided("Approved")) {
+        (true, _) => "Denied",
+        (false, true) => "Approved",
+        (false, false) => "Pending",
+    }
+    .to_owned();
+    if decided("Failed") {
+        state.push_str(",Failed");
+    }
+    if !text(request, "/status/certificate").is_empty() {
+        state.push_str(",Issued");
+    }
+    state
 }
 
 fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
@@ -77,6 +105,23 @@ mod tests {
     fn row(group: &str, plural: &str, mut object: Value) -> Value {
         object["metadata"] = json!({ "name": "a" });
         cells(group, plural, &object, "5s".into()).unwrap().into()
+    }
+
+    #[test]
+    fn a_request_for_a_certificate_has_a_cell_for_each_column() {
+        let (group, plural) = ("certificates.k8s.io", "certificatesigningrequests");
+        let columns = crate::print::columns(group, "v1", plural);
+        let pending = row(group, plural, json!({ "spec": { "signerName": "s", "username": "u" } }));
+        assert_eq!(columns.as_array().unwrap().len(), pending.as_array().unwrap().len());
+        assert_eq!(pending, json!(["a", "5s", "s", "u", "<none>", "Pending"]));
+        let state = |conditions: &[&str], certificate: &str| {
+            let conditions: Vec<_> = conditions.iter().map(|it| json!({ "type": it })).collect();
+            let request = json!({ "spec": { "username": "u", "expirationSeconds": 3600 },
+                "status": { "conditions": conditions, "certificate": certificate } });
+            row(group, plural, request)
+        };
+        assert_eq!(state(&["Approved"], "abc"), json!(["a", "5s", "<none>", "u", "60m", "Approved,Issued"]));
+        assert_eq!(state(&["Approved", "Denied", "Failed"], "")[5], "Denied,Failed");
     }
 
     /// Each was shown by the original.

@@ -1,5 +1,6 @@
 //! The query of a list or a watch: read, checked in the words of the original, and turned into what is meant.
 
+use std::num::ParseIntError;
 use std::time::Duration;
 
 use dogwatch_core::{FieldSelector, LabelSelector};
@@ -7,6 +8,7 @@ use dogwatch_core::{FieldSelector, LabelSelector};
 use super::continue_token::ContinueToken;
 use super::selector;
 use crate::refusal::{Problem, ProblemKind, Refusal};
+use crate::strconv;
 
 /// What a list asks for.
 #[derive(Clone, Debug)]
@@ -119,7 +121,7 @@ impl WatchOptions {
         }
         let version = match query.get("resourceVersion") {
             None => 0,
-            Some(text) => text.parse().map_err(|_| Refusal::unexplained(bad_version(text)))?,
+            Some(text) => text.parse().map_err(|it| Refusal::unexplained(bad_version(text, &it)))?,
         };
         let initial = match initial {
             Some(true) => InitialEvents::Send,
@@ -143,7 +145,7 @@ impl<'q> Query<'q> {
 
     fn integer(&self, key: &str) -> Result<Option<i64>, Refusal> {
         let Some(text) = self.first(key) else { return Ok(None) };
-        let refuse = |_| Refusal::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"));
+        let refuse = |it| Refusal::bad_request(strconv::error("ParseInt", text, &it));
         text.parse().map(Some).map_err(refuse)
     }
 
@@ -176,7 +178,7 @@ fn list_version(
     limit: Option<usize>,
 ) -> Result<ListVersion, Refusal> {
     let Some(text) = version else { return Ok(ListVersion::Newest) };
-    let refuse = |_| Refusal::bad_request(format!("invalid resource version: {}", bad_version(text)));
+    let refuse = |it| Refusal::bad_request(format!("invalid resource version: {}", bad_version(text, &it)));
     let version: u64 = text.parse().map_err(refuse)?;
     Ok(match (version, matching) {
         (0, _) => ListVersion::Any,
@@ -256,8 +258,8 @@ fn refuse(problems: &[Problem]) -> Result<(), Refusal> {
     }
 }
 
-fn bad_version(text: &str) -> String {
-    format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax")
+fn bad_version(text: &str, error: &ParseIntError) -> String {
+    format!("resourceVersion: Invalid value: {text:?}: {}", strconv::error("ParseUint", text, error))
 }
 
 #[cfg(test)]

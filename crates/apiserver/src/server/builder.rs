@@ -109,6 +109,9 @@ impl ApiServerBuilder {
 
     /// Makes uids, generated names and the clock the same in every run; the clock then goes with tokio's. Otherwise they
     /// are random, and time is the machine's.
+    ///
+    /// The tokens of service accounts are the same in every run only for a server [in process](Self::in_process): one that
+    /// listens signs them with a random key.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self

@@ -175,7 +175,10 @@ impl ApiServerBuilder {
             simulators.root_certificate.get_or_insert_with(|| certificates.authority());
         }
 
-        let cluster = Cluster::new(self.source());
+        let mut cluster = Cluster::new(self.source());
+        if self.plan.bind.is_some() {
+            cluster = cluster.with_secret_token_key();
+        }
         cluster.establish_definitions(self.plan.controllers.definitions);
         for (token, user) in &self.tokens {
             cluster.know_token(token.expose_secret(), user.clone());

@@ -1,9 +1,10 @@
-//! Whom to believe that it is the webhook: the certificates that its configuration names.
+//! Whom to believe that it is the webhook: the certificates that its configuration names, or those of the system where it
+//! names none.
 //!
 //! As the original, which is written in Go, this takes a certificate of the bundle itself, whoever issued it, besides those
 //! that an authority of the bundle has issued. Test environments rely on it.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
@@ -11,6 +12,15 @@ use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+/// The authorities that the machine trusts. Read once: it takes a file per authority on some machines.
+static SYSTEM: LazyLock<Vec<CertificateDer<'static>>> = LazyLock::new(|| {
+    let found = rustls_native_certs::load_native_certs();
+    if !found.errors.is_empty() {
+        tracing::warn!(errors = ?found.errors, "cannot read all certificates of the system");
+    }
+    found.certs
+});
 
 #[derive(Debug)]
 struct Trust {
@@ -20,18 +30,14 @@ struct Trust {
     provider: Arc<CryptoProvider>,
 }
 
-/// How to speak TLS to a webhook that shows one of these certificates, or one issued by them.
+/// How to speak TLS to a webhook that shows one of these certificates, or one issued by them. Without any, the authorities
+/// that the machine trusts count.
 ///
 /// # Errors
 /// Where TLS itself cannot be had.
 pub(super) fn config(bundle: Vec<CertificateDer<'static>>) -> Result<ClientConfig, Error> {
-    let provider = Arc::new(ring::default_provider());
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(bundle.iter().cloned());
-    let issued =
-        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build().ok();
-    let trust = Trust { bundle, issued, provider: Arc::clone(&provider) };
-    let config = ClientConfig::builder_with_provider(provider)
+    let trust = Trust::new(bundle, || SYSTEM.clone());
+    let config = ClientConfig::builder_with_provider(Arc::clone(&trust.provider))
         .with_safe_default_protocol_versions()?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(trust))
@@ -40,6 +46,18 @@ pub(super) fn config(bundle: Vec<CertificateDer<'static>>) -> Result<ClientConfi
 }
 
 impl Trust {
+    fn new(
+        bundle: Vec<CertificateDer<'static>>,
+        system: impl FnOnce() -> Vec<CertificateDer<'static>>,
+    ) -> Self {
+        let provider = Arc::new(ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(if bundle.is_empty() { system() } else { bundle.clone() });
+        let issued =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build().ok();
+        Self { bundle, issued, provider }
+    }
+
     /// Judges a certificate that is in the bundle: its name and its time must be right.
     fn verify_known(
         certificate: &CertificateDer<'_>,
@@ -132,6 +150,29 @@ mod tests {
             Trust { bundle: bundle.to_vec(), issued: None, provider: Arc::new(ring::default_provider()) };
         let name = ServerName::try_from(name).unwrap();
         trust.verify_server_cert(shown, &[], &name, &[], now).is_ok()
+    }
+
+    #[test]
+    fn without_a_bundle_the_authorities_of_the_system_count() {
+        let authority = |name: &str| {
+            let key = rcgen::KeyPair::generate().unwrap();
+            let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+            params.distinguished_name.push(rcgen::DnType::CommonName, name);
+            params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+            (params.self_signed(&key).unwrap().der().clone(), rcgen::Issuer::new(params, key))
+        };
+        let ((system, issuer), (other, _)) = (authority("system"), authority("other"));
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
+        let shown = params.signed_by(&key, &issuer).unwrap().der().clone();
+        let name = ServerName::try_from("a.test").unwrap();
+        let judge = |bundle: Vec<CertificateDer<'static>>| {
+            let trust = Trust::new(bundle, || vec![system.clone()]);
+            trust.verify_server_cert(&shown, &[], &name, &[], UnixTime::now()).is_ok()
+        };
+        assert!(judge(Vec::new()));
+        assert!(judge(vec![system.clone()]));
+        assert!(!judge(vec![other]), "a bundle takes the place of the system's");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use dogwatch_apiserver::auth::{Anonymous, Authenticator, Deed, PeerIdentity};
 use dogwatch_apiserver::cluster::{Cluster, Place, Source, User, Writer};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use serde_json::json;
+use serde_json::{Value, json};
 
 async fn cluster() -> Cluster {
     let cluster = Cluster::new(Source::real());
@@ -19,9 +19,15 @@ async fn cluster() -> Cluster {
 
 /// A token of the service account `default/builder`.
 async fn account_token(cluster: &Cluster) -> String {
+    token_for(cluster, &[]).await
+}
+
+/// A token of the service account `default/builder` for these audiences.
+async fn token_for(cluster: &Cluster, audiences: &[&str]) -> String {
     let kind = cluster.catalog().kind("", "v1", "serviceaccounts").unwrap();
     let place = Place { kind: &kind, namespace: Some("default"), name: "builder", part: "token" };
-    let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
+    let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+        "spec": { "audiences": audiences } });
     let made = cluster.create(&place, request, &Writer::server("test")).await.unwrap();
     made.object.to_value(&kind)["status"]["token"].as_str().unwrap().to_owned()
 }
@@ -63,6 +69,61 @@ async fn every_kind_of_credential_leads_to_its_user() {
         let found = authenticator.authenticate(&reading("/api"), &headers(token, &[]), peer, &cluster);
         assert_eq!(outcome(found), expected.map(str::to_owned), "{token:?} {peer:?}");
     }
+}
+
+/// The status of a TokenReview.
+async fn reviewed(cluster: &Cluster, token: &str, audiences: &[&str]) -> Value {
+    let kind = cluster.catalog().kind("authentication.k8s.io", "v1", "tokenreviews").unwrap();
+    let place = Place { kind: &kind, namespace: None, name: "", part: "" };
+    let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
+        "spec": { "token": token, "audiences": audiences } });
+    let made = cluster.create(&place, review, &Writer::server("test")).await.unwrap();
+    made.object.to_value(&kind)["status"].clone()
+}
+
+#[tokio::test]
+async fn a_token_for_another_audience_does_not_log_in() {
+    let cluster = cluster().await;
+    let api = "https://kubernetes.default.svc";
+    for (audiences, expected) in [
+        (&[][..], Ok("system:serviceaccount:default:builder")),
+        (&["vault", api][..], Ok("system:serviceaccount:default:builder")),
+        (&["vault"][..], Err(401)),
+    ] {
+        let token = token_for(&cluster, audiences).await;
+        let found =
+            Authenticator::new().authenticate(&reading("/api"), &headers(Some(&token), &[]), None, &cluster);
+        assert_eq!(outcome(found), expected.map(str::to_owned), "{audiences:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_review_answers_for_the_audiences_that_were_asked_for_and_no_others() {
+    let cluster = cluster().await;
+    let api = "https://kubernetes.default.svc";
+    let vault = token_for(&cluster, &["vault", "other"]).await;
+    let own = account_token(&cluster).await;
+    for (token, asked, audiences) in [
+        (vault.as_str(), &["foo", "vault"][..], Some(json!(["vault"]))),
+        (vault.as_str(), &["foo"][..], None),
+        (vault.as_str(), &[][..], None),
+        (own.as_str(), &[][..], Some(json!([api]))),
+        (own.as_str(), &["vault"][..], None),
+        // Static tokens are for the API server alone.
+        ("hunter2", &[][..], Some(json!([api]))),
+        ("hunter2", &["vault"][..], None),
+    ] {
+        let status = reviewed(&cluster, token, asked).await;
+        assert_eq!(status.get("audiences").cloned(), audiences, "{asked:?} {status}");
+        assert_eq!(status["authenticated"] == true, audiences.is_some(), "{asked:?} {status}");
+    }
+    let mismatch = reviewed(&cluster, &vault, &["foo"]).await;
+    let why = r#"[invalid bearer token, token audiences ["vault" "other"] is invalid for the target audiences ["foo"]]"#;
+    assert_eq!(mismatch, json!({ "user": {}, "error": why }));
+    assert_eq!(
+        reviewed(&cluster, "wrong", &[]).await,
+        json!({ "user": {}, "error": "invalid bearer token" })
+    );
 }
 
 #[tokio::test]

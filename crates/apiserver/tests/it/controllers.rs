@@ -12,6 +12,11 @@ const MAPS: (&str, &str) = ("v1", "ConfigMap");
 const NAMESPACES: (&str, &str) = ("v1", "Namespace");
 const PODS: (&str, &str) = ("v1", "Pod");
 const EVENTS: (&str, &str) = ("v1", "Event");
+const CLAIMS: (&str, &str) = ("v1", "PersistentVolumeClaim");
+const VOLUMES: (&str, &str) = ("v1", "PersistentVolume");
+const QUOTAS: (&str, &str) = ("v1", "ResourceQuota");
+const SERVICES: (&str, &str) = ("v1", "Service");
+const SLICES: (&str, &str) = ("discovery.k8s.io/v1", "EndpointSlice");
 const DEFINITIONS: (&str, &str) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
 const WIDGETS: (&str, &str) = ("example.com/v1", "Widget");
 
@@ -449,4 +454,181 @@ async fn how_things_were_is_forgotten_after_a_while_and_can_still_be_watched_fro
     assert!(!listed(&it));
     let watched = it.cluster.store().read(&kind.collection, |all, _| all.position_after(then).is_ok());
     assert!(watched);
+}
+
+fn claim(namespace: &str, name: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": name, "namespace": namespace },
+        "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } } })
+}
+
+/// A pod on a node that has a claim.
+fn claimant(namespace: &str, name: &str, claim: &str) -> Value {
+    let mut pod = pod(namespace, name);
+    pod["spec"]["nodeName"] = "n".into();
+    pod["spec"]["volumes"] = json!([{ "name": "v", "persistentVolumeClaim": { "claimName": claim } }]);
+    pod
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_goes_when_no_pod_uses_it_and_so_does_its_namespace() {
+    let it = running().await;
+    it.add(namespace("a")).await;
+    it.add(claim("a", "c")).await;
+    it.delete(CLAIMS, "a/c", None).await;
+    let going = it.get(CLAIMS, "a/c").expect("it can still be read right after its deletion");
+    assert!(going["metadata"]["deletionTimestamp"].is_string());
+    it.gone(CLAIMS, "a/c").await;
+    it.add(claim("a", "d")).await;
+    it.delete(NAMESPACES, "a", None).await;
+    it.gone(NAMESPACES, "a").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_a_pod_uses_stays_until_the_pod_is_gone() {
+    let it = running().await;
+    it.add(claim("default", "c")).await;
+    it.add(claimant("default", "p", "c")).await;
+    it.add(claimant("default", "other", "d")).await;
+    it.delete(CLAIMS, "default/c", None).await;
+    it.pass(Duration::from_secs(60)).await;
+    let revision = it.cluster.store().revision();
+    it.pass(Duration::from_secs(600)).await;
+    assert!(it.get(CLAIMS, "default/c").is_some());
+    assert_eq!(it.cluster.store().revision(), revision, "waiting writes nothing");
+    let (kind, key) = (it.kind("v1", "Pod"), "default/p".parse().unwrap());
+    let options = dogwatch_apiserver::cluster::DeleteOptions { grace: Some(0), ..Default::default() };
+    let place = dogwatch_apiserver::cluster::Place::of(&kind, &key);
+    let kubelet = dogwatch_apiserver::cluster::Writer::server("kubelet");
+    it.cluster.delete(&place, &options, &kubelet).await.expect("deleted");
+    it.gone(CLAIMS, "default/c").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_goes_unless_it_is_bound_to_a_claim_that_exists() {
+    let it = running().await;
+    let volume = |name: &str, claim: Option<&str>| {
+        let mut volume = json!({ "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": name },
+            "spec": { "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "hostPath": { "path": "/x" } } });
+        if let Some(claim) = claim {
+            volume["spec"]["claimRef"] = json!({ "namespace": "default", "name": claim });
+        }
+        volume
+    };
+    it.add(claim("default", "c")).await;
+    it.add(volume("free", None)).await;
+    for (name, claim) in [("bound", "c"), ("widowed", "none")] {
+        it.add(volume(name, Some(claim))).await;
+        it.change(VOLUMES, name, "status", |it| it["status"]["phase"] = "Bound".into()).await;
+    }
+    for name in ["free", "bound", "widowed"] {
+        it.delete(VOLUMES, name, None).await;
+    }
+    it.gone(VOLUMES, "free").await;
+    it.gone(VOLUMES, "widowed").await;
+    it.pass(Duration::from_secs(600)).await;
+    assert!(it.get(VOLUMES, "bound").is_some());
+    it.delete(CLAIMS, "default/c", None).await;
+    it.gone(VOLUMES, "bound").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_service_of_the_api_server_comes_back_within_ten_seconds() {
+    let it = Running::with(Controllers::of_server()).await;
+    let before = it.get(SERVICES, "default/kubernetes").unwrap();
+    it.delete(SERVICES, "default/kubernetes", None).await;
+    it.delete(SLICES, "default/kubernetes", None).await;
+    assert!(it.get(SERVICES, "default/kubernetes").is_none());
+    it.pass(Duration::from_secs(10)).await;
+    let after = it.get(SERVICES, "default/kubernetes").expect("it is back");
+    assert_eq!(after["spec"], before["spec"]);
+    assert_ne!(after["metadata"]["uid"], before["metadata"]["uid"]);
+    assert!(it.get(SLICES, "default/kubernetes").is_some());
+    it.delete(SLICES, "default/kubernetes", None).await;
+    it.pass(Duration::from_secs(10)).await;
+    assert!(it.get(SLICES, "default/kubernetes").is_some(), "the slice alone comes back, too");
+}
+
+fn quota(hard: Value) -> Value {
+    json!({ "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "q", "namespace": "a" },
+        "spec": { "hard": hard } })
+}
+
+async fn refused(it: &Running, object: Value) -> String {
+    let writer = dogwatch_apiserver::cluster::Writer::server("test");
+    it.cluster.add(object, &writer).await.expect_err("refused").0.message.clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_counts_what_there_is_and_gives_back_what_is_deleted() {
+    let it = running().await;
+    it.add(namespace("a")).await;
+    it.add(namespace("b")).await;
+    it.add(map("a", "one", &[])).await;
+    it.add(map("b", "elsewhere", &[])).await;
+    it.add(quota(json!({ "configmaps": "2", "pods": "5", "example.com/unknown": "1" }))).await;
+    let counted = it.until_one(QUOTAS, "a/q", |it| it["status"]["used"]["configmaps"] == "1").await;
+    assert_eq!(counted["status"]["hard"], counted["spec"]["hard"]);
+    assert_eq!(counted["status"]["used"], json!({ "configmaps": "1", "pods": "0" }));
+    it.add(map("a", "two", &[])).await;
+    let why = refused(&it, map("a", "three", &[])).await;
+    assert!(
+        why.contains("exceeded quota: q, requested: configmaps=1, used: configmaps=2, limited: configmaps=2"),
+        "{why}"
+    );
+    it.delete(MAPS, "a/one", None).await;
+    it.until_one(QUOTAS, "a/q", |it| it["status"]["used"]["configmaps"] == "1").await;
+    it.add(map("a", "three", &[])).await;
+    it.change(QUOTAS, "a/q", "", |it| it["spec"]["hard"] = json!({ "configmaps": "3" })).await;
+    let raised = it.until_one(QUOTAS, "a/q", |it| it["status"]["hard"]["configmaps"] == "3").await;
+    assert_eq!(raised["status"]["used"], json!({ "configmaps": "2" }));
+    let revision = it.cluster.store().revision();
+    it.pass(Duration::from_secs(3600)).await;
+    assert_eq!(it.cluster.store().revision(), revision, "counting again writes nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_counts_custom_objects_whose_definition_comes_later() {
+    let it = running().await;
+    it.add(namespace("a")).await;
+    it.add(quota(json!({ "count/widgets.example.com": "1" }))).await;
+    it.until_one(QUOTAS, "a/q", |it| it["status"]["hard"].is_object()).await;
+    it.add(definition("widgets", "Widget")).await;
+    it.until_one(QUOTAS, "a/q", |it| it["status"]["used"]["count/widgets.example.com"] == "0").await;
+    it.add(widget("a", "one")).await;
+    assert!(refused(&it, widget("a", "two")).await.contains("exceeded quota"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_at_once_get_no_more_than_a_quota_allows_while_it_is_counted() {
+    let it = running().await;
+    it.add(namespace("a")).await;
+    it.add(quota(json!({ "configmaps": "5" }))).await;
+    it.until_one(QUOTAS, "a/q", |it| it["status"]["used"]["configmaps"] == "0").await;
+    for round in 0..2 {
+        let made = (0..20).map(|number| {
+            let cluster = std::sync::Arc::clone(&it.cluster);
+            let map = map("a", &format!("m{round}-{number}"), &[]);
+            let writer = dogwatch_apiserver::cluster::Writer::server("test");
+            tokio::spawn(async move { cluster.add(map, &writer).await.is_ok() })
+        });
+        for task in made.collect::<Vec<_>>() {
+            task.await.unwrap();
+        }
+        let there = maps(&it).len();
+        assert_eq!(there, 5, "round {round}");
+        it.delete(MAPS, &named(&maps(&it)[0]), None).await;
+        it.until_one(QUOTAS, "a/q", |it| it["status"]["used"]["configmaps"] == "4").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_charge_for_what_was_not_stored_is_given_back() {
+    let it = running().await;
+    it.add(namespace("a")).await;
+    it.add(map("a", "one", &[])).await;
+    it.add(quota(json!({ "configmaps": "2" }))).await;
+    it.until_one(QUOTAS, "a/q", |it| it["status"]["used"]["configmaps"] == "1").await;
+    assert!(refused(&it, map("a", "one", &[])).await.contains("already exists"));
+    it.until_one(QUOTAS, "a/q", |it| it["status"]["used"]["configmaps"] == "1").await;
+    it.add(map("a", "two", &[])).await;
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use dogwatch_apiserver::cluster::{Cluster, User, Writer};
+use dogwatch_apiserver::cluster::{Cluster, Place, User, Writer};
 use dogwatch_apiserver::{ApiServer, StartError};
 use dogwatch_core::ObjectKey;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -110,6 +110,45 @@ async fn a_seed_makes_the_same_uids_each_time() {
     let first = uid().await;
     assert_eq!(first, uid().await);
     assert!(first[2].starts_with("2026-01-01T00:00:"), "{first:?}");
+}
+
+/// A token of the service account `default/a`, of a server with a seed that everybody knows.
+async fn seeded(listens: bool) -> (ApiServer, String) {
+    let yaml = "{ apiVersion: v1, kind: ServiceAccount, metadata: { name: a } }";
+    let builder = ApiServer::builder().seed(42).yaml(yaml);
+    let builder = if listens { builder } else { builder.in_process() };
+    let server = builder.start().await.unwrap();
+    let kind = server.cluster().catalog().kind("", "v1", "serviceaccounts").unwrap();
+    let place = Place { kind: &kind, namespace: Some("default"), name: "a", part: "token" };
+    let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
+    let made = server.cluster().create(&place, request, &Writer::server("test")).await.unwrap();
+    let token = made.object.to_value(&kind)["status"]["token"].as_str().unwrap().to_owned();
+    (server, token)
+}
+
+#[tokio::test]
+async fn a_seed_does_not_give_away_the_key_of_a_server_that_listens() {
+    let (victim, own) = seeded(true).await;
+    let (_, in_process) = seeded(false).await;
+    let (_, other) = seeded(true).await;
+    assert!(victim.cluster().token_user(&own).is_some());
+    for forged in [in_process, other] {
+        assert_eq!(victim.cluster().token_user(&forged), None);
+    }
+    let fork = victim.fork().await.unwrap();
+    assert!(fork.cluster().token_user(&own).is_some(), "a fork takes the tokens of its origin");
+    // Uids do not depend on whether there is a listener.
+    let (server, _) = seeded(false).await;
+    let uid =
+        |it: &ApiServer| stored(it.cluster(), "serviceaccounts", "a").unwrap()["metadata"]["uid"].clone();
+    assert_eq!(uid(&server), uid(&victim));
+}
+
+#[tokio::test]
+async fn tokens_of_servers_in_process_follow_from_the_seed() {
+    let ((server, first), (_, second)) = (seeded(false).await, seeded(false).await);
+    assert!(server.cluster().token_user(&second).is_some());
+    assert_eq!(first.split('.').next(), second.split('.').next());
 }
 
 #[tokio::test]

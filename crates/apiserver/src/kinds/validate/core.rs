@@ -189,6 +189,18 @@ fn access_modes(out: &mut Problems, spec: &Value) {
     }
 }
 
+/// The claim templates of a new stateful set. They cannot change later, so that updates need not look at them.
+pub(super) fn claim_templates(out: &mut Problems, stateful_set: &Value) {
+    for (index, template) in items(stateful_set, "/spec/volumeClaimTemplates").iter().enumerate() {
+        let mut found = Problems::new();
+        claim(&mut found, template);
+        out.extend(found.into_iter().map(|it| {
+            let field = format!("spec.volumeClaimTemplates[{index}].{}", it.field);
+            Problem { field, ..it }
+        }));
+    }
+}
+
 fn claim(out: &mut Problems, object: &Value) {
     let spec = &object["spec"];
     if items(spec, "/accessModes").is_empty() {

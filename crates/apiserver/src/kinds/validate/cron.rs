@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::check::{Problems, invalid, required};
 use crate::kinds::look::{at, text};
+use crate::strconv;
 
 const NAMED: &[&str] = &["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
 const MONTHS: &[&str] = &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
@@ -111,8 +112,8 @@ fn value(written: &str, names: &[&str]) -> Result<i64, String> {
         let first = i64::from(names.len() == MONTHS.len());
         return Ok(i64::try_from(index).unwrap_or_default() + first);
     }
-    let number: i64 = written.parse().map_err(|_| {
-        format!("failed to parse int from {written}: strconv.Atoi: parsing {written:?}: invalid syntax")
+    let number: i64 = written.parse().map_err(|it| {
+        format!("failed to parse int from {written}: {}", strconv::error("Atoi", written, &it))
     })?;
     if number < 0 {
         return Err(format!("negative number ({number}) not allowed: {written}"));

@@ -38,6 +38,9 @@ pub fn create(names: KindNames<'_>, namespaced: bool, object: &Value) -> Vec<Pro
         ("", "Service") => service::create(&mut out, object),
         ("", "ReplicationController") | ("apps" | "batch", _) => {
             workloads::create(&mut out, names.kind, object);
+            if names.kind == "StatefulSet" {
+                core::claim_templates(&mut out, object);
+            }
         }
         ("events.k8s.io", "Event") => events::create(&mut out, object),
         ("", kind) => core::create(&mut out, kind, object),

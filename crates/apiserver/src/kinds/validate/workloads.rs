@@ -1,5 +1,7 @@
 //! What is wrong with the kinds that run pods: the group `apps`, replication controllers, jobs and cron jobs.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use super::check::{
@@ -7,7 +9,7 @@ use super::check::{
     unsupported,
 };
 use super::{cron, pod, selector};
-use crate::kinds::look::{at, entries, flag, number, text};
+use crate::kinds::look::{at, entries, flag, items, number, text};
 use crate::{Problem, ProblemKind};
 
 const UNMATCHED: &str = "`selector` does not match template `labels`";
@@ -78,6 +80,10 @@ fn fixed_selector(out: &mut Problems, new: &Value, old: &Value) {
 /// The selector and the template it must select.
 fn selected_template(out: &mut Problems, spec: &Value, of: &str, must_select: bool) {
     let labels = at(spec, "/template/metadata/labels");
+    let template = match of {
+        "statefulset" => stateful_template(spec),
+        _ => Cow::Borrowed(&spec["template"]),
+    };
     let mut right = true;
     match at(spec, "/selector") {
         None => {
@@ -91,7 +97,7 @@ fn selected_template(out: &mut Problems, spec: &Value, of: &str, must_select: bo
             selector::check(out, chosen, "spec.selector");
             if out.len() > before {
                 selector::wrong(out, chosen, "spec.selector", "invalid label selector");
-                return pod::template(out, &spec["template"], "spec.template");
+                return pod::template(out, &template, "spec.template");
             }
             if selector::is_empty(chosen) {
                 selector::wrong(out, chosen, "spec.selector", &format!("empty selector is invalid for {of}"));
@@ -104,7 +110,7 @@ fn selected_template(out: &mut Problems, spec: &Value, of: &str, must_select: bo
         let shown = labels.cloned().unwrap_or_default();
         invalid(out, "spec.template.metadata.labels", &shown, UNMATCHED);
     }
-    pod::template(out, &spec["template"], "spec.template");
+    pod::template(out, &template, "spec.template");
     always_restarts(out, spec);
     if at(spec, "/template/spec/activeDeadlineSeconds").is_some() && of == "deployment" {
         let detail = "activeDeadlineSeconds in ReplicaSet is not Supported";
@@ -199,6 +205,35 @@ fn stateful_set(out: &mut Problems, spec: &Value) {
         not_negative(out, spec, &format!("/{key}"), &format!("spec.{key}"));
     }
     selected_template(out, spec, "statefulset", true);
+}
+
+/// The template of a stateful set as its pods will be: with a volume for each claim template, in place of a volume of the
+/// same name, and without the host name and the subdomain, which the controller sets for each pod.
+fn stateful_template(spec: &Value) -> Cow<'_, Value> {
+    let template = &spec["template"];
+    let claims = items(spec, "/volumeClaimTemplates");
+    let replaced = ["hostname", "subdomain"].iter().any(|key| template["spec"].get(key).is_some());
+    if claims.is_empty() && !replaced {
+        return Cow::Borrowed(template);
+    }
+    let mut template = template.clone();
+    if let Some(pod) = template.get_mut("spec").and_then(Value::as_object_mut) {
+        pod.remove("hostname");
+        pod.remove("subdomain");
+        let mut volumes: Vec<Value> = Vec::new();
+        for claim in claims {
+            let name = text(claim, "/metadata/name");
+            if !volumes.iter().any(|it| it["name"] == name) {
+                volumes.push(json!({ "name": name, "persistentVolumeClaim": { "claimName": name } }));
+            }
+        }
+        let own = pod.get("volumes").and_then(Value::as_array).into_iter().flatten();
+        let replaced = |it: &Value| volumes.iter().any(|claim| claim["name"] == it["name"]);
+        let kept: Vec<_> = own.filter(|it| !replaced(it)).cloned().collect();
+        volumes.extend(kept);
+        pod.insert("volumes".to_owned(), volumes.into());
+    }
+    Cow::Owned(template)
 }
 
 fn daemon_set(out: &mut Problems, spec: &Value) {
@@ -352,5 +387,43 @@ fn cron_job(out: &mut Problems, object: &Value) {
     job_spec(out, &spec["jobTemplate"]["spec"], "spec.jobTemplate.spec");
     for key in ["successfulJobsHistoryLimit", "failedJobsHistoryLimit"] {
         not_negative(out, spec, &format!("/{key}"), &format!("spec.{key}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stateful_set(mount: &str, volumes: &Value) -> Value {
+        json!({ "spec": { "serviceName": "s", "podManagementPolicy": "OrderedReady",
+            "updateStrategy": { "type": "RollingUpdate" }, "selector": { "matchLabels": { "app": "a" } },
+            "template": { "metadata": { "labels": { "app": "a" } }, "spec": {
+                "restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "terminationGracePeriodSeconds": 30,
+                "hostname": "NOT A LABEL", "volumes": volumes,
+                "containers": [{ "name": "c", "image": "i", "imagePullPolicy": "Always", "terminationMessagePolicy": "File",
+                    "volumeMounts": [{ "name": mount, "mountPath": "/data" }] }] } },
+            "volumeClaimTemplates": [{ "metadata": { "name": "data" }, "spec": { "accessModes": ["ReadWriteOnce"],
+                "resources": { "requests": { "storage": "1Gi" } } } }] } })
+    }
+
+    fn problems(object: &Value) -> Vec<String> {
+        let mut out = Problems::default();
+        create(&mut out, "StatefulSet", object);
+        out.iter().map(|it| it.to_string()).collect()
+    }
+
+    #[test]
+    fn a_claim_template_is_a_volume_of_the_pods_of_a_stateful_set() {
+        assert_eq!(problems(&stateful_set("data", &json!([]))), [""; 0]);
+        let own = json!([{ "name": "data", "emptyDir": {} }, { "name": "other", "emptyDir": {} }]);
+        assert_eq!(problems(&stateful_set("data", &own)), [""; 0], "the claim takes the place of the volume");
+        assert_eq!(problems(&stateful_set("other", &own)), [""; 0]);
+        let wrong = problems(&stateful_set("dta", &own));
+        let expected = r#"spec.template.spec.containers[0].volumeMounts[0].name: Not found: "dta""#;
+        assert_eq!(wrong, [expected]);
+        let mut bad = stateful_set("data", &json!([]));
+        bad["spec"]["volumeClaimTemplates"][0]["metadata"]["name"] = "Data".into();
+        let wrong = problems(&bad);
+        assert!(wrong.iter().any(|it| it.starts_with("spec.template.spec.volumes[0].name: ")), "{wrong:?}");
     }
 }

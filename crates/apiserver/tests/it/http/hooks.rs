@@ -143,3 +143,71 @@ async fn selectors_rules_and_dry_runs_decide_who_is_asked() {
     );
     assert_eq!(server.post(MAPS, map("b", checked)).await.code, 201);
 }
+
+#[tokio::test]
+async fn a_namespace_is_selected_by_the_labels_it_will_have() {
+    let server = Server::start().await;
+    let webhook = Webhook::start(|_| json!({ "allowed": false })).await;
+    let selecting = json!({ "namespaceSelector": { "matchLabels": { "env": "prod" } },
+        "rules": [{ "operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["namespaces", "namespaces/*"] }] });
+    install(&server, "validating", webhook.client_config(), selecting).await;
+    let namespace = |name: &str, env: &str| json!({ "metadata": { "name": name, "labels": { "env": env } } });
+    assert_eq!(server.post("/api/v1/namespaces", namespace("a", "prod")).await.code, 400, "denied");
+    assert_eq!(server.post("/api/v1/namespaces", namespace("a", "dev")).await.code, 201);
+    let label = |env: &str| json!({ "metadata": { "labels": { "env": env } } });
+    let path = "/api/v1/namespaces/a";
+    assert_eq!(server.merge(path, label("prod")).await.code, 400, "it would come into the selection");
+    assert_eq!(server.merge(path, label("test")).await.code, 200);
+    let asked: Vec<_> = webhook.asked().iter().map(|it| it["operation"].clone()).collect();
+    assert_eq!(asked, ["CREATE", "UPDATE"]);
+    // A deletion, and a part that has no labels of its own, go by the labels that are stored.
+    let configuration = format!("{HOOKS}/validatingwebhookconfigurations/c");
+    let test = json!([{ "op": "replace", "path": "/webhooks/0/namespaceSelector/matchLabels/env", "value": "test" }]);
+    let json_patch = ("content-type", "application/json-patch+json");
+    assert_eq!(server.send("PATCH", &configuration, &[json_patch], &test.to_string()).await.code, 200);
+    assert_eq!(server.send("DELETE", path, &[JSON], "").await.code, 400);
+    assert_eq!(server.merge(&format!("{path}/status"), label("dev")).await.code, 400);
+}
+
+#[tokio::test]
+async fn a_webhook_with_match_conditions_is_called_and_whoever_stores_it_is_warned() {
+    let server = Server::start().await;
+    let webhook = Webhook::start(|_| json!({ "allowed": false })).await;
+    let mut configuration = json!({ "metadata": { "name": "c" }, "webhooks": [{ "name": "h.example.com",
+        "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Ignore",
+        "clientConfig": webhook.client_config(), "matchConditions": [{ "name": "never", "expression": "false" }],
+        "rules": [{ "operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] }] }] });
+    let path = format!("{HOOKS}/validatingwebhookconfigurations");
+    let made = server.post(&path, configuration.clone()).await;
+    let warning = r#"299 - "webhooks[0].matchConditions are stored but not evaluated: this server has no CEL, and calls the webhook for every request that its rules and selectors match""#;
+    assert_eq!((made.code.as_u16(), made.header("warning")), (201, warning));
+    assert_eq!(server.post(MAPS, map("a", json!({}))).await.code, 400, "no request gets around it");
+    assert_eq!(webhook.asked().len(), 1);
+    // What was there before is not mentioned again.
+    configuration["metadata"]["resourceVersion"] = made.json()["metadata"]["resourceVersion"].clone();
+    configuration["metadata"]["labels"] = json!({ "a": "b" });
+    let updated = server.send("PUT", &format!("{path}/c"), &[JSON], &configuration.to_string()).await;
+    assert_eq!((updated.code.as_u16(), updated.header("warning")), (200, ""), "{updated:?}");
+}
+
+#[tokio::test]
+async fn an_admission_policy_that_would_be_enforced_is_warned_about() {
+    let server = Server::start().await;
+    let policy = json!({ "metadata": { "name": "p" }, "spec": {
+        "matchConstraints": { "resourceRules": [{ "operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"],
+            "resources": ["configmaps"] }] }, "validations": [{ "expression": "false" }] } });
+    let binding =
+        json!({ "metadata": { "name": "b" }, "spec": { "policyName": "p", "validationActions": ["Deny"] } });
+    let alone = server.post(&format!("{HOOKS}/validatingadmissionpolicies"), policy).await;
+    assert_eq!(
+        (alone.code.as_u16(), alone.header("warning")),
+        (201, ""),
+        "without a binding it does nothing"
+    );
+    let bound = server.post(&format!("{HOOKS}/validatingadmissionpolicybindings"), binding).await;
+    let warning = r#"299 - "ValidatingAdmissionPolicyBinding \"b\" is stored but not enforced: this server does not evaluate CEL""#;
+    assert_eq!((bound.code.as_u16(), bound.header("warning")), (201, warning));
+    let change = json!({ "spec": { "failurePolicy": "Ignore" } });
+    let changed = server.merge(&format!("{HOOKS}/validatingadmissionpolicies/p"), change).await;
+    assert!(changed.header("warning").contains("is stored but not enforced"), "{changed:?}");
+}

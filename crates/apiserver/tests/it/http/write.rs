@@ -235,3 +235,75 @@ async fn the_status_of_an_autoscaler_is_written_in_either_version() {
                greater than or equal to 0";
     assert_eq!(refused.refusal(), (422, why.to_owned()));
 }
+
+#[tokio::test]
+async fn an_apply_that_names_a_uid_does_not_create_the_object_again() {
+    let server = Server::start().await;
+    let apply = ("content-type", "application/apply-patch+yaml");
+    let path = format!("{MAPS}/gone?fieldManager=m");
+    let object =
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "gone", "uid": "u-1" } });
+    let refused = server.send("PATCH", &path, &[apply], &object.to_string()).await;
+    let why = "Operation cannot be fulfilled on configmaps \"gone\": uid mismatch: the provided object specified uid u-1, and no \
+               existing object was found";
+    assert_eq!(refused.refusal(), (409, why.to_owned()));
+    assert_eq!(server.get(&format!("{MAPS}/gone")).await.code, 404);
+    let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "gone" } });
+    assert_eq!(server.send("PATCH", &path, &[apply], &object.to_string()).await.code, 201);
+}
+
+#[tokio::test]
+async fn a_request_for_a_connection_takes_no_body_and_touches_nothing() {
+    let server = Server::start().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let container = |name: &str| json!({ "name": name, "image": "i" });
+    let pod = |name: &str, node: &str, containers: &[&str]| {
+        let containers: Vec<_> = containers.iter().map(|it| container(it)).collect();
+        let spec =
+            json!({ "nodeName": node, "containers": containers, "initContainers": [container("first")] });
+        json!({ "metadata": { "name": name }, "spec": spec })
+    };
+    for (name, node, containers) in
+        [("free", "", &["c"][..]), ("placed", "n", &["c"]), ("two", "", &["c", "d"])]
+    {
+        let made = server.post(pods, pod(name, node, containers)).await;
+        assert_eq!(made.code, 201, "{made:?}");
+    }
+    assert_eq!(server.post("/api/v1/nodes", json!({ "metadata": { "name": "n" } })).await.code, 201);
+    let service = json!({ "metadata": { "name": "s" }, "spec": { "ports": [{ "port": 80 }] } });
+    assert_eq!(server.post("/api/v1/namespaces/default/services", service).await.code, 201);
+    let unplaced = (400, "pod free does not have a host assigned".to_owned());
+    for method in ["GET", "POST"] {
+        for part in ["exec?command=ls&container=c&stdout=true", "attach", "portforward", "proxy/x"] {
+            let refused = server.send(method, &format!("{pods}/free/{part}"), &[], "").await;
+            assert_eq!(refused.refusal(), unplaced, "{method} {part}");
+        }
+    }
+    let placed = server.send("POST", &format!("{pods}/placed/exec"), &[], "").await.refusal();
+    assert!(
+        placed.0 == 500
+            && placed.1.contains(r#"node "n" has no kubelet"#)
+            && placed.1.contains("exec is not"),
+        "{placed:?}"
+    );
+    let unclear = server.send("POST", &format!("{pods}/two/exec"), &[], "").await.refusal();
+    let why = "a container name must be specified for pod two, choose one of: [first c d]";
+    assert_eq!(unclear, (400, why.to_owned()));
+    let wrong = server.send("POST", &format!("{pods}/two/attach?container=x"), &[], "").await.refusal();
+    assert_eq!(wrong, (400, "container x is not valid for pod two".to_owned()));
+    assert_eq!(server.send("POST", &format!("{pods}/none/exec"), &[], "").await.code, 404);
+    // What is sent through a proxy is for the other end: it deletes and changes nothing here.
+    let services = "/api/v1/namespaces/default/services";
+    for (path, code) in
+        [(format!("{pods}/free"), 400), (format!("{services}/s"), 503), ("/api/v1/nodes/n".to_owned(), 500)]
+    {
+        let before = server.get(&path).await.bytes;
+        for method in ["DELETE", "PUT", "PATCH", "POST"] {
+            let merge = ("content-type", "application/merge-patch+json");
+            let body = r#"{"metadata":{"labels":{"a":"b"}}}"#;
+            let answer = server.send(method, &format!("{path}/proxy/x"), &[merge], body).await;
+            assert_eq!(answer.code, code, "{method} {path}: {answer:?}");
+        }
+        assert_eq!(server.get(&path).await.bytes, before, "{path}");
+    }
+}

@@ -1,0 +1,63 @@
+//! Quota charges whose object is not stored yet.
+//!
+//! The quota controller must not count a namespace while there is one: it would not find the object, and take the charge
+//! back that was made for it.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The number of writes in each namespace that are between their charge and their commit.
+#[derive(Debug, Default)]
+pub(super) struct Charges(Mutex<BTreeMap<String, usize>>);
+
+/// A write that is between its charge and its commit. Dropping it says that the object is stored, or will not be.
+#[derive(Debug)]
+#[must_use = "dropping it says that the object is stored"]
+pub(super) struct Charge<'a> {
+    charges: &'a Charges,
+    namespace: String,
+}
+
+impl Charges {
+    /// Begins a charge. Must be called before the quotas are read.
+    pub(super) fn begin(&self, namespace: &str) -> Charge<'_> {
+        *self.pending().entry(namespace.to_owned()).or_default() += 1;
+        Charge { charges: self, namespace: namespace.to_owned() }
+    }
+
+    /// Whether any write of a namespace is between its charge and its commit.
+    pub(super) fn is_pending(&self, namespace: &str) -> bool {
+        self.pending().contains_key(namespace)
+    }
+
+    fn pending(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Charge<'_> {
+    fn drop(&mut self) {
+        let mut pending = self.charges.pending();
+        if let Some(count) = pending.get_mut(&self.namespace) {
+            *count -= 1;
+            if *count == 0 {
+                pending.remove(&self.namespace);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_has_a_pending_charge_until_the_last_one_is_dropped() {
+        let charges = Charges::default();
+        let (first, second) = (charges.begin("a"), charges.begin("a"));
+        drop(first);
+        assert!(charges.is_pending("a") && !charges.is_pending("b"));
+        drop(second);
+        assert!(!charges.is_pending("a"));
+    }
+}

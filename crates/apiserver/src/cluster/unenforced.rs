@@ -1,0 +1,161 @@
+//! Warnings about objects that are stored and have no effect here although they have one in kube-apiserver: this server does
+//! not evaluate CEL.
+//!
+//! The warning comes with the write that would make kube-apiserver enforce something new. Without it, a test of a policy that
+//! denies nothing would look like a test of a policy that works.
+
+use serde_json::Value;
+
+use super::Cluster;
+use super::pipeline;
+use crate::kinds::look::{at, entries, items, text};
+use crate::registry::Kind;
+
+const GROUP: &str = "admissionregistration.k8s.io";
+
+impl Cluster {
+    /// Returns what the writer of an object should know; `old` is its former state, if it had one.
+    pub(super) fn warnings(&self, kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut warnings = pipeline::warnings(kind, object, old);
+        if pipeline::is_definition(kind) {
+            warnings.extend(unevaluated_rules(object, old));
+        } else if kind.def.group == GROUP {
+            warnings.extend(match kind.def.plural.as_str() {
+                "validatingwebhookconfigurations" | "mutatingwebhookconfigurations" => {
+                    unevaluated_conditions(object, old)
+                }
+                _ => self.unenforced_policy(kind, object, old).into_iter().collect(),
+            });
+        }
+        warnings
+    }
+
+    /// Warns about an admission policy that has a binding, and about a binding whose policy exists: it takes both for
+    /// kube-apiserver to enforce anything.
+    fn unenforced_policy(&self, kind: &Kind, object: &Value, old: Option<&Value>) -> Option<String> {
+        if old.is_some_and(|old| old["spec"] == object["spec"]) {
+            return None;
+        }
+        let name = text(object, "/metadata/name");
+        let (other, matches): (&str, &dyn Fn(&Value) -> bool) = match kind.def.plural.as_str() {
+            "validatingadmissionpolicies" => {
+                ("validatingadmissionpolicybindings", &|it| text(it, "/spec/policyName") == name)
+            }
+            "mutatingadmissionpolicies" => {
+                ("mutatingadmissionpolicybindings", &|it| text(it, "/spec/policyName") == name)
+            }
+            "validatingadmissionpolicybindings" => ("validatingadmissionpolicies", &|it| {
+                text(it, "/metadata/name") == text(object, "/spec/policyName")
+            }),
+            "mutatingadmissionpolicybindings" => ("mutatingadmissionpolicies", &|it| {
+                text(it, "/metadata/name") == text(object, "/spec/policyName")
+            }),
+            _ => return None,
+        };
+        let others = self.catalog().kind(GROUP, &kind.def.version, other)?;
+        let in_force = self.list(&others, None).iter().any(|it| matches(&it.to_value()));
+        in_force.then(|| {
+            format!(
+                "{} {name:?} is stored but not enforced: this server does not evaluate CEL",
+                kind.def.kind
+            )
+        })
+    }
+}
+
+/// Warns about the versions of a definition whose schema has validation rules that the former state did not have.
+fn unevaluated_rules(definition: &Value, old: Option<&Value>) -> Vec<String> {
+    let rules = |version: &Value| {
+        let mut found = Vec::new();
+        collect_rules(&version["schema"]["openAPIV3Schema"], &mut found);
+        found
+    };
+    let before = |version: &Value| {
+        let versions = old.map(|it| items(it, "/spec/versions")).unwrap_or_default();
+        versions.iter().find(|it| it["name"] == version["name"]).map(rules).unwrap_or_default()
+    };
+    let versions = items(definition, "/spec/versions").iter().enumerate();
+    let unevaluated = versions.filter(|(_, version)| {
+        let rules = rules(version);
+        !rules.is_empty() && rules != before(version)
+    });
+    unevaluated
+        .map(|(index, _)| {
+            format!(
+                "spec.versions[{index}].schema.openAPIV3Schema: x-kubernetes-validations are stored but not enforced: this \
+                 server does not evaluate CEL"
+            )
+        })
+        .collect()
+}
+
+/// Collects the rules of a schema and of everything in it, in order.
+fn collect_rules(schema: &Value, found: &mut Vec<Value>) {
+    found.extend(items(schema, "/x-kubernetes-validations").iter().cloned());
+    for keyword in ["items", "additionalProperties"] {
+        if let Some(inner) = schema.get(keyword).filter(|it| it.is_object()) {
+            collect_rules(inner, found);
+        }
+    }
+    entries(schema, "/properties").for_each(|(_, inner)| collect_rules(inner, found));
+    for keyword in ["/allOf", "/anyOf", "/oneOf"] {
+        items(schema, keyword).iter().for_each(|inner| collect_rules(inner, found));
+    }
+}
+
+/// Warns about webhooks with match conditions that their former state did not have.
+fn unevaluated_conditions(configuration: &Value, old: Option<&Value>) -> Vec<String> {
+    let conditions = |webhook: &Value| at(webhook, "/matchConditions").cloned().unwrap_or_default();
+    let before = |webhook: &Value| {
+        let webhooks = old.map(|it| items(it, "/webhooks")).unwrap_or_default();
+        webhooks.iter().find(|it| it["name"] == webhook["name"]).map(conditions)
+    };
+    let webhooks = items(configuration, "/webhooks").iter().enumerate();
+    let unevaluated = webhooks.filter(|(_, webhook)| {
+        !items(webhook, "/matchConditions").is_empty() && before(webhook) != Some(conditions(webhook))
+    });
+    unevaluated
+        .map(|(index, _)| {
+            format!(
+                "webhooks[{index}].matchConditions are stored but not evaluated: this server has no CEL, and calls the webhook \
+                 for every request that its rules and selectors match"
+            )
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rules_anywhere_in_a_schema_are_warned_about_once() {
+        let version = |schema: Value| json!({ "name": "v1", "schema": { "openAPIV3Schema": schema } });
+        let definition = |schema: Value| json!({ "spec": { "versions": [version(schema)] } });
+        let rules = json!([{ "rule": "self > 0" }]);
+        for schema in [
+            json!({ "x-kubernetes-validations": rules }),
+            json!({ "properties": { "spec": { "items": { "x-kubernetes-validations": rules } } } }),
+            json!({ "additionalProperties": { "allOf": [{ "x-kubernetes-validations": rules }] } }),
+        ] {
+            let definition = definition(schema);
+            let told = unevaluated_rules(&definition, None);
+            assert!(told.len() == 1 && told[0].starts_with("spec.versions[0]."), "{told:?}");
+            assert!(unevaluated_rules(&definition, Some(&definition)).is_empty(), "nothing is new");
+        }
+        // A property of that name is no rule.
+        let named = json!({ "properties": { "x-kubernetes-validations": { "type": "string" } } });
+        assert!(unevaluated_rules(&definition(named), None).is_empty());
+    }
+
+    #[test]
+    fn webhooks_with_conditions_are_warned_about_once() {
+        let configuration = json!({ "webhooks": [{ "name": "a" },
+            { "name": "b", "matchConditions": [{ "name": "c", "expression": "true" }] }] });
+        let told = unevaluated_conditions(&configuration, None);
+        assert!(told.len() == 1 && told[0].starts_with("webhooks[1].matchConditions"), "{told:?}");
+        assert!(unevaluated_conditions(&configuration, Some(&configuration)).is_empty());
+    }
+}

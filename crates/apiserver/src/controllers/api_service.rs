@@ -1,0 +1,83 @@
+//! The service of the API server itself, `default/kubernetes`: it is created again when it was deleted, with its endpoints.
+//!
+//! kube-apiserver looks every 10 seconds whether it is there (controlplane/controller/kubernetesservice). Clients in the
+//! cluster find the API server by it, and `kubectl delete all --all` deletes it.
+
+use std::time::Duration;
+
+use dogwatch_core::ObjectKey;
+use tokio::time::Instant;
+
+use super::part::{builtin, writer};
+use super::reconcile::{Next, Reconciler};
+use crate::cluster::{Cluster, own_service};
+use crate::refusal::Refusal;
+use crate::store::{CollectionName, Encoded};
+
+/// How long the service stays away: the mean of what it takes kube-apiserver, which looks every 10 seconds.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Creates the service of the API server, its Endpoints and its EndpointSlice where they are missing.
+#[derive(Debug, Default)]
+pub(super) struct ApiService {
+    /// Since when this controller knows that something is missing.
+    missing: Option<Instant>,
+}
+
+impl Reconciler for ApiService {
+    fn name(&self) -> &'static str {
+        "kubernetes-service-controller"
+    }
+
+    /// The three kinds, and namespaces: the namespace `default` always exists, so that there is a first look even where all
+    /// three objects are missing from the start.
+    fn follows(&self, cluster: &Cluster) -> Vec<CollectionName> {
+        [("", "services"), ("", "endpoints"), ("discovery.k8s.io", "endpointslices"), ("", "namespaces")]
+            .map(|(group, plural)| builtin(cluster, group, "v1", plural).collection.clone())
+            .to_vec()
+    }
+
+    fn touched(
+        &mut self,
+        _: &Cluster,
+        _: &CollectionName,
+        before: Option<&Encoded>,
+        after: Option<&Encoded>,
+    ) -> Vec<ObjectKey> {
+        let own = ObjectKey::namespaced("default", "kubernetes");
+        let changed = after.or(before).map(Encoded::key);
+        let is_about = changed.is_some_and(|it| *it == own || *it == ObjectKey::cluster("default"));
+        is_about.then_some(own).into_iter().collect()
+    }
+
+    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
+        let is_missing = |api_version: &str, kind: &str| {
+            let kind = cluster.catalog().kind_of(api_version, kind);
+            kind.is_some_and(|it| cluster.get(&it, key).is_none())
+        };
+        let says =
+            |object: &serde_json::Value, field: &str| object[field].as_str().unwrap_or_default().to_owned();
+        let missing: Vec<_> = own_service()
+            .into_iter()
+            .filter(|it| is_missing(&says(it, "apiVersion"), &says(it, "kind")))
+            .collect();
+        if missing.is_empty() {
+            self.missing = None;
+            return Ok(Next::touch());
+        }
+        let since = *self.missing.get_or_insert_with(Instant::now);
+        let pause = PAUSE.saturating_sub(since.elapsed());
+        if !pause.is_zero() {
+            return Ok(Next::after(pause));
+        }
+        let writer = writer("kubernetes-service-controller", "kube-apiserver");
+        for object in missing {
+            match cluster.add(object, &writer).await {
+                Err(refusal) if !refusal.0.is_already_exists() => return Err(refusal),
+                _ => {}
+            }
+        }
+        self.missing = None;
+        Ok(Next::touch())
+    }
+}

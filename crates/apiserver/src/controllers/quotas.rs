@@ -1,0 +1,139 @@
+//! Resource quotas: what they limit is copied into their status, and what is used of it is counted.
+//!
+//! Admission charges a quota for each object before it stores the object, and goes by the status alone: a quota that nothing
+//! has counted yet limits nothing. This controller counts a quota when it is new, and again whenever something that it counts
+//! has changed, so that what deleted objects used is free again.
+//!
+//! A count is written only if no object of the namespace is between its charge and its commit, and only over the version of
+//! the quota that was read before counting. So a charge is never lost, and no more is admitted than the quota allows.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use dogwatch_core::ObjectKey;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::part::{builtin, writer};
+use super::reconcile::{Next, Reconciler};
+use crate::admission::Amounts;
+use crate::admission::quota;
+use crate::cluster::{Cluster, Place};
+use crate::kinds::look::at;
+use crate::refusal::Refusal;
+use crate::registry::Kind;
+use crate::store::{CollectionName, Encoded};
+
+/// How long a quota that is new, or was just counted, is left alone: what changes meanwhile is counted together. A count reads
+/// all objects that it counts, so that without this, creating a thousand pods would read half a million. And a client that
+/// reads a quota right after creating it finds it as it was written, as where another process counts.
+const PAUSE: Duration = Duration::from_secs(1);
+/// When to look again at a namespace in which an object is between its charge and its commit.
+const BUSY: Duration = Duration::from_millis(50);
+/// How often a quota is counted if nothing happens, as kube-controller-manager does: a change that this controller does not
+/// know of, such as a pod that is overdue, takes effect then.
+const RESYNC: Duration = Duration::from_secs(5 * 60);
+
+/// Counts what is used of resource quotas.
+#[derive(Debug, Default)]
+pub(super) struct Quotas {
+    /// When each quota was last counted, or first seen.
+    counted: BTreeMap<ObjectKey, Instant>,
+}
+
+impl Reconciler for Quotas {
+    fn name(&self) -> &'static str {
+        "resourcequota-controller"
+    }
+
+    fn follows(&self, cluster: &Cluster) -> Vec<CollectionName> {
+        vec![builtin(cluster, "", "v1", "resourcequotas").collection.clone()]
+    }
+
+    fn touched(
+        &mut self,
+        _: &Cluster,
+        _: &CollectionName,
+        before: Option<&Encoded>,
+        after: Option<&Encoded>,
+    ) -> Vec<ObjectKey> {
+        after.or(before).map(|it| it.key().clone()).into_iter().collect()
+    }
+
+    /// A quota waits for the objects of its namespace, and for definitions of kinds that it names.
+    fn concerns(&self, waiting: &ObjectKey, changed: &ObjectKey) -> bool {
+        changed.namespace().is_none() || waiting.namespace() == changed.namespace()
+    }
+
+    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
+        let kind = builtin(cluster, "", "v1", "resourcequotas");
+        let Some(quota) = cluster.get(&kind, key).map(|it| it.to_value()) else {
+            self.counted.remove(key);
+            return Ok(Next::touch());
+        };
+        let last = *self.counted.entry(key.clone()).or_insert_with(Instant::now);
+        let pause = PAUSE.saturating_sub(last.elapsed());
+        if !pause.is_zero() {
+            return Ok(Next::after(pause));
+        }
+        let since = cluster.store().revision();
+        let (mut busy, namespace) = (false, key.namespace().unwrap_or_default());
+        let place = Place::of(&kind, key).part("status");
+        let writer = writer("resourcequota-controller", "kube-controller-manager");
+        let count = |quota: &mut Value| {
+            busy = cluster.has_pending_charge(namespace);
+            !busy && recount(cluster, namespace, quota)
+        };
+        cluster.change(&place, &writer, count).await?;
+        if busy {
+            return Ok(Next::after(BUSY));
+        }
+        self.counted.insert(key.clone(), Instant::now());
+        Ok(Next { after: Some(RESYNC), waits_for: sources(cluster, &quota), since })
+    }
+}
+
+/// The kinds whose objects a quota counts.
+fn counted_kinds(cluster: &Cluster, quota: &Value) -> Vec<std::sync::Arc<Kind>> {
+    let stored = cluster.catalog().stored();
+    let counts = |it: &Kind| it.def.namespaced && quota::limits(quota, &it.def.group, &it.def.plural);
+    stored.into_iter().filter(|it| counts(it)).collect()
+}
+
+/// The collections whose changes change what is used of a quota.
+fn sources(cluster: &Cluster, quota: &Value) -> Vec<CollectionName> {
+    let kinds = counted_kinds(cluster, quota);
+    let mut sources: Vec<_> = kinds.iter().map(|it| it.collection.clone()).collect();
+    let is_counted = |name: &str| kinds.iter().any(|it| quota::concerns(&it.def.group, &it.def.plural, name));
+    if Amounts::at(quota, "/spec/hard").names().any(|it| !is_counted(it)) {
+        let definitions = builtin(cluster, "apiextensions.k8s.io", "v1", "customresourcedefinitions");
+        sources.push(definitions.collection.clone());
+    }
+    sources
+}
+
+/// Brings the status of a quota up to date; returns whether that changed it.
+fn recount(cluster: &Cluster, namespace: &str, quota: &mut Value) -> bool {
+    let now = cluster.source().now();
+    let hard = Amounts::at(quota, "/spec/hard");
+    let before = Amounts::at(quota, "/status/used");
+    let mut counted = Amounts::default();
+    for kind in counted_kinds(cluster, quota) {
+        let (group, plural) = (kind.def.group.as_str(), kind.def.plural.as_str());
+        let objects = cluster.list(&kind, Some(namespace));
+        let objects = objects.iter().map(|it| {
+            // Most kinds are counted, not read.
+            if quota::reads(group, plural) { it.to_value() } else { Value::Null }
+        });
+        counted.add(&quota::used_by(quota, group, plural, objects, now));
+    }
+    // What no kind uses, or none that is served now, stays as it was.
+    let mut used = before.filter(|name, _| hard.get(name).is_some() && counted.get(name).is_none());
+    used.add(&counted);
+    if at(quota, "/status/hard") == at(quota, "/spec/hard") && used == before {
+        return false;
+    }
+    let hard = at(quota, "/spec/hard").cloned().unwrap_or_default();
+    quota["status"] = serde_json::json!({ "hard": hard, "used": used.to_value() });
+    true
+}
