@@ -1,9 +1,9 @@
-//! What waits for one handler, as data: batches that all handlers share, or, where the handler is behind, one change per object.
+//! The changes that wait for one handler: batches that all handlers share or, where the handler is behind, merged changes.
 //!
-//! A handler that keeps up never pays for merging: a batch in which no object comes twice is handed out as it is. Changes are
-//! merged when a second batch comes before the first was taken. Nothing here locks, waits or calls a handler.
+//! A handler that keeps up never pays for merging, and receives every change: a batch is handed out as it is unless a second one
+//! comes before the first was taken. Nothing here locks, waits or calls a handler.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::hash::BuildHasher;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use crate::change::Change;
 use crate::coalesce::Folded;
 
-/// How many changes may wait unmerged before whoever adds to them merges them, when the reader does not come to do it. Twice that
-/// is the most that is kept beyond one change per object.
+/// How many changes may wait unmerged before the informer's task merges them, when the reader does not come to do it. Twice that
+/// is the most that is kept beyond what merging leaves.
 const UNMERGED: usize = 4096;
 
 /// How objects are told apart; one for all mailboxes of an informer, so that what it computes can be shared.
@@ -28,15 +28,8 @@ pub(crate) struct Batch<T> {
     /// When the store showed them.
     since: Instant,
     hasher: KeyHasher,
-    /// The hash of each object's key, once somebody had to know.
-    hashes: OnceLock<Hashes>,
-}
-
-#[derive(Debug)]
-struct Hashes {
-    each: Box<[u64]>,
-    /// Whether no object comes twice.
-    distinct: bool,
+    /// The hash of each object's key, computed by the first mailbox that merges the batch.
+    hashes: OnceLock<Box<[u64]>>,
 }
 
 impl<T: Object> Batch<T> {
@@ -44,19 +37,13 @@ impl<T: Object> Batch<T> {
         Self { changes, since, hasher, hashes: OnceLock::new() }
     }
 
-    fn hashes(&self) -> &Hashes {
+    fn hashes(&self) -> &[u64] {
         self.hashes.get_or_init(|| {
             let hash = |change: &Change<T>| {
                 let header = change.object().header();
                 self.hasher.hash_one((header.namespace, header.name))
             };
-            let each: Box<[u64]> = self.changes.iter().map(hash).collect();
-            let distinct = match &*each {
-                [] | [_] => true,
-                [one, other] => one != other,
-                many => many.iter().collect::<HashSet<_, KeyHasher>>().len() == many.len(),
-            };
-            Hashes { each, distinct }
+            self.changes.iter().map(hash).collect()
         })
     }
 }
@@ -108,7 +95,7 @@ impl<T: Object> Rest<T> {
         let hashes = self.batch.hashes();
         for (index, change) in self.batch.changes.iter().enumerate().skip(self.from) {
             let place = self.place + index as u64;
-            folded.add(place, hashes.each[index], change, self.batch.since);
+            folded.add(place, hashes[index], change, self.batch.since);
         }
     }
 }
@@ -136,27 +123,15 @@ pub(crate) enum Next<T> {
     Nothing,
     /// The hand was filled.
     Taken,
-    /// Have this batch looked at, then ask again.
-    Inspect(Inspect<T>),
     /// Merge this, and give it back.
     Fold(Lifted<T>),
 }
-
-/// A batch of which it is not known whether an object comes twice.
-#[derive(Debug)]
-pub(crate) struct Inspect<T>(Arc<Batch<T>>);
 
 /// What was lifted out to be merged without a lock.
 #[derive(Debug)]
 pub(crate) struct Lifted<T> {
     folded: Folded<T>,
     arrived: VecDeque<Rest<T>>,
-}
-
-impl<T: Object> Inspect<T> {
-    pub(crate) fn look(self) {
-        self.0.hashes();
-    }
 }
 
 impl<T: Object> Lifted<T> {
@@ -213,18 +188,11 @@ impl<T: Object> Backlog<T> {
             self.folded.take(limit, &mut hand.own);
             return Next::Taken;
         }
-        let Some(first) = self.arrived.front() else { return Next::Nothing };
-        if self.merges {
-            if self.folded.len() > 0 || self.arrived.len() > 1 {
-                return Next::Fold(self.lift());
-            }
-            match first.batch.hashes.get() {
-                None if first.batch.changes.len() > 1 => {
-                    return Next::Inspect(Inspect(Arc::clone(&first.batch)));
-                }
-                Some(Hashes { distinct: false, .. }) => return Next::Fold(self.lift()),
-                _ => {}
-            }
+        if self.arrived.is_empty() {
+            return Next::Nothing;
+        }
+        if self.merges && (self.folded.len() > 0 || self.arrived.len() > 1) {
+            return Next::Fold(self.lift());
         }
         self.share(limit, hand);
         Next::Taken

@@ -14,13 +14,16 @@ pub enum Change<T> {
         initial: bool,
     },
     /// An object changed; after a resync, both are the same.
+    ///
+    /// For a handler that is behind, several updates may be merged into one: see [`Overflow`](crate::Overflow).
     Updated {
-        /// What the store showed before.
+        /// The state that the handler received last of this object.
         old: Arc<T>,
         /// What it shows now.
         new: Arc<T>,
     },
-    /// An object is gone.
+    /// An object is gone. Never merged with anything: a handler receives it even for an object that came and went while the
+    /// handler was behind, after its `Added`.
     Deleted(Deleted<T>),
 }
 
@@ -30,7 +33,8 @@ pub enum Change<T> {
 pub enum Deleted<T> {
     /// The server told of it; this is the last state of the object.
     Seen(Arc<T>),
-    /// It went while nobody watched; this is the last state that was known, and there may have been later ones.
+    /// A later list did not contain it: it went while no watch was open. This is the last state that was known, and there may
+    /// have been later ones.
     Missed(Arc<T>),
 }
 

@@ -218,7 +218,7 @@ mod tests {
         );
     }
 
-    /// Merging may turn an update out of the filter and a deletion into the deletion of an object that does not pass.
+    /// The server may report a deletion with a last state that the handler never saw, and that does not pass.
     #[test]
     fn in_12_what_was_told_is_told_to_be_gone_whatever_its_last_state_is() {
         let (inside, out) = (map("1", true), map("2", false));

@@ -21,17 +21,20 @@ use crate::metrics::HandlerMetrics;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Overflow {
-    /// What waits is merged, so that a handler is told one thing per object, and memory is bounded by the number of objects and a few
-    /// thousand changes. A handler that keeps up is told of every change.
+    /// Consecutive updates of one object become one, from the oldest state to the newest. Nothing else is merged: a slow handler
+    /// still receives every addition and every deletion, in order, so what it reads is a shorter history that could have happened.
     ///
-    /// It is merged when the handler comes to take it, and at the latest when some thousand changes wait.
+    /// Only states between two updates are dropped. The state in which an object was added, the one that the handler knew before
+    /// an update, and the last one before a deletion are all delivered, with the owners and labels that they had. A handler
+    /// that must see the states in between too, because it derives keys from them (an owner that had a child only for a moment),
+    /// uses [`Grow`](Self::Grow) and is quick: it puts keys into a queue that drops duplicates.
     ///
-    /// Merging keeps the meaning: an addition and an update are an addition of the newest state; two updates are one, from
-    /// the oldest state to the newest; an addition and a deletion are nothing; an update and a deletion are a deletion; a
-    /// deletion and an addition stay two. Objects are told of in the order in which each first had something to tell.
+    /// At most three changes wait for each object that existed since the handler last read, and a few thousand beyond that. The
+    /// backlog is merged when a second batch of changes arrives before the handler took the first; a handler that takes each
+    /// batch before the next one arrives receives every change. Objects come in the order in which each first had a change.
     #[default]
     Coalesce,
-    /// Every change is kept until it is told. Memory has no bound.
+    /// Every change is kept until the handler receives it, in the order of the server. Memory has no bound.
     Grow,
     /// Every change is told, and the informer waits when more than this many of them wait: its store then stands still, and so does
     /// every handler once it was told what the store shows. What the store applies at once is put in at once, so as
@@ -195,10 +198,6 @@ impl<T: Object> Mailbox<T> {
                     wake(state, |it| &mut it.writer);
                     self.metrics.pending(0);
                     return Poll::Pending;
-                }
-                Next::Inspect(batch) => {
-                    drop(state);
-                    batch.look();
                 }
                 Next::Fold(lifted) => {
                     drop(state);

@@ -19,8 +19,8 @@ use crate::handler::EventHandler;
 use crate::mailbox::{Lag, Mailbox, Overflow, Progress, Subscription};
 use crate::slow::{is_behind, is_slow_handler};
 
-/// How many changes a handler's task takes at once. What it took is not merged any more, and other tasks wait at most for so many
-/// calls.
+/// Of how many objects a handler's task takes the changes at once. What it took is not merged any more, and other tasks wait for
+/// as many calls.
 const AT_ONCE: usize = 64;
 
 /// The shortest period of a resync (rule IN-9).
