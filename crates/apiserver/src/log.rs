@@ -17,6 +17,9 @@ use tokio::sync::watch;
 
 use crate::faults::names_resource;
 
+/// How many bytes of text the records may have together: a path may have 100 KB, and callers without credentials choose it.
+const MAX_BYTES: usize = 32 * 1024 * 1024;
+
 /// What a server was asked. Clones share it. [`RequestLog::default`] keeps nothing.
 #[derive(Clone, Debug, Default)]
 pub struct RequestLog {
@@ -37,6 +40,8 @@ struct Ring {
 struct Kept {
     /// Oldest first, at most as many as the capacity says.
     records: VecDeque<Arc<Record>>,
+    /// The bytes of text in them.
+    bytes: usize,
     /// How many were dropped from the front, so that a position stays valid.
     dropped: u64,
 }
@@ -78,7 +83,7 @@ pub struct Requests {
 }
 
 impl RequestLog {
-    /// A log that keeps the newest `capacity` requests.
+    /// A log that keeps the newest `capacity` requests; fewer where they are so long that they would take more than 32 MiB.
     pub fn keeping(capacity: usize) -> Self {
         let ring = Ring { capacity, kept: Mutex::default(), bell: watch::Sender::new(()) };
         Self { ring: Some(Arc::new(ring)) }
@@ -94,9 +99,11 @@ impl RequestLog {
         let Some(ring) = &self.ring else { return };
         let record = Arc::new(record());
         let mut kept = ring.kept();
+        kept.bytes += record.bytes();
         kept.records.push_back(record);
-        if kept.records.len() > ring.capacity {
-            kept.records.pop_front();
+        while kept.records.len() > ring.capacity || kept.bytes > MAX_BYTES {
+            let Some(oldest) = kept.records.pop_front() else { break };
+            kept.bytes -= oldest.bytes();
             kept.dropped += 1;
         }
         drop(kept);
@@ -115,6 +122,7 @@ impl RequestLog {
             let mut kept = ring.kept();
             kept.dropped += kept.records.len() as u64;
             kept.records.clear();
+            kept.bytes = 0;
         }
     }
 
@@ -137,6 +145,24 @@ impl RequestLog {
             // The sender is in `ring`, so it is never gone.
             let _ = bell.changed().await;
         }
+    }
+}
+
+impl Record {
+    /// The bytes of its texts.
+    fn bytes(&self) -> usize {
+        let texts = [
+            &self.verb,
+            &self.group,
+            &self.resource,
+            &self.part,
+            &self.path,
+            &self.query,
+            &self.user,
+            &self.manager,
+        ];
+        let named = [&self.namespace, &self.name];
+        texts.into_iter().chain(named.into_iter().flatten()).map(String::len).sum()
     }
 }
 

@@ -66,6 +66,12 @@ impl Authenticator {
         OPEN.iter().any(|&open| path.strip_prefix(open).is_some_and(is_below))
     }
 
+    /// Whether a request is let in for its connection alone, by a client certificate or because none needs credentials, and not for
+    /// a token of its own: then a browser can be made to send it.
+    pub fn trusts_connection(&self, headers: &HeaderMap, peer: Option<&PeerIdentity>) -> bool {
+        bearer(headers).is_none() && (peer.is_some() || self.anonymous != Anonymous::Refused)
+    }
+
     /// Who asks, with impersonation carried out.
     ///
     /// A certificate comes first, then a token. A path that answers whoever asks needs neither.

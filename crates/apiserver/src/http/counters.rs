@@ -4,6 +4,29 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// The verbs that are counted by name. A method is any token of up to 60 KB, chosen by whoever connects: everything else is `other`,
+/// as in kube-apiserver's `metrics.go`.
+const VERBS: [&str; 14] = [
+    "CONNECT",
+    "CREATE",
+    "DELETE",
+    "DELETECOLLECTION",
+    "GET",
+    "HEAD",
+    "LIST",
+    "OPTIONS",
+    "PATCH",
+    "POST",
+    "PUT",
+    "TRACE",
+    "UPDATE",
+    "WATCH",
+];
+const OTHER: &str = "other";
+
+/// How many series there are of one metric at most. Groups and resources are those that are served, but definitions come and go.
+const MAX_SERIES: usize = 10_000;
+
 /// How many requests there were and how many watches there are. Clones count together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters {
@@ -13,7 +36,7 @@ pub(super) struct Counters {
 #[derive(Debug, Default)]
 struct Counted {
     /// By verb, group, resource with part, and code.
-    requests: BTreeMap<(String, String, String, u16), u64>,
+    requests: BTreeMap<(&'static str, String, String, u16), u64>,
     /// By group and resource.
     watches: BTreeMap<(String, String), u64>,
 }
@@ -28,8 +51,13 @@ pub(super) struct CountedWatch {
 impl Counters {
     /// One more request.
     pub(super) fn request(&self, verb: &str, group: &str, resource: &str, code: u16) {
-        let key = (verb.to_uppercase(), group.to_owned(), resource.to_owned(), code);
-        *self.counted().requests.entry(key).or_default() += 1;
+        let verb = VERBS.into_iter().find(|it| it.eq_ignore_ascii_case(verb)).unwrap_or(OTHER);
+        let mut key = (verb, group.to_owned(), resource.to_owned(), code);
+        let mut counted = self.counted();
+        if counted.requests.len() >= MAX_SERIES && !counted.requests.contains_key(&key) {
+            (key.1, key.2) = (OTHER.to_owned(), OTHER.to_owned());
+        }
+        *counted.requests.entry(key).or_default() += 1;
     }
 
     /// One more watch, until what this gives is dropped.
@@ -73,14 +101,20 @@ impl Counters {
 
 impl Drop for CountedWatch {
     fn drop(&mut self) {
-        if let Some(count) = self.counters.counted().watches.get_mut(&self.of) {
-            *count = count.saturating_sub(1);
+        let mut counted = self.counters.counted();
+        let Some(count) = counted.watches.get_mut(&self.of) else { return };
+        *count = count.saturating_sub(1);
+        let is_over = *count == 0;
+        if is_over && counted.watches.len() > MAX_SERIES {
+            counted.watches.remove(&self.of);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -97,5 +131,33 @@ mod tests {
         assert!(text.contains(&format!("{gauge}1")), "{text}");
         drop(watch);
         assert!(counters.text().contains(&format!("{gauge}0")));
+    }
+
+    proptest! {
+        /// Whatever callers send as a method, and however many definitions come and go: the page stays short.
+        #[test]
+        fn labels_are_of_a_fixed_set_or_bounded(verbs in prop::collection::vec("[!-~]{1,300}", 1..50)) {
+            let counters = Counters::default();
+            for verb in &verbs {
+                counters.request(verb, "", "", 401);
+            }
+            let text = counters.text();
+            prop_assert!(text.lines().count() <= VERBS.len() + 1 + 4, "{text}");
+            prop_assert!(text.lines().all(|it| it.len() < 200), "{text}");
+        }
+    }
+
+    #[test]
+    fn definitions_that_come_and_go_do_not_add_up_for_ever() {
+        let counters = Counters::default();
+        for at in 0..MAX_SERIES + 500 {
+            let group = format!("group-{at}.example");
+            counters.request("list", &group, "widgets", 200);
+            drop(counters.watch(&group, "widgets"));
+        }
+        let text = counters.text();
+        assert!(text.lines().count() <= 2 * (MAX_SERIES + 1) + 4, "{}", text.lines().count());
+        let rest = r#"apiserver_request_total{code="200",group="other",resource="other",verb="LIST"} 500"#;
+        assert!(text.contains(rest), "the rest is counted together");
     }
 }

@@ -81,7 +81,7 @@ impl Service {
         exchange: &Exchange<'_>,
         body: B,
     ) -> Result<Deletion, Refusal> {
-        let bytes = incoming::read(body, exchange.headers, &self.settings).await?;
+        let bytes = self.read_body(body, exchange.headers, exchange.connection).await?;
         Deletion::read(&bytes, || incoming::form(exchange.headers), exchange.query)
     }
 

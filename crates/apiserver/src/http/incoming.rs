@@ -9,6 +9,7 @@ use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http_body::Body;
 
+use super::body_meter::Reservation;
 use super::pieces::Pieces;
 use super::settings::Settings;
 use crate::refusal::Refusal;
@@ -17,20 +18,23 @@ use crate::request::BodyForm;
 /// How much of a body that is too long is read and thrown away, so that the client gets to read the answer.
 const DRAINED: usize = 4 * 1024 * 1024;
 
-/// Reads a body. Holds no more than what has come of it.
+/// Reads a body. Holds no more than what has come of it, and counts that in the reservation until the bytes are dropped.
 ///
 /// # Errors
-/// 413 for one that is too long, 504 for one that takes too long, 400 for one that breaks off.
+/// 413 for one that is too long, 504 for one that takes too long, 400 for one that breaks off, 429 where the reservation has no room.
 pub(super) async fn read<B: Body<Data = Bytes>>(
     body: B,
     headers: &HeaderMap,
     settings: &Settings,
+    reservation: Reservation,
 ) -> Result<Bytes, Refusal> {
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
     let said = headers.get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse().ok()).unwrap_or(0usize);
-    let read = tokio::time::timeout(settings.body_timeout, collect(body, said, settings.body_limit)).await;
+    let read =
+        tokio::time::timeout(settings.body_timeout, collect(body, said, settings.body_limit, reservation))
+            .await;
     read.unwrap_or_else(|_| {
         let message = "Timeout: request did not complete within the allotted timeout";
         Err(Refusal(Box::new(Status::failure(Reason::Timeout, message))))
@@ -53,7 +57,12 @@ pub(super) fn content_type(headers: &HeaderMap) -> Option<&str> {
     headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok())
 }
 
-async fn collect<B: Body<Data = Bytes>>(body: B, said: usize, limit: usize) -> Result<Bytes, Refusal> {
+async fn collect<B: Body<Data = Bytes>>(
+    body: B,
+    said: usize,
+    limit: usize,
+    mut reservation: Reservation,
+) -> Result<Bytes, Refusal> {
     let mut body = pin!(body);
     let mut read = Pieces::default();
     let (mut length, mut too_long) = (0, said > limit);
@@ -65,18 +74,20 @@ async fn collect<B: Body<Data = Bytes>>(body: B, said: usize, limit: usize) -> R
         length += data.remaining();
         too_long |= length > limit;
         if !too_long {
+            reservation.grow(data.remaining())?;
             read.push(data);
         } else if length > limit + DRAINED {
             break;
         } else {
             read = Pieces::default();
+            reservation.clear();
         }
     }
     if too_long {
         let message = format!("Request entity too large: limit is {limit}");
         return Err(Refusal(Box::new(Status::failure(Reason::RequestEntityTooLarge, message))));
     }
-    Ok(read.concat())
+    Ok(reservation.hold(read.concat()))
 }
 
 #[cfg(test)]
@@ -94,7 +105,7 @@ mod tests {
     #[tokio::test]
     async fn a_body_may_be_as_long_as_the_limit_and_no_longer() {
         let read = |text: &'static str| async move {
-            read(Full::new(Bytes::from(text)), &HeaderMap::new(), &small()).await
+            read(Full::new(Bytes::from(text)), &HeaderMap::new(), &small(), Reservation::default()).await
         };
         assert_eq!(read("12345").await, Ok(Bytes::from("12345")));
         let refusal = read("123456").await.expect_err("too long");
@@ -109,7 +120,9 @@ mod tests {
     async fn a_body_that_never_ends_is_given_up() {
         let body =
             StreamBody::new(futures_util::stream::pending::<Result<http_body::Frame<Bytes>, Refusal>>());
-        let refusal = read(body, &HeaderMap::new(), &small()).await.expect_err("it takes too long");
+        let refusal = read(body, &HeaderMap::new(), &small(), Reservation::default())
+            .await
+            .expect_err("it takes too long");
         assert!(refusal.0.is_timeout());
     }
 

@@ -15,6 +15,9 @@
 mod pieces;
 mod settings;
 mod counters;
+mod body_meter;
+mod connection_info;
+mod web_guard;
 mod indent;
 mod yaml;
 mod query;
@@ -41,6 +44,7 @@ mod small;
 mod respond;
 
 pub use body::{AnswerBody, Cut};
+pub use connection_info::ConnectionInfo;
 pub use pieces::Pieces;
 pub use service::Service;
 pub use settings::Settings;

@@ -10,10 +10,11 @@ use tokio::time::Instant;
 use super::answer::{self, Answer};
 use super::asked::{Asked, Unserved};
 use super::body::{AnswerBody, Cut};
-use super::incoming;
+use super::connection_info::ConnectionInfo;
 use super::list::Unlisted;
 use super::query::Query;
 use super::service::{Exchange, Service};
+use super::web_guard;
 use super::wish::Wish;
 use super::write::PatchForm;
 use super::write_options::manager_of_agent;
@@ -21,7 +22,11 @@ use crate::auth::{Deed, PeerIdentity};
 use crate::cluster::User;
 use crate::faults::{self, Act, Call};
 use crate::log::Record;
+use crate::refusal::Refusal;
 use crate::request::{Route, Verb};
+
+/// The log target of requests, one event each, so that they can be shown without the rest.
+const REQUESTS: &str = "dogwatch_apiserver::requests";
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
@@ -54,7 +59,9 @@ impl Service {
             path: parts.uri.path(),
             watches: query.flag("watch") == Some(true),
         };
-        let user = self.authenticator.authenticate(&deed, &parts.headers, peer, &self.cluster);
+        let user = self
+            .guard(&parts, peer)
+            .and_then(|()| self.authenticator.authenticate(&deed, &parts.headers, peer, &self.cluster));
         let answered = match &user {
             Ok(user) => self.weather(&meant, &parts, &query, user, body).await,
             Err(refusal) => Ok(self.refuse(refusal, None, &parts.headers, &query)),
@@ -63,6 +70,20 @@ impl Service {
         let code = answered.as_ref().map_or(0, |it| it.status().as_u16());
         self.note(&meant, &parts, &query, name, code, begun);
         answered.map(|answer| self.finish(answer, &parts))
+    }
+
+    /// Refuses what no client sends: requests without a host, and those that a web page sends by way of somebody's browser.
+    fn guard(&self, parts: &Parts, peer: Option<&PeerIdentity>) -> Result<(), Refusal> {
+        let Some(connection) = parts.extensions.get::<ConnectionInfo>() else { return Ok(()) };
+        web_guard::check_host_header(parts)?;
+        let is_socket = connection.local.is_some();
+        if is_socket && self.authenticator.trusts_connection(&parts.headers, peer) {
+            if peer.is_none() {
+                web_guard::check_host(parts, connection, self.settings.advertised.as_deref())?;
+            }
+            web_guard::check_origin(parts)?;
+        }
+        Ok(())
     }
 
     fn understand(&self, parts: &Parts, query: &Query) -> Meant {
@@ -191,7 +212,7 @@ impl Service {
         // The original looks at the type of a patch before it looks at anything else.
         let patch = if asked.verb == Verb::Patch { Some(PatchForm::of(asked, headers)?) } else { None };
         let wish = Wish::of(headers, query, asked.endpoint())?;
-        let exchange = Exchange { headers, query, user, wish };
+        let exchange = Exchange { headers, query, user, wish, connection: parts.extensions.get() };
         Ok(match (asked.verb, patch) {
             (Verb::Get, _) => self.get(asked, query, &wish).await?,
             (Verb::List, _) => self.list(asked, query, &wish).await?,
@@ -211,7 +232,7 @@ impl Service {
         if !self.settings.fault_admin {
             return answer::page_not_found();
         }
-        let bytes = match incoming::read(body, &parts.headers, &self.settings).await {
+        let bytes = match self.read_body(body, &parts.headers, parts.extensions.get()).await {
             Ok(bytes) => bytes,
             Err(refusal) => return self.refuse(&refusal, None, &parts.headers, query),
         };
@@ -238,6 +259,8 @@ impl Service {
     fn note(&self, meant: &Meant, parts: &Parts, query: &Query, user: &str, code: u16, begun: Instant) {
         let call = meant.call(user);
         self.counters.request(call.verb, call.group, call.resource, code);
+        let (method, path, duration) = (parts.method.as_str(), parts.uri.path(), begun.elapsed());
+        tracing::debug!(target: REQUESTS, method, path, status = code, ?duration, user, "request");
         self.log.record(|| {
             let writes = matches!(call.verb, "create" | "update" | "patch" | "delete" | "deletecollection");
             let manager = || match query.get("fieldManager") {
@@ -256,7 +279,7 @@ impl Service {
                 user: user.to_owned(),
                 manager: if writes { manager() } else { String::new() },
                 status: code,
-                duration: begun.elapsed(),
+                duration,
             }
         });
     }

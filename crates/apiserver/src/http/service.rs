@@ -2,10 +2,15 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::HeaderMap;
+use http_body::Body;
 
 use super::answer::{self, Answer};
+use super::body_meter::{BodyMeter, Reservation};
+use super::connection_info::ConnectionInfo;
 use super::counters::Counters;
+use super::incoming;
 use super::query::Query;
 use super::settings::Settings;
 use super::wish::Wish;
@@ -21,6 +26,8 @@ pub struct Service {
     pub(super) cluster: Arc<Cluster>,
     pub(super) settings: Arc<Settings>,
     pub(super) counters: Counters,
+    /// The request bodies that are in memory.
+    pub(super) bodies: BodyMeter,
     pub(super) authenticator: Authenticator,
     pub(super) lab: Lab,
     pub(super) log: RequestLog,
@@ -33,6 +40,8 @@ pub(super) struct Exchange<'a> {
     pub(super) query: &'a Query,
     pub(super) user: &'a User,
     pub(super) wish: Wish,
+    /// The connection it came over, if it came over one.
+    pub(super) connection: Option<&'a ConnectionInfo>,
 }
 
 impl Service {
@@ -43,6 +52,7 @@ impl Service {
             cluster,
             settings: Arc::default(),
             counters: Counters::default(),
+            bodies: BodyMeter::default(),
             authenticator,
             lab: Lab::default(),
             log: RequestLog::default(),
@@ -83,6 +93,22 @@ impl Service {
     /// What it was asked.
     pub fn requests(&self) -> &RequestLog {
         &self.log
+    }
+
+    /// Reads the body of a request within all limits.
+    ///
+    /// # Errors
+    /// As [`incoming::read`].
+    pub(super) async fn read_body<B: Body<Data = Bytes>>(
+        &self,
+        body: B,
+        headers: &HeaderMap,
+        connection: Option<&ConnectionInfo>,
+    ) -> Result<Bytes, Refusal> {
+        let all = (self.bodies.clone(), self.settings.bodies_limit);
+        let of_connection = connection.map(|it| (it.bodies.clone(), self.settings.connection_bodies_limit));
+        let reservation = Reservation::new([all].into_iter().chain(of_connection));
+        incoming::read(body, headers, &self.settings, reservation).await
     }
 
     /// A refusal in the form the client wants.

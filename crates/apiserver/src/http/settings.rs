@@ -12,6 +12,12 @@ pub struct Settings {
     pub watch_timeout: Duration,
     /// The longest body that is read. 3 MiB, as in the original.
     pub body_limit: usize,
+    /// The bytes of all request bodies that may be in memory at one moment; further requests get 429. Defaults to 256 MiB.
+    pub bodies_limit: usize,
+    /// The same for the bodies of one connection. Defaults to 64 MiB.
+    pub connection_bodies_limit: usize,
+    /// A name or an address of the server besides those it knows itself, for requests without credentials. Defaults to none.
+    pub advertised: Option<String>,
     /// How long a body may take to arrive. A minute, as in the original.
     pub body_timeout: Duration,
     /// How long a request for a version of the future waits for it. 3 seconds, as in the original.
@@ -30,6 +36,9 @@ impl Default for Settings {
             bookmark_period: Duration::from_secs(60),
             watch_timeout: Duration::from_secs(1800),
             body_limit: 3 * 1024 * 1024,
+            bodies_limit: 256 * 1024 * 1024,
+            connection_bodies_limit: 64 * 1024 * 1024,
+            advertised: None,
             body_timeout: Duration::from_secs(60),
             version_wait: Duration::from_secs(3),
             gzip_from: 128 * 1024,

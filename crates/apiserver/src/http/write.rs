@@ -35,7 +35,7 @@ impl Service {
         body: B,
     ) -> Result<Answer, Refusal> {
         let form = incoming::form(exchange.headers)?;
-        let bytes = incoming::read(body, exchange.headers, &self.settings).await?;
+        let bytes = self.read_body(body, exchange.headers, exchange.connection).await?;
         let writer = writer(Options::Create, exchange.query, exchange.headers, exchange.user.clone())?;
         let (object, warnings) = read_object(asked, &Body { bytes, form }, writer.validation)?;
         let written = self.cluster.create(&asked.place(), object, &writer).await;
@@ -49,7 +49,7 @@ impl Service {
         exchange: &Exchange<'_>,
         body: B,
     ) -> Result<Answer, Refusal> {
-        let bytes = incoming::read(body, exchange.headers, &self.settings).await?;
+        let bytes = self.read_body(body, exchange.headers, exchange.connection).await?;
         let writer = writer(Options::Update, exchange.query, exchange.headers, exchange.user.clone())?;
         let form = incoming::form(exchange.headers)?;
         let (object, warnings) = read_object(asked, &Body { bytes, form }, writer.validation)?;
@@ -65,7 +65,7 @@ impl Service {
         form: PatchForm,
         body: B,
     ) -> Result<Answer, Refusal> {
-        let bytes = incoming::read(body, exchange.headers, &self.settings).await?;
+        let bytes = self.read_body(body, exchange.headers, exchange.connection).await?;
         let (options, patch) = match form {
             PatchForm::Apply => {
                 (Options::Apply, PatchBody::Apply { body: bytes, force: forces(exchange.query) })

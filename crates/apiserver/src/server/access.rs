@@ -13,6 +13,8 @@ use crate::serving::{BoxError, Certificates, ClientCertificate, Tls};
 /// How clients get in.
 pub(super) struct Access {
     token: Option<SecretString>,
+    /// The name or address by which clients elsewhere reach the server, where it differs from what it listens on.
+    advertised: Option<String>,
     tls: Option<Secured>,
 }
 
@@ -24,13 +26,18 @@ struct Secured {
 }
 
 impl Access {
-    pub(super) fn new(token: Option<SecretString>, secured_for: Option<IpAddr>) -> Result<Self, StartError> {
+    pub(super) fn new(
+        token: Option<SecretString>,
+        secured_for: Option<IpAddr>,
+        advertised: Option<String>,
+    ) -> Result<Self, StartError> {
         let secured = |address| -> Result<Secured, BoxError> {
-            let certificates = Certificates::throwaway(address)?;
+            let certificates = Certificates::throwaway_for(address, advertised.as_deref())?;
             let admin = certificates.client("admin", "system:masters")?;
             Ok(Secured { tls: Tls::new(&certificates)?, certificates, admin })
         };
-        Ok(Self { token, tls: secured_for.map(secured).transpose().map_err(StartError::Tls)? })
+        let tls = secured_for.map(secured).transpose().map_err(StartError::Tls)?;
+        Ok(Self { token, advertised, tls })
     }
 
     pub(super) fn token(&self) -> Option<&SecretString> {
@@ -49,7 +56,8 @@ impl Access {
         self.tls.as_ref().map(|it| &it.admin)
     }
 
-    /// Where clients find a server that listens there. One that listens everywhere is at least on the loopback.
+    /// Where clients find a server that listens there: at what it advertises, or else at the address itself. One that listens on all
+    /// addresses and advertises none is at least on the loopback.
     pub(super) fn url(&self, address: SocketAddr) -> String {
         let ip = match address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -57,7 +65,12 @@ impl Access {
             ip => ip,
         };
         let scheme = if self.tls.is_some() { "https" } else { "http" };
-        format!("{scheme}://{}", SocketAddr::new(ip, address.port()))
+        let port = address.port();
+        match &self.advertised {
+            Some(host) if host.parse::<Ipv6Addr>().is_ok() => format!("{scheme}://[{host}]:{port}"),
+            Some(host) => format!("{scheme}://{host}:{port}"),
+            None => format!("{scheme}://{}", SocketAddr::new(ip, port)),
+        }
     }
 }
 
@@ -80,8 +93,8 @@ mod tests {
 
     #[test]
     fn an_address_is_one_that_clients_can_use() {
-        let plain = Access::new(None, None).unwrap();
-        let secured = Access::new(None, Some(Ipv4Addr::LOCALHOST.into())).unwrap();
+        let plain = Access::new(None, None, None).unwrap();
+        let secured = Access::new(None, Some(Ipv4Addr::LOCALHOST.into()), None).unwrap();
         for (address, url) in [
             ("127.0.0.1:80", "http://127.0.0.1:80"),
             ("0.0.0.0:80", "http://127.0.0.1:80"),
@@ -92,5 +105,20 @@ mod tests {
             assert_eq!(plain.url(address), url);
             assert_eq!(secured.url(address), url.replace("http", "https"));
         }
+    }
+
+    #[test]
+    fn an_advertised_name_is_where_clients_go_and_what_the_certificate_is_for() {
+        let listens = "0.0.0.0:80".parse().unwrap();
+        for (advertised, url) in [
+            ("box.lan", "https://box.lan:80"),
+            ("192.0.2.1", "https://192.0.2.1:80"),
+            ("2001:db8::1", "https://[2001:db8::1]:80"),
+        ] {
+            let access = Access::new(None, Some(Ipv4Addr::UNSPECIFIED.into()), Some(advertised.into()));
+            assert_eq!(access.unwrap().url(listens), url);
+        }
+        let no_name = Access::new(None, Some(Ipv4Addr::UNSPECIFIED.into()), Some("b\u{f6}x".into()));
+        assert!(matches!(no_name, Err(StartError::Tls(_))));
     }
 }

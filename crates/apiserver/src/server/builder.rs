@@ -89,6 +89,13 @@ impl ApiServerBuilder {
         self
     }
 
+    /// The name or address by which clients elsewhere reach the server: in its URL, its kubeconfig and its certificate, and accepted as
+    /// the host of requests. Defaults to the address it listens on, or to 127.0.0.1 for one that listens on all of them.
+    pub fn advertise(mut self, host: impl Into<String>) -> Self {
+        self.plan.settings.advertised = Some(host.into());
+        self
+    }
+
     /// Lets this bearer token stand for the administrator, and takes no requests without credentials any more.
     pub fn token(self, token: impl Into<SecretString>) -> Self {
         self.token_of(token, User::admin())

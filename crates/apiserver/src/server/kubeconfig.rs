@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn with_tls_there_are_two_ways_in() {
-        let access = Access::new(Some("hunter2".into()), Some([127, 0, 0, 1].into())).unwrap();
+        let access = Access::new(Some("hunter2".into()), Some([127, 0, 0, 1].into()), None).unwrap();
         let kubeconfig = read(&access);
         assert_eq!(kubeconfig["current-context"], "token");
         assert_eq!(kubeconfig["users"][0]["user"]["token"], "hunter2");
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn in_the_clear_there_is_one() {
-        let kubeconfig = read(&Access::new(None, None).unwrap());
+        let kubeconfig = read(&Access::new(None, None, None).unwrap());
         assert_eq!(kubeconfig["contexts"].as_array().unwrap().len(), 1);
         assert_eq!(kubeconfig["users"][0]["user"], json!({}));
     }

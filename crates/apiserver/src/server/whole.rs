@@ -169,7 +169,11 @@ impl ApiServerBuilder {
         }
         let address = self.plan.bind.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |it| it.ip());
         let admin = self.tokens.iter().find(|(_, user)| *user == User::admin());
-        let access = Access::new(admin.map(|(token, _)| token.clone()), self.tls.then_some(address))?;
+        let access = Access::new(
+            admin.map(|(token, _)| token.clone()),
+            self.tls.then_some(address),
+            self.plan.settings.advertised.clone(),
+        )?;
 
         if let (Some(simulators), Some(certificates)) = (&mut self.plan.simulators, access.certificates()) {
             simulators.root_certificate.get_or_insert_with(|| certificates.authority());

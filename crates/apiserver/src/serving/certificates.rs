@@ -45,6 +45,14 @@ impl Certificates {
     /// # Errors
     /// When the machine has no randomness to make keys of.
     pub fn throwaway(address: IpAddr) -> Result<Self, rcgen::Error> {
+        Self::throwaway_for(address, None)
+    }
+
+    /// Makes them for one more name or address.
+    ///
+    /// # Errors
+    /// When the machine has no randomness to make keys of, or the name cannot be in a certificate.
+    pub fn throwaway_for(address: IpAddr, name: Option<&str>) -> Result<Self, rcgen::Error> {
         let mut params = params(&[], "dogwatch")?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -55,6 +63,7 @@ impl Certificates {
         if !address.is_unspecified() && !address.is_loopback() {
             names.push(address.to_string());
         }
+        names.extend(name.filter(|it| !NAMES.contains(it)).map(str::to_owned));
         let mut params = params_of_leaf(&names, "kubernetes", ExtendedKeyUsagePurpose::ServerAuth)?;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         let key = KeyPair::generate()?;

@@ -1,11 +1,13 @@
 //! One connection: HTTP/1.1 or HTTP/2, as its first bytes say, until it is closed, idle for too long, or the server ends.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use http::header::{CONNECTION, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -20,11 +22,14 @@ use super::inner::Inner;
 use super::limits::{GRACE, Limits};
 use super::streams::{Stream, Streams};
 use super::turn::Turn;
+use super::unread_body;
 use crate::auth::PeerIdentity;
+use crate::http::ConnectionInfo;
 
-/// Serves one connection until its end.
+/// Serves one connection until its end. `local` is the address of the socket that it came in by, if it has one.
 pub(super) async fn serve<H: Handler>(
     io: impl Read + Write + Unpin + Send + 'static,
+    local: Option<SocketAddr>,
     peer: Option<PeerIdentity>,
     limits: Limits,
     inner: Arc<Inner<H>>,
@@ -32,12 +37,22 @@ pub(super) async fn serve<H: Handler>(
     let requests = Requests::default();
     let service = {
         let (inner, requests, peer) = (Arc::clone(&inner), requests.clone(), Arc::new(peer));
+        let info = ConnectionInfo::new(local);
         service_fn(move |request: http::Request<Incoming>| {
             let (handler, peer, begun) = (Arc::clone(&inner.handler), Arc::clone(&peer), requests.begin());
+            let (mut request, unread) = unread_body::watch(request);
+            request.extensions_mut().insert(info.clone());
             async move {
                 let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
                 match handler.respond(request, (*peer).as_ref()).await {
-                    Ok(response) => Ok(response.map(|body| Counted { body, begun })),
+                    Ok(mut response) => {
+                        if let Some(unread) = unread
+                            && !unread.is_drained(limits.drain).await
+                        {
+                            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                        }
+                        Ok(response.map(|body| Counted { body, begun }))
+                    }
                     // An error instead of an answer makes hyper close the connection, or reset the stream.
                     Err(_cut) => Err(io::Error::from(io::ErrorKind::ConnectionReset)),
                 }

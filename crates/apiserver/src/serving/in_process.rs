@@ -67,7 +67,7 @@ impl Connector {
 fn connect<H: Handler>(inner: &Weak<Inner<H>>) -> io::Result<DuplexStream> {
     let inner = inner.upgrade().filter(|it| !it.ending.soon.is_cancelled()).ok_or_else(gone)?;
     let (client, server) = tokio::io::duplex(PIPE);
-    let serve = connection::serve(TokioIo::new(server), None, Limits::IN_PROCESS, Arc::clone(&inner));
+    let serve = connection::serve(TokioIo::new(server), None, None, Limits::IN_PROCESS, Arc::clone(&inner));
     inner.spawn(serve);
     Ok(client)
 }

@@ -32,6 +32,8 @@ pub struct Limits {
     /// Between two requests, and for the headers of the next one. Longer than clients keep idle connections, so that it is
     /// they who close them and no request meets a closing connection.
     pub idle: Option<Duration>,
+    /// What is left of a body that an answer came before.
+    pub drain: Option<Duration>,
     /// How often an HTTP/2 connection is tried when nothing comes over it, and how long the answer may take.
     pub ping: Option<(Duration, Duration)>,
 }
@@ -41,11 +43,12 @@ impl Limits {
     pub const REMOTE: Self = Self {
         handshake: Some(Duration::from_secs(10)),
         idle: Some(Duration::from_secs(120)),
+        drain: Some(Duration::from_secs(5)),
         ping: Some((Duration::from_secs(30), Duration::from_secs(20))),
     };
 
     /// For clients in the same process: none, so that no timer of ours moves a paused clock.
-    pub const IN_PROCESS: Self = Self { handshake: None, idle: None, ping: None };
+    pub const IN_PROCESS: Self = Self { handshake: None, idle: None, drain: None, ping: None };
 
     /// The settings of HTTP that go with them.
     pub(super) fn builder<E>(&self, executor: E) -> auto::Builder<E> {

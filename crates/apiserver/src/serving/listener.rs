@@ -53,11 +53,13 @@ async fn welcome<H: Handler>(stream: TcpStream, from: SocketAddr, tls: Option<Tl
     // Events are small and should leave at once. A socket that cannot be set up so still works.
     let _ = stream.set_nodelay(true);
     let _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE));
+    // A socket that does not know its own address is gone already.
+    let local = stream.local_addr().ok();
     let Some(tls) = tls else {
-        return connection::serve(TokioIo::new(stream), None, limits, inner).await;
+        return connection::serve(TokioIo::new(stream), local, None, limits, inner).await;
     };
     match tls.accept(stream, limits.handshake).await {
-        Ok((stream, peer)) => connection::serve(TokioIo::new(stream), peer, limits, inner).await,
+        Ok((stream, peer)) => connection::serve(TokioIo::new(stream), local, peer, limits, inner).await,
         Err(error) => tracing::debug!(%from, %error, "no TLS connection came about"),
     }
 }

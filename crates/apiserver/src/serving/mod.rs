@@ -23,6 +23,7 @@ mod inner;
 mod gathered;
 mod turn;
 mod streams;
+mod unread_body;
 mod connection;
 mod listener;
 mod in_process;

@@ -92,3 +92,17 @@ async fn waiting_counts_what_was_there_and_what_comes_though_the_ring_is_small()
     let late = tokio::time::timeout(Duration::from_secs(60), log.wait_for(|it| it.verb == "get", 2)).await;
     assert!(late.is_err(), "only one more comes");
 }
+
+#[test]
+fn long_requests_are_forgotten_sooner_than_their_number_says() {
+    let log = RequestLog::keeping(10_000);
+    for at in 0..1_000 {
+        log.record(|| Record { path: "x".repeat(100_000), query: at.to_string(), ..Record::default() });
+    }
+    let kept = log.requests();
+    assert!((300..400).contains(&kept.count()), "{} of 100 KB each", kept.count());
+    assert_eq!(kept.iter().last().map(|it| it.query.as_str()), Some("999"));
+    log.clear();
+    log.record(|| record("get", "pods", "a"));
+    assert_eq!(log.requests().count(), 1);
+}

@@ -4,6 +4,7 @@
 mod recording;
 mod running;
 mod asking;
+mod raw_http;
 
 mod admission;
 mod auth;
@@ -16,6 +17,7 @@ mod custom_object;
 mod custom_properties;
 mod custom_shown;
 mod discovery;
+mod early_answers;
 mod faults;
 mod http;
 mod kinds;
@@ -29,3 +31,4 @@ mod serving;
 mod simulators;
 mod weather;
 mod weather_switches;
+mod web_pages;

@@ -1,0 +1,120 @@
+//! What is left of a request body when the answer is known before all of it was read: 401, 404, 405, 415.
+//!
+//! HTTP/1.1 cannot go on to the next request before the body is read. hyper closes the connection then and does not say so, and a client
+//! that has sent its next request already sees it fail. Go's server reads up to 256 KiB and keeps the connection, or answers with
+//! `Connection: close`; so does this one. HTTP/2 resets the stream by itself.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{EXPECT, HeaderValue};
+use http::{Request, Version};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+
+/// How much of a body is read and thrown away to keep a connection: as much as in Go's `net/http`.
+const DRAINED: u64 = 256 * 1024;
+
+/// The place where a body that was not read to its end is left.
+#[derive(Debug)]
+pub(super) struct UnreadBody {
+    left: Arc<Mutex<Option<Left>>>,
+    /// The client waits for `100 Continue` before it sends the body.
+    expects_continue: bool,
+}
+
+#[derive(Debug)]
+struct Left {
+    body: Incoming,
+    /// Whether any of it was asked for.
+    begun: bool,
+}
+
+/// A body that is left behind when it is dropped before its end.
+pub(super) struct Watched {
+    body: Option<Incoming>,
+    begun: bool,
+    left: Option<Arc<Mutex<Option<Left>>>>,
+}
+
+/// Prepares a request for an answer that may come early. Costs nothing where there is no body, and for HTTP/2.
+pub(super) fn watch(request: Request<Incoming>) -> (Request<Watched>, Option<UnreadBody>) {
+    let matters = request.version() < Version::HTTP_2 && !request.body().is_end_stream();
+    let unread = matters.then(|| {
+        let expects = request.headers().get(EXPECT).map(HeaderValue::as_bytes);
+        let expects_continue = expects.is_some_and(|it| it.eq_ignore_ascii_case(b"100-continue"));
+        UnreadBody { left: Arc::default(), expects_continue }
+    });
+    let left = unread.as_ref().map(|it| Arc::clone(&it.left));
+    (request.map(|body| Watched { body: Some(body), begun: false, left }), unread)
+}
+
+impl UnreadBody {
+    /// Reads what is left of the body, if anything is. Returns whether all of it was read, so that the connection can be kept.
+    pub(super) async fn is_drained(self, limit: Option<Duration>) -> bool {
+        let left = self.left.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(left) = left else { return true };
+        // Asking for the body would make hyper invite the client to send it, for nothing.
+        if self.expects_continue && !left.begun {
+            return false;
+        }
+        match limit {
+            Some(limit) => tokio::time::timeout(limit, drain(left.body)).await.unwrap_or(false),
+            None => drain(left.body).await,
+        }
+    }
+}
+
+/// Reads a body to its end; returns false for one that is too long.
+async fn drain(mut body: Incoming) -> bool {
+    if body.size_hint().lower() > DRAINED {
+        return false;
+    }
+    let mut read = 0;
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else { return false };
+        read += frame.data_ref().map_or(0, |it| it.len() as u64);
+        if read > DRAINED {
+            return false;
+        }
+    }
+    true
+}
+
+impl Body for Watched {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        self.begun = true;
+        match &mut self.body {
+            Some(body) => Pin::new(body).poll_frame(context),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(SizeHint::default, Body::size_hint)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let (Some(left), Some(body)) = (&self.left, self.body.take()) else { return };
+        if !body.is_end_stream() {
+            let begun = self.begun;
+            *left.lock().unwrap_or_else(PoisonError::into_inner) = Some(Left { body, begun });
+        }
+    }
+}
