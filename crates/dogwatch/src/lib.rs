@@ -94,7 +94,7 @@
 
 pub use dogwatch_client::api::{
     ApplyConflict, ApplyError, ConflictRetries, Deletion, List, LogParams, Patch, RowObject, StaticScope,
-    Table, TableColumn, TableRow, retry_on_conflict,
+    Table, TableColumn, TableMeta, TableRow, retry_on_conflict,
 };
 pub use dogwatch_client::config::Impersonation;
 pub use dogwatch_client::{

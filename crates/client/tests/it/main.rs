@@ -12,6 +12,7 @@ mod discovery_http_cache;
 mod discovery_mapper;
 mod discovery_server;
 mod lists;
+mod raw;
 mod request_attempts;
 mod request_building;
 mod request_results;
