@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::Cluster;
-use crate::registry::Registry;
 
 impl Cluster {
     /// A copy that goes its own way; costs next to nothing until one of them writes.
@@ -12,7 +11,7 @@ impl Cluster {
     pub fn fork(&self) -> Self {
         let copy = Self {
             storage: Arc::new(self.store().fork()),
-            registry: Registry::default(),
+            registry: self.registry.fork(),
             source: self.source.fork(),
             addresses: Mutex::new(self.addresses().clone()),
             tokens: self.tokens.clone(),
