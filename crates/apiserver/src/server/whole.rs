@@ -175,7 +175,7 @@ impl ApiServerBuilder {
             simulators.root_certificate.get_or_insert_with(|| certificates.authority());
         }
 
-        let cluster = Cluster::new(self.source());
+        let cluster = self.cluster();
         cluster.establish_definitions(self.plan.controllers.definitions);
         for (token, user) in &self.tokens {
             cluster.know_token(token.expose_secret(), user.clone());

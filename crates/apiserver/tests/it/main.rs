@@ -27,5 +27,6 @@ mod protobuf;
 mod server;
 mod serving;
 mod simulators;
+mod storage;
 mod weather;
 mod weather_switches;
