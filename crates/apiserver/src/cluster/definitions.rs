@@ -1,12 +1,16 @@
 //! Definitions of custom kinds: what is served follows what is stored, at once.
 
+use std::sync::Arc;
+
+use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
 use super::pipeline::is_definition;
 use super::{Cluster, Place, Writer};
 use crate::custom::names;
+use crate::refusal::Refusal;
 use crate::registry::Kind;
-use crate::store::Pending;
+use crate::store::{Encoded, Pending};
 
 impl Cluster {
     /// Whether definitions get their names at once. Without it they wait for somebody else to accept them.
@@ -31,38 +35,64 @@ impl Cluster {
         })
     }
 
-    /// Serves what is stored. One at a time, so that who has read less cannot have the last word.
-    pub(super) fn refresh_definitions(&self) {
-        self.registry.define(|| self.stored_definitions());
-        for kind in self.catalog().custom() {
-            self.store().begin(&kind.collection);
-        }
+    /// Serves what is stored. One at a time, so that who has read less cannot have the last word. Costs little when nothing
+    /// has changed, and compiles only what has.
+    ///
+    /// The objects of a definition live as long as it: with a new one they begin anew, and with the last they go, history
+    /// and all.
+    pub(crate) fn refresh_definitions(&self) {
+        let store = self.store();
+        self.registry.define(
+            || self.stored_definitions(),
+            |collection| store.begin(collection),
+            |collection| {
+                store.remove(collection);
+                // Whoever followed it may have asked for it once more, which made an empty one.
+                let catalog = self.catalog();
+                store.remove_empty(|it| catalog.has_collection(it));
+            },
+        );
     }
 
-    fn stored_definitions(&self) -> Vec<Value> {
-        let Some(kind) = self.catalog().kind("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-        else {
-            return Vec::new();
-        };
-        let mut stored = self.list(&kind, None);
-        // First come, first served.
-        stored.sort_by_key(|it| it.version());
-        stored.iter().map(|it| it.to_value()).collect()
+    fn stored_definitions(&self) -> Vec<Arc<Encoded>> {
+        let catalog = self.catalog();
+        let kind = catalog.kind("apiextensions.k8s.io", "v1", "customresourcedefinitions");
+        kind.map(|it| self.list(&it, None)).unwrap_or_default()
     }
 
-    /// Accepts the names of every definition that can have them.
+    /// Accepts the names of every definition that can have them, first come, first served.
     async fn accept_names(&self, kind: &Kind) {
         let writer = Writer::server("kube-apiserver");
-        let definitions = self.stored_definitions();
-        for definition in &definitions {
-            let name = definition["metadata"]["name"].as_str().unwrap_or_default();
-            let place = Place { kind, namespace: None, name, part: "status" };
-            let others = || definitions.iter().filter(|it| it["metadata"]["name"] != name);
-            let now = self.source.stamp();
-            let changed = self.change(&place, &writer, |it| names::settle(it, others(), &now)).await;
-            if let Err(refusal) = changed {
+        let catalog = self.catalog();
+        let mut waiting: Vec<_> = catalog.definitions().filter(|it| !it.is_settled()).collect();
+        waiting.sort_by_key(|it| it.version());
+        for definition in waiting {
+            if let Err(refusal) = self.settle_names(kind, definition.key(), &writer).await {
+                let name = definition.key().name();
                 tracing::warn!(definition = name, %refusal, "the names of a definition cannot be accepted");
             }
         }
+    }
+
+    /// Accepts the names of one definition, as far as no other of its group has them. `kind` is that of definitions.
+    ///
+    /// # Errors
+    /// When that cannot be stored.
+    pub(crate) async fn settle_names(
+        &self,
+        kind: &Kind,
+        key: &ObjectKey,
+        writer: &Writer,
+    ) -> Result<(), Refusal> {
+        let catalog = self.catalog();
+        // The name of a definition is its plural and its group.
+        let group = key.name().split_once('.').map_or("", |(_, group)| group);
+        let others = || {
+            let others = catalog.definitions().filter(|it| it.group == group && it.key() != key);
+            others.map(|it| &it.accepted)
+        };
+        let now = self.source.stamp();
+        let settle = |it: &mut Value| names::settle_among(it, others(), &now);
+        self.change(&Place::of(kind, key).part("status"), writer, settle).await.map(drop)
     }
 }

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 
 use super::Cluster;
 use super::charges::Charges;
-use crate::registry::Registry;
 
 impl Cluster {
     /// A copy that goes its own way; costs next to nothing until one of them writes.
@@ -13,7 +12,7 @@ impl Cluster {
     pub fn fork(&self) -> Self {
         let copy = Self {
             storage: Arc::new(self.store().fork()),
-            registry: Registry::default(),
+            registry: self.registry.fork(),
             source: self.source.fork(),
             addresses: Mutex::new(self.addresses().clone()),
             charges: Charges::default(),

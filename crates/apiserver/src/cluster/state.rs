@@ -27,9 +27,16 @@ pub struct Cluster {
 impl Cluster {
     /// An empty cluster in memory; [`Cluster::bootstrap`] puts into it what every cluster has.
     pub fn new(source: Source) -> Self {
+        let first = source.first_revision();
+        Self::beginning_at(first, source)
+    }
+
+    /// As [`Self::new`], but the first change gets the version after this one, which should be 1 or more. Versions from
+    /// before it are too old for a list or a watch.
+    pub fn beginning_at(first_revision: u64, source: Source) -> Self {
         let tokens = TokenKey::new(&source);
         Self {
-            storage: Arc::new(Store::default()),
+            storage: Arc::new(Store::beginning_at(first_revision.max(1))),
             registry: Registry::default(),
             source,
             addresses: Mutex::default(),
@@ -75,10 +82,7 @@ impl Cluster {
     /// All objects of a kind as they are stored, in one namespace or in all.
     pub fn list(&self, kind: &Kind, namespace: Option<&str>) -> Vec<Arc<Encoded>> {
         self.store().read(&kind.collection, |history, revision| {
-            let all = history.list_at(revision, None).into_iter().flatten();
-            all.filter(|it| namespace.is_none_or(|wanted| it.key().namespace() == Some(wanted)))
-                .cloned()
-                .collect()
+            history.list_in(revision, namespace, None).into_iter().flatten().cloned().collect()
         })
     }
 

@@ -33,7 +33,7 @@ impl Reconciler for Definitions {
         vec![builtin(cluster, GROUP, "v1", PLURAL).collection.clone()]
     }
 
-    /// The whole group, since a name may have become free for another.
+    /// The definition itself, and those of its group that wait for a name, which may have become free.
     fn touched(
         &mut self,
         cluster: &Cluster,
@@ -41,10 +41,13 @@ impl Reconciler for Definitions {
         before: Option<&Encoded>,
         after: Option<&Encoded>,
     ) -> Vec<ObjectKey> {
-        let Some(changed) = after.or(before).map(Encoded::to_value) else { return Vec::new() };
-        let of_group = |it: &Value| it["spec"]["group"] == changed["spec"]["group"];
-        let key = |it: Value| ObjectKey::from_parts(None, text(&it, "/metadata/name")).ok();
-        all(cluster).into_iter().filter(of_group).filter_map(key).collect()
+        let Some(changed) = after.or(before).map(Encoded::key) else { return Vec::new() };
+        let group = changed.name().split_once('.').map_or("", |(_, group)| group);
+        cluster.refresh_definitions();
+        let catalog = cluster.catalog();
+        let waiting = catalog.definitions().filter(|it| !it.is_settled() && it.group == group);
+        let waiting = waiting.map(|it| it.key()).filter(|it| *it != changed);
+        std::iter::once(changed).chain(waiting).cloned().collect()
     }
 
     async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
@@ -55,11 +58,8 @@ impl Reconciler for Definitions {
         let writer = writer("definition-controller", "kube-apiserver");
         let place = Place::of(&kind, key);
         if at(&definition, "/metadata/deletionTimestamp").is_none() {
-            let now = cluster.source().stamp();
-            let others: Vec<_> =
-                all(cluster).into_iter().filter(|it| text(it, "/metadata/name") != key.name()).collect();
-            let settle = |it: &mut Value| names::settle(it, &others, &now);
-            cluster.change(&place.part("status"), &writer, settle).await?;
+            cluster.refresh_definitions();
+            cluster.settle_names(&kind, key, &writer).await?;
             return Ok(Next::touch());
         }
         if !items(&definition, "/metadata/finalizers").iter().any(|it| it == CLEANUP) {
@@ -67,11 +67,6 @@ impl Reconciler for Definitions {
         }
         delete_objects(cluster, &place, &definition, &writer).await
     }
-}
-
-fn all(cluster: &Cluster) -> Vec<Value> {
-    let kind = builtin(cluster, GROUP, "v1", PLURAL);
-    cluster.list(&kind, None).iter().map(|it| it.to_value()).collect()
 }
 
 /// Deletes the objects of a definition, and lets it go when there are none.

@@ -52,7 +52,8 @@ pub struct Controllers {
     pub api_service: bool,
     /// Deletes events an hour after their last change.
     pub events: bool,
-    /// Forgets how things were once or twice that long ago, so that it cannot be listed any more; never where there is none.
+    /// Forgets changes that are once or twice that old, so that nobody can list the state before them or watch from there.
+    /// kube-apiserver has etcd forget after 5 minutes. By default history is bounded by its size and length only.
     pub history: Option<Duration>,
 }
 

@@ -1,6 +1,7 @@
 //! A CustomResourceDefinition read into what requests need, and what the server itself fills into one.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Map as Object, Value, json};
 
@@ -29,7 +30,11 @@ pub struct CustomKind {
     pub webhook: Option<Value>,
     /// What it has converted.
     pub conversions: Arc<Conversions>,
+    schema_id: u64,
 }
+
+/// The next number for the schemas of a definition.
+static NEXT_SCHEMA: AtomicU64 = AtomicU64::new(0);
 
 /// The names of a custom kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -139,7 +144,14 @@ impl CustomKind {
             webhook: (spec["conversion"]["strategy"] == "Webhook")
                 .then(|| spec["conversion"]["webhook"].clone()),
             conversions: Arc::default(),
+            schema_id: NEXT_SCHEMA.fetch_add(1, Ordering::Relaxed),
         }
+    }
+
+    /// A number that this process gives to no other reading of a definition. Objects remember it, so that those that were
+    /// written under these schemas are told from those that were written before the definition was changed.
+    pub fn schema_id(&self) -> u64 {
+        self.schema_id
     }
 
     /// The version of that name, if it is served.

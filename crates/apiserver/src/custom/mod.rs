@@ -11,6 +11,8 @@
 mod printed;
 mod label;
 mod formats;
+mod go_syntax;
+pub mod pattern;
 pub mod structural;
 pub mod metadata;
 pub mod prune;

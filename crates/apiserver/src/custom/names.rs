@@ -14,13 +14,25 @@ use super::definition::Names;
 ///
 /// `now` is the time in the form of the wire, for conditions that change.
 pub fn settle<'a>(definition: &mut Value, others: impl IntoIterator<Item = &'a Value>, now: &str) -> bool {
+    let group = definition["spec"]["group"].clone();
+    let others = others.into_iter().filter(|other| other["spec"]["group"] == group);
+    let others: Vec<_> = others.map(|it| Names::read(&it["status"]["acceptedNames"])).collect();
+    settle_among(definition, &others, now)
+}
+
+/// As [`settle`], given the accepted names of all other definitions of the group.
+pub fn settle_among<'a>(
+    definition: &mut Value,
+    others: impl IntoIterator<Item = &'a Names>,
+    now: &str,
+) -> bool {
     let requested = Names::read(&definition["spec"]["names"]);
     let accepted = Names::read(&definition["status"]["acceptedNames"]);
     let established = is_true(definition, "Established");
     if requested == accepted && established {
         return false;
     }
-    let taken = Taken::by(others, &definition["spec"]["group"]);
+    let taken = Taken::by(others);
     let (names, conflict) = taken.decide(&requested, &accepted);
     let before = definition["status"].clone();
     definition["status"]["acceptedNames"] = names.to_value();
@@ -68,13 +80,12 @@ struct Taken {
 }
 
 impl Taken {
-    fn by<'a>(others: impl IntoIterator<Item = &'a Value>, group: &Value) -> Self {
+    fn by<'a>(others: impl IntoIterator<Item = &'a Names>) -> Self {
         let mut taken = Self { resources: HashSet::new(), kinds: HashSet::new() };
-        for other in others.into_iter().filter(|other| other["spec"]["group"] == *group) {
-            let names = Names::read(&other["status"]["acceptedNames"]);
-            taken.resources.extend([names.plural, names.singular]);
-            taken.resources.extend(names.short_names);
-            taken.kinds.extend([names.kind, names.list_kind]);
+        for names in others {
+            taken.resources.extend([&names.plural, &names.singular].map(Clone::clone));
+            taken.resources.extend(names.short_names.iter().cloned());
+            taken.kinds.extend([&names.kind, &names.list_kind].map(Clone::clone));
         }
         taken
     }

@@ -3,9 +3,9 @@
 //!
 //! A schema is laid out as the list of its places first ([`places`]); then each place is held to the rules of its role.
 
-use regex::Regex;
 use serde_json::Value;
 
+use super::pattern::Pattern;
 use super::places::{About, Level, Place, Role, places};
 use super::printed::{quoted, shown};
 use super::words::{flag, listed, named, property, text};
@@ -78,10 +78,8 @@ fn invalid(field: String, value: &str, detail: &str) -> Problem {
 /// A pattern has to be a regular expression.
 fn pattern(place: &Place<'_>, problems: &mut Vec<Problem>) {
     let pattern = text(place.schema, "pattern");
-    if let Err(error) = Regex::new(pattern) {
-        let reason = error.to_string();
-        let reason = reason.lines().last().unwrap_or_default().trim_start_matches("error: ");
-        let detail = format!("must be a valid regular expression, but isn't: error parsing regexp: {reason}");
+    if let Some(mistake) = Pattern::mistake(pattern) {
+        let detail = format!("must be a valid regular expression, but isn't: {mistake}");
         problems.push(invalid(place.at("pattern"), pattern, &detail));
     }
 }

@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use regex::Regex;
 use serde_json::{Map as Object, Value};
 
+use super::pattern::Pattern;
 use crate::schema::{Field, List, Map, Scalar, Schema, Struct, Topology};
 
 /// The name of the definition of `metadata`, to be looked up in the definitions of the built-in kinds.
@@ -87,15 +87,6 @@ pub struct Limits {
     pub one_of: Vec<Structural>,
     /// `not`.
     pub not: Option<Box<Structural>>,
-}
-
-/// A `pattern`: its text, and what it compiles to where it does.
-#[derive(Clone, Debug)]
-pub struct Pattern {
-    /// As written.
-    pub text: String,
-    /// Compiled; `None` where it is no regular expression.
-    pub regex: Option<Arc<Regex>>,
 }
 
 /// The types a schema can name.
@@ -247,12 +238,6 @@ impl Limits {
             one_of: list("oneOf"),
             not: object.get("not").filter(|not| not.is_object()).map(|not| Box::new(Structural::parse(not))),
         }
-    }
-}
-
-impl Pattern {
-    fn new(text: &str) -> Self {
-        Self { text: text.to_owned(), regex: Regex::new(text).ok().map(Arc::new) }
     }
 }
 

@@ -260,9 +260,9 @@ fn check_text(schema: &Structural, text: &str, path: &str, outcome: &mut Outcome
     } else if let Some(least) = limits.min_length.filter(|least| length < *least) {
         outcome.invalid(path, &quoted(text), format!("{path} in body should be at least {least} chars long"));
     } else if let Some(pattern) = &limits.pattern
-        && !pattern.regex.as_ref().is_some_and(|regex| regex.is_match(text))
+        && !pattern.is_match(text)
     {
-        outcome.invalid(path, &quoted(text), format!("{path} in body should match '{}'", pattern.text));
+        outcome.invalid(path, &quoted(text), format!("{path} in body should match '{}'", pattern.as_str()));
     }
     if let Some(format) = limits.format.as_deref().filter(|format| formats::known(format)) {
         outcome.matches += 1;

@@ -35,7 +35,7 @@ pub(super) struct ListMetadata {
 /// 406 where a list was asked for.
 pub(super) fn object(shown: &Shown, kind: &Kind, wish: &Wish, now: Timestamp) -> Result<Pieces, Refusal> {
     if let (AnswerForm::Whole, Shown::Stored(stored)) = (wish.form, shown)
-        && kind.shows_stored_bytes()
+        && kind.shows_bytes_of(stored)
     {
         return Ok(Pieces::from_iter([stored.bytes()]));
     }
@@ -142,7 +142,7 @@ impl ListMetadata {
 
 /// The stored bytes of all items behind each other. Items of built-in kinds leave out what the list says for all of them.
 fn whole_list<'a>(items: impl Iterator<Item = &'a Encoded>, metadata: &ListMetadata, kind: &Kind) -> Pieces {
-    let (custom, stored) = (kind.def.custom, kind.shows_stored_bytes());
+    let custom = kind.def.custom;
     let (list_kind, api_version) = (json!(kind.def.list_kind()), json!(kind.def.api_version()));
     let mut shown = metadata.to_value(custom);
     // No other list has a place for it.
@@ -163,7 +163,7 @@ fn whole_list<'a>(items: impl Iterator<Item = &'a Encoded>, metadata: &ListMetad
     let mut pieces = Pieces::from_iter([Bytes::from(head)]);
     for (at, item) in items.enumerate() {
         let comma = at > 0;
-        match (stored, custom) {
+        match (kind.shows_bytes_of(item), custom) {
             (true, true) => {
                 if comma {
                     pieces.push(Bytes::from_static(b","));

@@ -35,7 +35,7 @@ impl Telling {
 
     /// The pieces of an event. Where the form allows, they are shared with the store and every other watch.
     pub(super) fn event(&mut self, frame: &Frame, source: &Source, out: &mut Pieces) {
-        if self.wish.form == AnswerForm::Whole && self.kind.shows_stored_bytes() {
+        if self.wish.form == AnswerForm::Whole && self.kind.shows_bytes_of(&frame.object) {
             frame.write(out);
         } else {
             let object = self.kind.show(&frame.object);

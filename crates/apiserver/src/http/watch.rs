@@ -5,6 +5,10 @@
 //!        `──── too late ────────────────────────────────────────────── ERROR ────────────►'
 //! ```
 //!
+//! A watch from a version of the future that does not come about in time fails with 410. kube-apiserver stays silent, but
+//! there such a version is one that another replica has seen already. Here it is one from before a restart, and a client
+//! that waits for it would miss everything until then.
+//!
 //! One step of the stream is one batch of at most 64 KiB, and so one chunk on the wire. Between two steps a watch is its
 //! place in the log and two points in time: nothing is collected for a client that does not read.
 //!
@@ -79,8 +83,8 @@ struct Watch {
 /// How far a watch has come.
 #[derive(Debug)]
 enum Stage {
-    /// It waits for a version of the future, until then.
-    Awaiting(u64, Instant),
+    /// It waits for a version of the future, until then, and begins as `InitialEvents` says.
+    Awaiting(u64, Instant, InitialEvents),
     /// It tells what there was at a version.
     Initial(std::vec::IntoIter<Arc<Encoded>>, Cursor),
     /// It tells what changes.
@@ -97,7 +101,7 @@ enum Stage {
 #[derive(Debug)]
 enum Act {
     /// To wait for a version of the future, until then.
-    Await(u64, Instant),
+    Await(u64, Instant, InitialEvents),
     /// To tell what there is.
     TellInitial,
     /// To tell this change, and those behind it.
@@ -178,7 +182,9 @@ impl Stepwise for Watch {
                     self.stage = Stage::Over;
                     return Step::Write(Err(Cut));
                 }
-                Stage::Awaiting(version, until) => return Step::Act(Act::Await(*version, *until)),
+                Stage::Awaiting(version, until, initial) => {
+                    return Step::Act(Act::Await(*version, *until, *initial));
+                }
                 Stage::Initial(..) => return Step::Act(Act::TellInitial),
                 Stage::Live(_) => {}
             }
@@ -190,7 +196,7 @@ impl Stepwise for Watch {
 
     async fn act(&mut self, act: Act) {
         match act {
-            Act::Await(version, until) => self.await_version(version, until).await,
+            Act::Await(version, until, initial) => self.await_version(version, until, initial).await,
             Act::TellInitial => self.tell_initial().await,
             Act::Tell(change) => self.tell_from(change).await,
             Act::Bookmark => self.tell_bookmark().await,
@@ -206,8 +212,10 @@ impl Stepwise for Watch {
 impl Watch {
     fn begin(&mut self, options: &WatchOptions, patience: Instant) {
         match options.initial {
-            InitialEvents::Send if options.version > self.cluster.store().revision() => {
-                self.stage = Stage::Awaiting(options.version, patience);
+            InitialEvents::Send | InitialEvents::None
+                if options.version > self.cluster.store().revision() =>
+            {
+                self.stage = Stage::Awaiting(options.version, patience, options.initial);
             }
             InitialEvents::Send => self.begin_with_state(),
             InitialEvents::FromNow => self.begin_after(self.cluster.store().revision()),
@@ -228,7 +236,8 @@ impl Watch {
         let cluster = Arc::clone(&self.cluster);
         let store = cluster.store();
         let (state, revision) = store.read(&self.kind.collection, |history, revision| {
-            let all = history.list_at(revision, None).into_iter().flatten();
+            let all = history.list_in(revision, self.selection.namespace.as_deref(), None);
+            let all = all.into_iter().flatten();
             (all.filter(|it| self.selection.holds(it)).cloned().collect::<Vec<_>>(), revision)
         });
         match store.watch(&self.kind.collection, revision) {
@@ -240,11 +249,15 @@ impl Watch {
         }
     }
 
-    async fn await_version(&mut self, version: u64, until: Instant) {
+    async fn await_version(&mut self, version: u64, until: Instant, initial: InitialEvents) {
         let store = self.cluster.store();
-        match timeout_at(until.min(self.deadline), store.reach(version)).await {
-            Ok(()) => self.begin_with_state(),
-            Err(_) => self.fail(&too_large(version, store.revision())),
+        let in_time = timeout_at(until.min(self.deadline), store.reach(version)).await.is_ok();
+        match initial {
+            InitialEvents::None if in_time => self.begin_after(version),
+            InitialEvents::None if self.deadline <= until => self.stage = Stage::Over,
+            InitialEvents::None => self.fail(&unknown(version, store.revision())),
+            _ if in_time => self.begin_with_state(),
+            _ => self.fail(&too_large(version, store.revision())),
         }
     }
 
@@ -292,7 +305,12 @@ impl Watch {
         match cursor.poll_next(context) {
             Poll::Ready(Ok(change)) => return self.tell(change),
             Poll::Ready(Err(compacted)) => {
-                self.fail(&too_old(self.told, compacted));
+                // The collection of a custom kind goes with its definition, and then there is nothing to list again.
+                if self.definition.poll_changed(context).is_ready() {
+                    self.stage = Stage::Over;
+                } else {
+                    self.fail(&too_old(self.told, compacted));
+                }
                 return None;
             }
             Poll::Pending => {}
@@ -402,7 +420,8 @@ impl Watch {
                 self.next_bookmark = Instant::now();
                 return;
             }
-            Err(compacted) => return self.fail(&too_old(self.told, compacted)),
+            // The next step finds out why, and how the watch ends.
+            Err(_) => return,
         }
         if self.bookmarks && revision >= self.told && self.may_deliver().await {
             self.told = revision;
@@ -461,6 +480,13 @@ impl Watch {
             None => now + self.bookmark_period,
         };
     }
+}
+
+/// 410: the server has never come to this version. Clients list again after 410 and after nothing else: kube-rs repeats a
+/// watch that ended with 504 at the same version for ever.
+fn unknown(version: u64, revision: u64) -> Refusal {
+    let message = format!("unknown resource version: {version}, the newest is {revision}");
+    Refusal(Box::new(Status::failure(Reason::Expired, message)))
 }
 
 /// 410: the changes behind a version are no longer kept.

@@ -39,23 +39,37 @@ pub fn list(
         }
         ListVersion::NotOlderThan(_) => (revision, None),
         ListVersion::Exact(version) => (*version, None),
-        ListVersion::Continue(token) => (token.version.unwrap_or(revision), Some(&token.after)),
+        ListVersion::Continue(token) => match token.version {
+            // No page of this server says that: it is from before a restart, or made up. etcd refuses it too, and
+            // kube-apiserver reports that as for `resourceVersionMatch=Exact` (etcd3/store.go).
+            Some(version) if version > revision => return Err(too_large(version, revision)),
+            version => (version.unwrap_or(revision), Some(&token.after)),
+        },
     };
-    let mut range = history
-        .list_at(version, after)
-        .map_err(|compacted| expired(compacted, &options.version, after))?
-        .filter(|it| selection.is_in_namespace(it));
+    let refuse = |compacted| expired(compacted, &options.version, after);
+    let namespace = selection.namespace.as_deref();
+    if let Some(key) = selection.only_key() {
+        let found = history.get_at(version, &key).map_err(refuse)?;
+        let found = found.filter(|it| selection.holds(it) && after.is_none_or(|after| it.key() > after));
+        return Ok(Page { items: Vec::from_iter(found.cloned()), version, next: None, remaining: None });
+    }
+    let mut range = history.list_in(version, namespace, after).map_err(refuse)?;
     let limit = options.limit.unwrap_or(usize::MAX);
     let mut looked_at = 0;
     let selected = range.by_ref().inspect(|_| looked_at += 1).filter(|it| selection.holds(it));
     let items: Vec<_> = selected.take(limit).cloned().collect();
     // Whether those that are left are selected is found out by the next page, as in the original.
-    let rest = if items.len() < limit { 0 } else { range.count() };
-    let last = items.last().filter(|it| rest > 0 && !selection.is_exactly(it));
+    let is_full = items.len() >= limit && range.next().is_some();
+    let last = items.last().filter(|it| is_full && !selection.is_exactly(it));
+    let remaining = match last {
+        // Those of other parts count too, even if they were passed over.
+        Some(last) if !selection.is_selective() => {
+            let behind = history.count_in(version, namespace, Some(last.key())).map_err(refuse)?;
+            Some(behind + looked_at - items.len())
+        }
+        _ => None,
+    };
     let next = last.map(|it| ContinueToken { version: Some(version), after: it.key().clone() });
-    // Those of other parts count too, even if they were passed over.
-    let unseen = rest + looked_at - items.len();
-    let remaining = (next.is_some() && !selection.is_selective()).then_some(unseen);
     Ok(Page { items, version, next, remaining })
 }
 
@@ -152,6 +166,17 @@ mod tests {
         let refusal = list(&history, revision, &at("9"), &Selection::default()).expect_err("not yet");
         assert!(refusal.0.is_too_large_resource_version() && refusal.0.code == 504, "{refusal}");
         assert_eq!(refusal.0.message, "Timeout: Too large resource version: 9, current: 3");
+    }
+
+    /// A client paged through a list, the server was restarted and counted from 1 again: the next page was served as of a
+    /// version that did not exist yet, and the client watched from there and saw nothing.
+    #[test]
+    fn a_page_of_a_version_that_is_not_there_yet_is_504() {
+        let (history, revision) = written(&["a", "b", "c"]);
+        let token = ContinueToken { version: Some(4), after: ObjectKey::cluster("a") };
+        let ahead = options(&[("limit", "1"), ("continue", &token.encode())]);
+        let refusal = list(&history, revision, &ahead, &Selection::default()).expect_err("not yet");
+        assert!(refusal.0.is_too_large_resource_version() && refusal.0.code == 504, "{refusal}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Which objects of a collection a request is about.
 
-use dogwatch_core::{FieldSelector, LabelSelector};
+use dogwatch_core::{FieldSelector, LabelSelector, ObjectKey};
 
 use crate::request::ShardSelector;
 use crate::store::Encoded;
@@ -34,6 +34,12 @@ impl Selection {
             && self.labels.matches(object.labels())
             && self.fields.matches(|field| object.field(field))
             && self.shards.as_ref().is_none_or(|it| it.has(object.uid(), key.namespace()))
+    }
+
+    /// The key of the only object that can be meant, where a namespace and a name are asked for.
+    pub(super) fn only_key(&self) -> Option<ObjectKey> {
+        let name = self.name.as_deref().or_else(|| self.fields.required("metadata.name"))?;
+        ObjectKey::from_parts(Some(self.namespace.as_deref()?), name).ok()
     }
 
     /// Whether no other object than this one can be meant: its name is asked for, and where it is.

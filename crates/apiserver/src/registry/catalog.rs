@@ -1,17 +1,17 @@
 //! All kinds at one moment, and the documents that tell of them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use bytes::Bytes;
-use serde_json::Value;
+use dogwatch_core::ObjectKey;
 
-use super::kind::Kind;
-use crate::builtin::{self, ResourceDef, SubresourceDef};
-use crate::custom::{CustomKind, Scope, Version, names};
+use super::defined::Defined;
+use super::kind::{Family, Kind};
+use crate::builtin::{self, ResourceDef};
 use crate::discovery::{self, Served};
 use crate::openapi::{self, Document, Swagger};
-use crate::store::CollectionName;
+use crate::store::{CollectionName, Encoded};
 
 type Kinds = HashMap<(String, String, String), Arc<Kind>>;
 
@@ -20,61 +20,87 @@ static BUILTIN: LazyLock<Kinds> = LazyLock::new(|| {
     kinds.map(|kind| (path_of(&kind.def), kind)).collect()
 });
 
+/// The collections of the built-in kinds.
+static BUILTIN_COLLECTIONS: LazyLock<HashSet<CollectionName>> =
+    LazyLock::new(|| BUILTIN.values().map(|it| Arc::clone(&it.collection)).collect());
+
 /// All kinds at one moment.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Catalog {
+    /// The stored definitions, whether their kinds are served or not, in the order of their keys.
+    definitions: BTreeMap<ObjectKey, Arc<Defined>>,
     custom: Kinds,
-    served: Served,
-    /// The groups that only definitions make, whether they are served now or not.
-    custom_groups: Vec<String>,
+    served: OnceLock<Served>,
     documents: OnceLock<Vec<Document>>,
     /// What the OpenAPI documents tell of custom resources.
-    published: HashMap<(String, String, String), openapi::CustomKind>,
+    published: HashMap<(String, String, String), Arc<openapi::CustomKind>>,
     aggregated: OnceLock<[Bytes; 2]>,
     index: OnceLock<Bytes>,
-}
-
-impl Default for Catalog {
-    fn default() -> Self {
-        Self::new([])
-    }
+    /// How many definitions were compiled for this catalog and those that it follows.
+    compiled: u64,
 }
 
 impl Catalog {
-    /// The built-in kinds, and those of these definitions that are established.
-    pub fn new<'a>(definitions: impl IntoIterator<Item = &'a Value>) -> Self {
-        let mut custom = Kinds::new();
-        let mut published = HashMap::new();
-        let mut custom_groups = Vec::new();
-        for definition in definitions {
-            if !names::is_true(definition, "Established") {
-                continue;
-            }
-            let kind = Arc::new(CustomKind::read(definition));
-            custom_groups.push(kind.group.clone());
-            // A definition that was changed may have let other objects in before.
-            let changed = definition.pointer("/metadata/generation").and_then(Value::as_i64) != Some(1);
-            let evolved = changed || kind.versions.len() > 1;
-            for (at, version) in kind.versions.iter().enumerate().filter(|(_, it)| it.served) {
-                let def = Arc::new(resource_def(&kind, version));
-                let schema = definition.pointer(&format!("/spec/versions/{at}/schema/openAPIV3Schema"));
-                let selectable = version.selectable.clone();
-                let told =
-                    openapi::CustomKind { resource: Arc::clone(&def), schema: schema.cloned(), selectable };
-                published.insert(path_of(&def), told);
-                custom.insert(path_of(&def), Arc::new(Kind::custom(def, &kind, at, evolved)));
-            }
+    /// The built-in kinds, and those of these definitions that are established. `None` when that is what `self` has.
+    pub(super) fn followed_by(&self, stored: &[Arc<Encoded>]) -> Option<Self> {
+        let known = |it: &&Arc<Encoded>| self.definitions.get(it.key()).is_some_and(|known| known.is(it));
+        if stored.len() == self.definitions.len() && stored.iter().all(|it| known(&it)) {
+            return None;
         }
-        let served = Served::new(custom.values().map(|it| Arc::clone(&it.def)));
-        Self {
-            custom,
-            served,
-            custom_groups,
-            published,
-            documents: OnceLock::new(),
-            aggregated: OnceLock::new(),
-            index: OnceLock::new(),
+        let mut next = Self { compiled: self.compiled, ..Self::default() };
+        for stored in stored {
+            let before = self.definitions.get(stored.key());
+            let defined = match before.filter(|it| it.is(stored)) {
+                Some(unchanged) => Arc::clone(unchanged),
+                None => {
+                    let (defined, compiled) = Defined::read(stored, before.map(|it| &**it));
+                    next.compiled += u64::from(compiled);
+                    Arc::new(defined)
+                }
+            };
+            for kind in &defined.served().kinds {
+                next.custom.insert(path_of(&kind.def), Arc::clone(kind));
+            }
+            for told in &defined.served().published {
+                next.published.insert(path_of(&told.resource), Arc::clone(told));
+            }
+            next.definitions.insert(defined.key().clone(), defined);
         }
+        Some(next)
+    }
+
+    /// The collections that begin with this catalog, if it follows that one: those of definitions that are new.
+    pub(super) fn begun_since(&self, before: &Self) -> impl Iterator<Item = &CollectionName> {
+        let known =
+            |it: &&Arc<Defined>| before.established(it.key()).is_some_and(|known| it.is_successor_of(known));
+        let established = self.definitions.values().filter(|it| it.is_established());
+        established.filter(move |it| !known(it)).map(|it| &it.collection)
+    }
+
+    /// The collections whose definition is gone in the catalog that follows.
+    pub(super) fn ended_in(&self, next: &Self) -> impl Iterator<Item = &CollectionName> {
+        let gone = self.definitions.values().filter(|it| !next.definitions.contains_key(it.key()));
+        gone.map(|it| &it.collection)
+    }
+
+    fn established(&self, key: &ObjectKey) -> Option<&Arc<Defined>> {
+        self.definitions.get(key).filter(|it| it.is_established())
+    }
+
+    /// The stored definitions, whether their kinds are served or not.
+    pub fn definitions(&self) -> impl Iterator<Item = &Arc<Defined>> {
+        self.definitions.values()
+    }
+
+    /// How many definitions were compiled since the server was started, forks included that it is one of.
+    pub fn compiled(&self) -> u64 {
+        self.compiled
+    }
+
+    /// Whether objects of a kind that is built in or defined are stored there.
+    pub fn has_collection(&self, collection: &CollectionName) -> bool {
+        BUILTIN_COLLECTIONS.contains(collection)
+            || self.definitions.values().any(|it| it.collection == *collection)
     }
 
     /// The resource of that path, if it is served.
@@ -98,10 +124,11 @@ impl Catalog {
     /// Every resource that is stored, each collection once: in the version clients should prefer.
     pub fn stored(&self) -> Vec<Arc<Kind>> {
         let mut seen: HashMap<CollectionName, Arc<Kind>> = HashMap::new();
-        for def in self.served.resources().iter().filter(|it| it.has_verb("list")) {
+        for def in self.served().resources().iter().filter(|it| it.has_verb("list")) {
             if let Some(kind) = self.kind(&def.group, &def.version, &def.plural)
                 && def.plural != "componentstatuses"
-                && (!seen.contains_key(&kind.collection) || (def.preferred && kind.shows_stored_bytes()))
+                && (!seen.contains_key(&kind.collection)
+                    || (def.preferred && matches!(kind.family, Family::Builtin)))
             {
                 seen.insert(Arc::clone(&kind.collection), kind);
             }
@@ -118,7 +145,7 @@ impl Catalog {
 
     /// Whether only definitions make this group: paths of such answer otherwise when they are not served.
     pub fn is_custom_group(&self, group: &str) -> bool {
-        self.custom_groups.iter().any(|it| it == group)
+        self.definitions.values().any(|it| it.is_established() && it.group == group)
     }
 
     /// Whether this is a built-in group.
@@ -128,13 +155,13 @@ impl Catalog {
 
     /// All resources, for discovery.
     pub fn served(&self) -> &Served {
-        &self.served
+        self.served.get_or_init(|| Served::new(self.custom.values().map(|it| Arc::clone(&it.def))))
     }
 
     /// The aggregated discovery documents of `/api` and `/apis`.
     pub fn aggregated(&self) -> &[Bytes; 2] {
         self.aggregated.get_or_init(|| {
-            [discovery::aggregated_core(&self.served), discovery::aggregated_groups(&self.served)]
+            [discovery::aggregated_core(self.served()), discovery::aggregated_groups(self.served())]
                 .map(|it| Bytes::from(format!("{it}\n")))
         })
     }
@@ -157,7 +184,7 @@ impl Catalog {
 
     /// The OpenAPI v2 document of everything. It changes when the index of version 3 does.
     pub fn swagger(&self) -> Swagger {
-        Swagger::new(self.published.values())
+        Swagger::new(self.published.values().map(|it| &**it))
     }
 
     fn custom_document(&self, group: &str, version: &str) -> Option<&Document> {
@@ -173,8 +200,9 @@ impl Catalog {
             groups.dedup();
             let document = |(group, version): (&str, &str)| {
                 let of_group = |def: &&Arc<ResourceDef>| def.group == group && def.version == version;
-                let defs = self.served.resources().iter().filter(of_group);
-                let kinds: Vec<_> = defs.filter_map(|it| self.published.get(&path_of(it)).cloned()).collect();
+                let defs = self.served().resources().iter().filter(of_group);
+                let kinds: Vec<_> =
+                    defs.filter_map(|it| self.published.get(&path_of(it))).map(|it| (**it).clone()).collect();
                 openapi::custom_document(group, version, &kinds)
             };
             groups.into_iter().map(document).collect()
@@ -184,32 +212,4 @@ impl Catalog {
 
 fn path_of(def: &ResourceDef) -> (String, String, String) {
     (def.group.clone(), def.version.clone(), def.plural.clone())
-}
-
-/// A version of a custom kind as discovery shows it.
-fn resource_def(kind: &CustomKind, version: &Version) -> ResourceDef {
-    let part = |name: &str, group: &str, version: &str, kind: &str| SubresourceDef {
-        name: name.to_owned(),
-        group: group.to_owned(),
-        version: version.to_owned(),
-        kind: kind.to_owned(),
-        verbs: ["get", "patch", "update"].map(str::to_owned).to_vec(),
-    };
-    let status = version.status.then(|| part("status", "", "", &kind.names.kind));
-    let scale = version.scale.is_some().then(|| part("scale", "autoscaling", "v1", "Scale"));
-    ResourceDef {
-        group: kind.group.clone(),
-        version: version.name.clone(),
-        kind: kind.names.kind.clone(),
-        list_kind: kind.names.list_kind.clone(),
-        plural: kind.names.plural.clone(),
-        singular: kind.names.singular.clone(),
-        short_names: kind.names.short_names.clone(),
-        categories: kind.names.categories.clone(),
-        namespaced: matches!(kind.scope, Scope::Namespaced),
-        verbs: ResourceDef::CUSTOM_VERBS.map(str::to_owned).to_vec(),
-        subresources: status.into_iter().chain(scale).collect(),
-        preferred: false,
-        custom: true,
-    }
 }

@@ -47,7 +47,7 @@ pub enum Family {
         kind: Arc<CustomKind>,
         /// The version, by its position in the definition.
         version: usize,
-        /// Objects may have been stored under another schema or version, so that they are readied when they are read.
+        /// Objects may have been stored under another schema or version. Those are readied when they are read.
         evolved: bool,
     },
 }
@@ -134,17 +134,24 @@ impl Kind {
         self.def.group == group && self.def.plural == plural
     }
 
-    /// Whether stored bytes can be shown as they are.
-    pub fn shows_stored_bytes(&self) -> bool {
-        matches!(self.family, Family::Builtin | Family::Custom { evolved: false, .. })
+    /// Whether the bytes of a stored object can be shown as they are.
+    pub fn shows_bytes_of(&self, stored: &Encoded) -> bool {
+        match &self.family {
+            Family::Builtin | Family::Custom { evolved: false, .. } => true,
+            Family::Event | Family::OldAutoscaler => false,
+            Family::Custom { kind, version, .. } => {
+                kind.versions[*version].storage && stored.schema() == Some(kind.schema_id())
+            }
+        }
     }
 
     /// A stored object as this version shows it.
     pub fn show(&self, stored: &Encoded) -> Value {
-        self.shown(stored.to_value())
+        let value = stored.to_value();
+        if self.shows_bytes_of(stored) { value } else { self.shown(value) }
     }
 
-    /// The same for a value.
+    /// The same for a value that may have been stored under another schema.
     pub fn shown(&self, stored: Value) -> Value {
         match &self.family {
             Family::Builtin | Family::Custom { evolved: false, .. } => stored,
@@ -178,10 +185,18 @@ impl Kind {
             Family::Custom { kind, .. } => kind.storage().is_none_or(|it| it.name == self.def.version),
             Family::Event | Family::OldAutoscaler => false,
         };
-        if as_it_is { self.stored_draft(object) } else { self.stored_draft(&self.to_stored(object.clone())) }
+        let draft = if as_it_is {
+            self.stored_draft(object)
+        } else {
+            self.stored_draft(&self.to_stored(object.clone()))
+        };
+        match &self.family {
+            Family::Custom { kind, .. } => draft.map(|it| it.under(kind.schema_id())),
+            _ => draft,
+        }
     }
 
-    /// An object in its stored form, ready to be stored again.
+    /// An object in its stored form, ready to be stored again, whichever schema it was stored under.
     ///
     /// Gives `None` when it has no name to store it under.
     pub(crate) fn stored_draft(&self, object: &Value) -> Option<Draft> {

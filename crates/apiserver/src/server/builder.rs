@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::error::StartError;
 use super::objects::Objects;
 use crate::auth::Anonymous;
-use crate::cluster::{Source, User};
+use crate::cluster::{Cluster, Source, User};
 use crate::controllers::Controllers;
 use crate::http::Settings;
 use crate::simulators::Simulators;
@@ -31,6 +31,7 @@ pub struct ApiServerBuilder {
     pub(super) tokens: Vec<(SecretString, User)>,
     seed: Option<u64>,
     clock: Option<Timestamp>,
+    first_revision: Option<u64>,
     pub(super) objects: Objects,
 }
 
@@ -64,6 +65,7 @@ impl Default for ApiServerBuilder {
             tokens: Vec::new(),
             seed: None,
             clock: None,
+            first_revision: None,
             objects: Objects::default(),
         }
     }
@@ -114,8 +116,8 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Makes uids, generated names and the clock the same in every run; the clock then goes with tokio's. Otherwise they
-    /// are random, and time is the machine's.
+    /// Makes uids, generated names, the first version and the clock the same in every run; the clock then goes with tokio's.
+    /// Otherwise they are random, and time is the machine's.
     ///
     /// The tokens of service accounts are the same in every run only for a server [in process](Self::in_process): one that
     /// listens signs them with a random key.
@@ -128,6 +130,29 @@ impl ApiServerBuilder {
     /// others.
     pub fn clock(mut self, start: Timestamp) -> Self {
         self.clock = Some(start);
+        self
+    }
+
+    /// Counts the versions of objects from this one on, which should be 1 or more. Defaults to 1 for a server with a seed or a
+    /// clock of its own, and else to the microseconds since 1970, so that the versions of a server that is started again are
+    /// above all that an earlier one has given out.
+    ///
+    /// Two servers play one that is restarted: where the second begins higher, a client that goes on at a version of the
+    /// first gets 410 and lists again. Where it begins lower, as after etcd was restored from a backup, that version is one of
+    /// the future. A list that insists on it gets 504, and a watch 410, once the server has waited 3 s for it.
+    ///
+    /// ```
+    /// # use dogwatch_apiserver::ApiServer;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let before = ApiServer::builder().in_process().seed(1).first_revision(5_000).start().await?;
+    /// let restored = ApiServer::builder().in_process().seed(2).first_revision(1_000).start().await?;
+    /// assert!(restored.cluster().store().revision() < before.cluster().store().revision());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn first_revision(mut self, revision: u64) -> Self {
+        self.first_revision = Some(revision);
         self
     }
 
@@ -198,7 +223,13 @@ impl ApiServerBuilder {
         }
     }
 
-    pub(super) fn source(&self) -> Source {
+    /// An empty cluster, as seed, clock and first revision want it.
+    pub(super) fn cluster(&self) -> Cluster {
+        let source = self.source();
+        Cluster::beginning_at(self.first_revision.unwrap_or_else(|| source.first_revision()), source)
+    }
+
+    fn source(&self) -> Source {
         match (self.seed, self.clock) {
             (None, None) => Source::real(),
             (seed, clock) => Source::seeded(seed.unwrap_or_else(rand::random), clock.unwrap_or(FIRST_DAY)),

@@ -179,7 +179,7 @@ impl ApiServerBuilder {
             simulators.root_certificate.get_or_insert_with(|| certificates.authority());
         }
 
-        let mut cluster = Cluster::new(self.source());
+        let mut cluster = self.cluster();
         if self.plan.bind.is_some() {
             cluster = cluster.with_secret_token_key();
         }

@@ -59,6 +59,8 @@ struct About {
     tied: bool,
     /// The fields besides name and namespace by which it can be selected.
     fields: Vec<SelectableField>,
+    /// The schema it was readied under.
+    schema: Option<u64>,
 }
 
 /// One version of one object.
@@ -110,7 +112,7 @@ impl Draft {
         let labels =
             labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect();
         let tied = TIES.iter().any(|it| metadata.contains_key(*it));
-        let about = About { key, uid: text("uid").to_owned(), labels, tied, fields };
+        let about = About { key, uid: text("uid").to_owned(), labels, tied, fields, schema: None };
 
         let mut out = Vec::with_capacity(2048);
         out.push(b'{');
@@ -137,6 +139,13 @@ impl Draft {
         out.pop();
         out.push(b'}');
         Some(Self { about, text: out, preamble, version_at })
+    }
+
+    /// Notes the schema that the object was readied under: what a later schema does not know is then told from it.
+    #[must_use]
+    pub fn under(mut self, schema: u64) -> Self {
+        self.about.schema = Some(schema);
+        self
     }
 
     /// The key it is stored under.
@@ -186,6 +195,11 @@ impl Encoded {
         Labels::from(&self.about.labels)
     }
 
+    /// The schema it was readied under, where that was noted.
+    pub fn schema(&self) -> Option<u64> {
+        self.about.schema
+    }
+
     /// Whether it says anything of owners, finalizers or its deletion. Most objects do not.
     pub fn is_tied(&self) -> bool {
         self.about.tied
@@ -211,6 +225,11 @@ impl Encoded {
     /// Its JSON.
     pub fn json(&self) -> &[u8] {
         &self.line[self.told.head().len()..self.line.len() - LINE_END.len()]
+    }
+
+    /// How many bytes of memory it takes, about.
+    pub(super) fn size(&self) -> usize {
+        size_of::<Self>() + size_of::<About>() + self.line.len()
     }
 
     /// Its JSON, to be kept or sent without being copied.

@@ -1,60 +1,28 @@
 //! The history of one collection: every version of every object since the last compaction, and the order of changes.
 //!
 //! Reads at a version, lists that go on where they ended, and watches from the past all look at this one structure. It has
-//! no lock and no clock; [`super::Store`] owns both.
+//! no lock and no clock; [`super::Store`] has the lock, and its callers know the time.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use dogwatch_core::ObjectKey;
 
 use super::encoded::Encoded;
+use super::log::{Change, Log};
+use super::objects::Objects;
 
-/// A change to one object.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Change {
-    /// The version of the change.
-    pub version: u64,
-    /// The object before it; `None` when it came into being.
-    pub before: Option<Arc<Encoded>>,
-    /// The object after it; `None` when it is gone.
-    pub after: Option<Arc<Encoded>>,
-    /// What was before, with the version of the change: made once for all who are told so.
-    last: OnceLock<Arc<Encoded>>,
-}
-
-impl Change {
-    /// A change from one state to another.
-    pub fn new(version: u64, before: Option<Arc<Encoded>>, after: Option<Arc<Encoded>>) -> Self {
-        Self { version, before, after, last: OnceLock::new() }
-    }
-
-    /// The object before the change, with the version of it: what is shown to those who do not see it any more.
-    pub fn last(&self) -> Option<&Arc<Encoded>> {
-        let before = self.before.as_ref()?;
-        Some(self.last.get_or_init(|| Arc::new(before.with_version(self.version))))
-    }
-}
-
-/// What an object was from a version on; `None` from its deletion on.
-type State = (u64, Option<Arc<Encoded>>);
-
-/// One collection through time.
+/// One collection through time. A clone shares everything that is not written afterwards.
 ///
 /// Invariants: the versions of an object and the changes are strictly increasing; every change that is kept has its states
 /// kept, unless they are forgotten; nothing is kept of an object that was gone before `forgotten`, which is never before
 /// `compacted`.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// The states of each object, oldest first; `None` marks a deletion.
-    objects: BTreeMap<ObjectKey, Vec<State>>,
-    /// The changes since `compacted`, oldest first.
-    changes: VecDeque<Arc<Change>>,
-    /// How many changes were dropped from the front, so that a position in the log stays valid.
-    dropped: u64,
-    /// Nothing at or before this version can be asked for any more.
+    /// The states of each object since `forgotten`.
+    objects: Objects,
+    /// The changes since `compacted`.
+    log: Log,
+    /// Watches cannot begin before this version.
     compacted: u64,
     /// Nothing before this version can be listed any more; changes may still be kept.
     forgotten: u64,
@@ -71,9 +39,23 @@ pub struct Compacted {
 }
 
 impl History {
+    /// An empty collection that begins at a version: nothing before it can be asked for.
+    pub fn beginning_at(version: u64) -> Self {
+        Self { compacted: version, forgotten: version, ..Self::default() }
+    }
+
     /// The object as it is now.
     pub fn get(&self, key: &ObjectKey) -> Option<&Arc<Encoded>> {
-        self.objects.get(key)?.last()?.1.as_ref()
+        self.objects.get(key)?.now()
+    }
+
+    /// The object at a version.
+    ///
+    /// # Errors
+    /// When the version is no longer kept.
+    pub fn get_at(&self, version: u64, key: &ObjectKey) -> Result<Option<&Arc<Encoded>>, Compacted> {
+        self.check_listed(version)?;
+        Ok(self.objects.get(key).and_then(|it| it.at(version)))
     }
 
     /// The objects at a version, in the order of their keys, behind a key where one is given.
@@ -85,26 +67,58 @@ impl History {
         version: u64,
         after: Option<&ObjectKey>,
     ) -> Result<impl Iterator<Item = &'a Arc<Encoded>> + use<'a>, Compacted> {
-        let oldest = self.compacted.max(self.forgotten);
-        if version < oldest {
-            return Err(Compacted { asked: version, oldest });
+        self.list_in(version, None, after)
+    }
+
+    /// The objects of a namespace, or of all, at a version, in the order of their keys, behind a key where one is given.
+    /// Costs what it returns, not what the collection holds.
+    ///
+    /// # Errors
+    /// When the version is no longer kept.
+    pub fn list_in<'a>(
+        &'a self,
+        version: u64,
+        namespace: Option<&str>,
+        after: Option<&ObjectKey>,
+    ) -> Result<impl Iterator<Item = &'a Arc<Encoded>> + use<'a>, Compacted> {
+        self.check_listed(version)?;
+        let range = Range::of(namespace, after);
+        let entries = self.objects.from(&|key| range.begins_behind(key));
+        let inside = entries.take_while(move |(key, _)| !range.ends_before(key));
+        Ok(inside.filter_map(move |(_, states)| states.at(version)))
+    }
+
+    /// How many objects [`Self::list_in`] returns. Costs much less than listing them.
+    ///
+    /// # Errors
+    /// When the version is no longer kept.
+    pub fn count_in(
+        &self,
+        version: u64,
+        namespace: Option<&str>,
+        after: Option<&ObjectKey>,
+    ) -> Result<usize, Compacted> {
+        self.check_listed(version)?;
+        let range = Range::of(namespace, after);
+        let begin = self.objects.live_before(&|key| range.begins_behind(key));
+        let end = self.objects.live_before(&|key| !range.ends_before(key));
+        let now = end.saturating_sub(begin);
+        // The count of now, less what was created since then, and what was deleted since then.
+        if self.log.count_after(version) > now.max(LISTED_INSTEAD) {
+            return Ok(self.list_in(version, namespace, after)?.count());
         }
-        let from = after.map_or(Bound::Unbounded, |key| Bound::Excluded(key.clone()));
-        let states = self.objects.range((from, Bound::Unbounded));
-        Ok(states.filter_map(move |(_, states)| {
-            let kept = states.partition_point(|(at, _)| *at <= version);
-            states[..kept].last()?.1.as_ref()
-        }))
+        let since = self.log.after(version).filter(|it| it.key().is_some_and(|key| range.has(key)));
+        let (created, deleted) = since.fold((0, 0), |(created, deleted), it| {
+            (created + usize::from(it.before.is_none()), deleted + usize::from(it.after.is_none()))
+        });
+        Ok((now + deleted).saturating_sub(created))
     }
 
     /// Writes a state, or a deletion. The version must be newer than all before.
     pub fn write(&mut self, key: &ObjectKey, version: u64, after: Option<Arc<Encoded>>) -> Arc<Change> {
-        let states = self.objects.entry(key.clone()).or_default();
-        let before = states.last().and_then(|(_, state)| state.clone());
-        debug_assert!(states.last().is_none_or(|(at, _)| *at < version), "versions only grow");
-        states.push((version, after.clone()));
+        let before = self.objects.write(key, version, after.clone());
         let change = Arc::new(Change::new(version, before, after));
-        self.changes.push_back(Arc::clone(&change));
+        self.log.push(Arc::clone(&change));
         change
     }
 
@@ -116,8 +130,7 @@ impl History {
         if version < self.compacted {
             return Err(Compacted { asked: version, oldest: self.compacted });
         }
-        let at = self.changes.partition_point(|it| it.version <= version);
-        Ok(self.dropped + at as u64)
+        Ok(self.log.position_after(version))
     }
 
     /// The change at a position: `Ok(None)` when it has not happened yet.
@@ -125,20 +138,27 @@ impl History {
     /// # Errors
     /// When it is no longer kept.
     pub fn change(&self, position: u64) -> Result<Option<&Arc<Change>>, Compacted> {
-        match position.checked_sub(self.dropped) {
-            Some(at) => Ok(self.changes.get(usize::try_from(at).unwrap_or(usize::MAX))),
-            None => Err(Compacted { asked: position, oldest: self.compacted }),
-        }
+        self.log.get(position).ok_or(Compacted { asked: position, oldest: self.compacted })
     }
 
     /// How many changes are kept.
     pub fn len(&self) -> usize {
-        self.changes.len()
+        self.log.len()
     }
 
     /// Whether no change is kept.
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty()
+        self.log.len() == 0
+    }
+
+    /// How many bytes the changes that are kept hold at most. States that neighbouring changes share count for both.
+    pub fn size(&self) -> usize {
+        self.log.size()
+    }
+
+    /// Whether no object exists now.
+    pub fn has_no_objects(&self) -> bool {
+        self.objects.has_none()
     }
 
     /// The oldest version that can be watched from.
@@ -146,12 +166,27 @@ impl History {
         self.compacted
     }
 
-    /// Forgets the older half of the changes when there are more than that many, and all that only they need.
-    pub fn shorten(&mut self, longest: usize) {
-        if self.changes.len() > longest
-            && let Some(middle) = self.changes.get(longest / 2).map(|it| it.version)
+    /// Forgets the oldest changes when there are more than that many, or when they are larger than that, and all that only
+    /// they need. Half of what is allowed is left, so that most writes have nothing to forget.
+    pub fn shorten(&mut self, most: usize, largest: usize) {
+        if (self.log.len() > most || self.log.size() > largest)
+            && let Some(version) = self.log.excess(most / 2, largest / 2)
         {
-            self.compact(middle);
+            self.compact(version);
+        }
+    }
+
+    /// Whether [`Self::trim`] would drop anything.
+    pub fn can_trim(&self, version: u64) -> bool {
+        self.log.oldest().is_some_and(|it| it.version <= version)
+    }
+
+    /// Forgets the changes up to this version, and the states that only they need. A watch can still begin at an older
+    /// version if nothing has changed since: a client that follows a quiet collection does not have to list it again.
+    pub fn trim(&mut self, version: u64) {
+        self.forget(version);
+        if let Some(dropped) = self.log.drop_to(version) {
+            self.compacted = self.compacted.max(dropped);
         }
     }
 
@@ -160,26 +195,58 @@ impl History {
         if version <= self.compacted {
             return;
         }
+        self.trim(version);
         self.compacted = version;
-        while self.changes.front().is_some_and(|it| it.version <= version) {
-            self.changes.pop_front();
-            self.dropped += 1;
-        }
-        self.forget(version);
     }
 
-    /// Forgets all states that only lists before this version need. Watches can still begin before it.
-    pub fn forget(&mut self, version: u64) {
+    /// Forgets all states that only lists before this version need.
+    fn forget(&mut self, version: u64) {
         if version <= self.forgotten {
             return;
         }
+        // A state is replaced by a change, and those are kept for longer than states.
+        for change in self.log.after(self.forgotten).take_while(|it| it.version <= version) {
+            if let Some(key) = change.key() {
+                self.objects.forget(key, version);
+            }
+        }
         self.forgotten = version;
-        self.objects.retain(|_, states| {
-            // The newest state at or before the version is the one that a read at it sees.
-            let first_kept = states.partition_point(|(at, _)| *at <= version).saturating_sub(1);
-            states.drain(..first_kept);
-            !matches!(states.as_slice(), [(at, None)] if *at <= version)
-        });
+    }
+
+    fn check_listed(&self, version: u64) -> Result<(), Compacted> {
+        let oldest = self.compacted.max(self.forgotten);
+        if version < oldest { Err(Compacted { asked: version, oldest }) } else { Ok(()) }
+    }
+}
+
+/// With this many changes or fewer since a version, going through them is cheap, whatever the size of the collection.
+const LISTED_INSTEAD: usize = 1000;
+
+/// A range of keys: those of a namespace, behind a key.
+struct Range {
+    /// What the keys of the namespace begin with.
+    prefix: Option<String>,
+    after: Option<ObjectKey>,
+}
+
+impl Range {
+    fn of(namespace: Option<&str>, after: Option<&ObjectKey>) -> Self {
+        Self { prefix: namespace.map(|it| format!("{it}/")), after: after.cloned() }
+    }
+
+    /// Whether the key is before the range.
+    fn begins_behind(&self, key: &ObjectKey) -> bool {
+        self.after.as_ref().is_some_and(|it| key <= it)
+            || self.prefix.as_deref().is_some_and(|it| key.as_str() < it)
+    }
+
+    /// Whether the key is behind the range. Keys with one prefix are next to each other.
+    fn ends_before(&self, key: &ObjectKey) -> bool {
+        self.prefix.as_deref().is_some_and(|it| key.as_str() >= it && !key.as_str().starts_with(it))
+    }
+
+    fn has(&self, key: &ObjectKey) -> bool {
+        !self.begins_behind(key) && !self.ends_before(key)
     }
 }
 
@@ -237,18 +304,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_cannot_be_listed_but_still_be_watched_from() {
+    fn a_trimmed_collection_can_be_watched_from_its_last_change_on() {
         let mut history = History::default();
-        for (name, version) in [("a", 1), ("b", 2), ("a", 3)] {
+        for (name, version) in [("a", 1), ("b", 2), ("a", 3), ("a", 9)] {
             history.write(&ObjectKey::cluster(name), version, Some(state(name, version)));
         }
-        history.forget(3);
-        assert_eq!(history.list_at(2, None).map(drop), Err(Compacted { asked: 2, oldest: 3 }));
-        assert_eq!(versions(&history, 3), BTreeMap::from([("a".to_owned(), 3), ("b".to_owned(), 2)]));
-        let position = history.position_after(1).expect("kept");
-        assert_eq!(history.change(position).expect("kept").map(|it| it.version), Some(2));
-        history.compact(2);
-        assert!(history.position_after(1).is_err() && history.list_at(3, None).is_ok());
+        assert!(!history.can_trim(0) && history.can_trim(1));
+        history.trim(7);
+        assert_eq!(history.list_at(6, None).map(drop), Err(Compacted { asked: 6, oldest: 7 }));
+        assert_eq!(versions(&history, 7), BTreeMap::from([("a".to_owned(), 3), ("b".to_owned(), 2)]));
+        assert_eq!(history.position_after(2), Err(Compacted { asked: 2, oldest: 3 }));
+        let position = history.position_after(3).expect("nothing happened between 3 and 7");
+        assert_eq!(history.change(position).expect("kept").map(|it| it.version), Some(9));
+        assert!(!history.can_trim(8));
     }
 
     #[test]
@@ -257,10 +325,27 @@ mod tests {
         for version in 1..=11 {
             let name = (version % 3).to_string();
             history.write(&ObjectKey::cluster(&name), version, Some(state(&name, version)));
-            history.shorten(10);
+            history.shorten(10, usize::MAX);
         }
         assert_eq!((history.len(), history.oldest()), (5, 6));
         assert_eq!(versions(&history, 11).len(), 3);
+    }
+
+    /// 300 versions of one ConfigMap of 1 MB held 300 MB for as long as the server ran: only the number of changes
+    /// was limited.
+    #[test]
+    fn a_log_of_large_objects_is_bounded_by_their_size() {
+        let (mut history, largest) = (History::default(), 1 << 20);
+        for version in 1..=500 {
+            let data = "x".repeat(if version % 2 == 0 { 100_000 } else { 10 });
+            let object = json!({ "metadata": { "name": "a" }, "data": data });
+            let object = Draft::new(&object, vec![]).expect("it has a name").at(version);
+            history.write(&ObjectKey::cluster("a"), version, Some(Arc::new(object)));
+            history.shorten(100_000, largest);
+            assert!(history.size() <= largest, "{} at {version}", history.size());
+        }
+        assert!(history.len() >= 4, "{}", history.len());
+        assert_eq!(versions(&history, 500), BTreeMap::from([("a".to_owned(), 500)]));
     }
 
     proptest! {
@@ -301,6 +386,44 @@ mod tests {
                 position += 1;
             }
             prop_assert_eq!(folded, versions(&history, to));
+        }
+
+        /// Lists and counts of a namespace against those of everything, at every version that is kept.
+        #[test]
+        fn a_namespace_is_the_part_of_the_whole_that_is_in_it(
+            writes in proptest::collection::vec((0..4usize, 0..8u8, any::<bool>()), 1..80),
+            compact in any::<prop::sample::Index>(),
+            after in proptest::option::of((0..4usize, 0..8u8)),
+        ) {
+            let key = |space: usize, name: u8| {
+                ObjectKey::namespaced(["a", "a-b", "a.b", "b"][space], &name.to_string())
+            };
+            let mut history = History::default();
+            for (version, (space, name, delete)) in (1..).zip(&writes) {
+                let key = key(*space, *name);
+                let object = json!({ "metadata": { "name": key.name(), "namespace": key.namespace() } });
+                let object = Draft::new(&object, vec![]).expect("it has a name").at(version);
+                let after = (!delete).then(|| Arc::new(object));
+                if after.is_some() || history.get(&key).is_some() {
+                    history.write(&key, version, after);
+                }
+            }
+            let oldest = compact.index(writes.len()) as u64;
+            history.compact(oldest);
+            let after = after.map(|(space, name)| key(space, name));
+            for version in oldest..=writes.len() as u64 {
+                for namespace in [None, Some("a"), Some("a-b"), Some("a.b"), Some("b"), Some("c")] {
+                    let inside = |it: &&Arc<Encoded>| {
+                        namespace.is_none_or(|wanted| it.key().namespace() == Some(wanted))
+                            && after.as_ref().is_none_or(|after| it.key() > after)
+                    };
+                    let expected: Vec<_> =
+                        history.list_at(version, None).expect("kept").filter(inside).map(|it| it.key()).collect();
+                    let listed = history.list_in(version, namespace, after.as_ref()).expect("kept");
+                    prop_assert_eq!(&listed.map(|it| it.key()).collect::<Vec<_>>(), &expected);
+                    prop_assert_eq!(history.count_in(version, namespace, after.as_ref()), Ok(expected.len()));
+                }
+            }
         }
     }
 }

@@ -7,26 +7,36 @@
 //! ```
 //!
 //! Watchers are pulled, not pushed: one that does not read costs its position. When the log is trimmed past a watcher, it is
-//! told so at its next step.
+//! told so at its next step. A list walks a snapshot, so writers never wait for it.
+//!
+//! History is bounded three times over: by the number of changes and by their size at each commit, and by their age where a
+//! caller trims it ([`Store::trim`]).
 
 mod encoded;
+mod objects;
+mod log;
 mod history;
 mod storage;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::task::{Context, Poll, ready};
 
 use dogwatch_core::ObjectKey;
 
 pub use encoded::{Draft, Encoded, SelectableField, Told};
-pub use history::{Change, Compacted, History};
+pub use history::{Compacted, History};
+pub use log::Change;
 pub use storage::{Pending, Storage};
 
 use crate::bell::{Bell, Listener};
 
 /// How many changes of a collection are kept at most. When there are more, the older half goes.
 const LONGEST_LOG: usize = 100_000;
+
+/// How many bytes the changes of a collection hold at most. When there are more, the older half goes.
+const LARGEST_LOG: usize = 64 << 20;
 
 /// Names a collection: the group and the plural of the resource, whatever the version of the API.
 pub type CollectionName = Arc<str>;
@@ -44,14 +54,20 @@ struct Shared {
     /// Rung after each change of the revision.
     bell: Arc<Bell>,
     collections: RwLock<HashMap<CollectionName, Arc<Collection>>>,
+    /// Collections that were removed and are still read by a watcher that is behind: trimmed like the others.
+    removed: Mutex<Vec<Weak<Collection>>>,
+    /// The revision before the first change. Watches cannot begin before it.
+    first: u64,
 }
 
 /// One collection.
 #[derive(Debug)]
 struct Collection {
-    /// Shared with forks until one of them writes.
+    /// Shared with forks and with lists under way until somebody writes. Locked for moments only.
     history: RwLock<Arc<History>>,
-    /// Rung after each change, and when history is forgotten.
+    /// Whether it was removed from the store. Cursors fail once they are behind its last change.
+    removed: AtomicBool,
+    /// Rung after each change, when history is forgotten, and when it is removed.
     bell: Arc<Bell>,
 }
 
@@ -86,11 +102,17 @@ pub struct Cursor {
 impl Default for Store {
     fn default() -> Self {
         // Clients take 0 for "any version", so the first revision is 1.
-        Self { shared: Arc::new(Shared::new(1, HashMap::new())) }
+        Self::beginning_at(1)
     }
 }
 
 impl Store {
+    /// An empty store whose first change gets the revision after this one. Older versions than this one are answered as
+    /// those before a compaction are.
+    pub fn beginning_at(revision: u64) -> Self {
+        Self { shared: Arc::new(Shared::new(revision, revision, HashMap::new())) }
+    }
+
     /// The newest revision of all collections.
     pub fn revision(&self) -> u64 {
         *self.shared.revision()
@@ -138,7 +160,7 @@ impl Store {
         }
         let log = Arc::make_mut(&mut history);
         let change = log.write(key, version, after);
-        log.shorten(LONGEST_LOG);
+        log.shorten(LONGEST_LOG, LARGEST_LOG);
         *revision = version;
         drop(history);
         drop(revision);
@@ -155,13 +177,14 @@ impl Store {
 
     /// Looks at the history of a collection together with the newest revision of all.
     ///
-    /// Writers wait meanwhile: take what is needed, which is a reference count for each object, and go.
+    /// The closure sees a snapshot and holds no lock: it may take its time.
     pub fn read<T>(&self, collection: &CollectionName, look: impl FnOnce(&History, u64) -> T) -> T {
         let collection = self.shared.collection(collection);
-        // Under the lock, so that no change falls between the revision and what it shows.
-        let revision = self.shared.revision();
-        let history = collection.history();
-        let revision = *revision;
+        let (history, revision) = {
+            // Both locks together, so that no change falls between the revision and what it shows.
+            let revision = self.shared.revision();
+            (Arc::clone(&collection.history()), *revision)
+        };
         look(&history, revision)
     }
 
@@ -176,38 +199,55 @@ impl Store {
         Ok(Cursor { collection, bell, position, caught_up: false })
     }
 
-    /// Lets a collection begin now: nothing before can be asked for. Nothing happens to one that is there already.
+    /// Lets a collection begin anew: it is empty, and nothing before the newest revision can be asked for. What it held
+    /// before, if anything, is removed as [`Self::remove`] does.
     pub fn begin(&self, collection: &CollectionName) {
         let revision = *self.shared.revision();
+        let begun = Arc::new(Collection::new(Arc::new(History::beginning_at(revision))));
         let mut collections = self.shared.collections.write().unwrap_or_else(PoisonError::into_inner);
-        collections.entry(Arc::clone(collection)).or_insert_with(|| {
-            let mut history = History::default();
-            history.compact(revision);
-            Arc::new(Collection::new(Arc::new(history)))
-        });
+        let replaced = collections.insert(Arc::clone(collection), begun);
+        drop(collections);
+        self.shared.retire(replaced);
+    }
+
+    /// Removes a collection with all its history. Cursors still return the changes that they have not returned yet, and fail
+    /// then; the memory is freed when the last of them is dropped.
+    pub fn remove(&self, collection: &CollectionName) {
+        let mut collections = self.shared.collections.write().unwrap_or_else(PoisonError::into_inner);
+        let removed = collections.remove(collection);
+        drop(collections);
+        self.shared.retire(removed);
+    }
+
+    /// Removes the collections that hold no object and that nobody `wants`, such as those that only a read has made.
+    pub fn remove_empty(&self, wants: impl Fn(&CollectionName) -> bool) {
+        let collections = self.shared.collections();
+        let unused =
+            |(name, it): &(&CollectionName, &Arc<Collection>)| !wants(name) && it.history().has_no_objects();
+        let unused: Vec<_> = collections.iter().filter(unused).map(|(name, _)| Arc::clone(name)).collect();
+        drop(collections);
+        unused.iter().for_each(|it| self.remove(it));
+    }
+
+    /// The names of the collections there are.
+    pub fn collections(&self) -> Vec<CollectionName> {
+        self.shared.collections().keys().cloned().collect()
     }
 
     /// Forgets everything that only reads before this version need, in all collections.
     pub fn compact(&self, version: u64) {
         let version = version.min(self.revision());
-        for collection in self.shared.collections().values() {
-            let mut history = collection.history.write().unwrap_or_else(PoisonError::into_inner);
-            Arc::make_mut(&mut history).compact(version);
-            drop(history);
-            collection.bell.ring();
-        }
+        self.shared.cut(|it| it.oldest() < version, |it| it.compact(version));
     }
 
-    /// Forgets the states that only lists before this version need, in all collections. Watches can still begin before it.
-    pub fn forget(&self, version: u64) {
+    /// Forgets the changes up to this version, in all collections, and the states that only they need. A watch can begin at
+    /// an older version only where nothing has changed since. What forks share stays shared where there is nothing to forget.
+    pub fn trim(&self, version: u64) {
         let version = version.min(self.revision());
-        for collection in self.shared.collections().values() {
-            let mut history = collection.history.write().unwrap_or_else(PoisonError::into_inner);
-            Arc::make_mut(&mut history).forget(version);
-        }
+        self.shared.cut(|it| it.can_trim(version), |it| it.trim(version));
     }
 
-    /// A copy that goes its own way. Costs next to nothing: a collection is copied when either side writes to it.
+    /// A copy that goes its own way. Costs next to nothing: each write copies the little part of a collection that it changes.
     #[must_use]
     pub fn fork(&self) -> Self {
         let revision = self.shared.revision();
@@ -215,7 +255,7 @@ impl Store {
             (Arc::clone(name), Arc::new(Collection::new(Arc::clone(&collection.history()))))
         };
         let collections = self.shared.collections().iter().map(copy).collect();
-        Self { shared: Arc::new(Shared::new(*revision, collections)) }
+        Self { shared: Arc::new(Shared::new(*revision, self.shared.first, collections)) }
     }
 }
 
@@ -248,9 +288,17 @@ impl Cursor {
     /// The next change, if it has happened already.
     ///
     /// # Errors
-    /// When the log was trimmed past the cursor.
+    /// When the log was trimmed past the cursor, or the collection is removed and has no more changes.
     pub fn try_next(&mut self) -> Result<Option<Arc<Change>>, Compacted> {
-        let change = self.collection.history().change(self.position)?.cloned();
+        // Only a caught-up cursor waits for the bell, and one that fails is not.
+        self.caught_up = false;
+        let removed = self.collection.removed.load(Ordering::Acquire);
+        let history = self.collection.history();
+        let change = history.change(self.position)?.cloned();
+        if change.is_none() && removed {
+            return Err(Compacted { asked: self.position, oldest: history.oldest() });
+        }
+        drop(history);
         self.position += u64::from(change.is_some());
         self.caught_up = change.is_none();
         Ok(change)
@@ -258,9 +306,9 @@ impl Cursor {
 }
 
 impl Shared {
-    fn new(revision: u64, collections: HashMap<CollectionName, Arc<Collection>>) -> Self {
+    fn new(revision: u64, first: u64, collections: HashMap<CollectionName, Arc<Collection>>) -> Self {
         let (revision, collections) = (Mutex::new(revision), RwLock::new(collections));
-        Self { revision, bell: Arc::default(), collections }
+        Self { revision, bell: Arc::default(), collections, removed: Mutex::default(), first }
     }
 
     fn revision(&self) -> MutexGuard<'_, u64> {
@@ -277,14 +325,43 @@ impl Shared {
             return Arc::clone(collection);
         }
         let mut collections = self.collections.write().unwrap_or_else(PoisonError::into_inner);
-        let empty = || Arc::new(Collection::new(Arc::default()));
+        let empty = || Arc::new(Collection::new(Arc::new(History::beginning_at(self.first))));
         Arc::clone(collections.entry(Arc::clone(name)).or_insert_with(empty))
+    }
+
+    /// Shortens the history of the collections for which that `helps`, the removed ones included.
+    fn cut(&self, helps: impl Fn(&History) -> bool, cut: impl Fn(&mut History)) {
+        let mut all: Vec<_> = self.collections().values().cloned().collect();
+        all.extend(self.removed().iter().filter_map(Weak::upgrade));
+        for collection in all {
+            // Looked at first: a write would copy what forks share.
+            if !helps(&collection.history()) {
+                continue;
+            }
+            let mut history = collection.history.write().unwrap_or_else(PoisonError::into_inner);
+            cut(Arc::make_mut(&mut history));
+            drop(history);
+            collection.bell.ring();
+        }
+    }
+
+    fn retire(&self, collection: Option<Arc<Collection>>) {
+        let Some(collection) = collection else { return };
+        collection.removed.store(true, Ordering::Release);
+        collection.bell.ring();
+        let mut removed = self.removed();
+        removed.retain(|it| it.strong_count() > 0);
+        removed.push(Arc::downgrade(&collection));
+    }
+
+    fn removed(&self) -> MutexGuard<'_, Vec<Weak<Collection>>> {
+        self.removed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Collection {
     fn new(history: Arc<History>) -> Self {
-        Self { history: RwLock::new(history), bell: Arc::default() }
+        Self { history: RwLock::new(history), removed: AtomicBool::new(false), bell: Arc::default() }
     }
 
     fn history(&self) -> RwLockReadGuard<'_, Arc<History>> {
@@ -399,8 +476,96 @@ mod tests {
         store.begin(&"example.com/later".into());
         assert!(store.watch(&"example.com/later".into(), version - 1).is_err());
         assert!(store.watch(&"example.com/later".into(), version).is_ok());
-        store.begin(&pods());
-        assert!(store.watch(&pods(), version - 1).is_ok(), "it was there before");
+    }
+
+    #[test]
+    fn a_store_knows_nothing_from_before_its_first_revision() {
+        let store = Store::beginning_at(1_000);
+        assert_eq!(store.watch(&pods(), 999).map(drop), Err(Compacted { asked: 999, oldest: 1_000 }));
+        assert!(store.watch(&pods(), 1_000).is_ok());
+        assert!(store.read(&"/nodes".into(), |all, _| all.list_at(999, None).is_err()));
+        assert_eq!(create(&store, "a"), 1_001);
+        assert!(store.fork().watch(&"/nodes".into(), 999).is_err());
+    }
+
+    /// The definition of a custom kind was deleted and made again: watches of the new collection saw the deletions of
+    /// the old one.
+    #[tokio::test]
+    async fn a_collection_that_begins_anew_shows_nothing_of_its_former_life() {
+        let store = Store::default();
+        let from = store.revision();
+        let mut behind = store.watch(&pods(), from).expect("kept");
+        let version = create(&store, "a");
+        store.remove(&pods());
+        assert_eq!(behind.next().await.expect("it happened before").version, version);
+        assert!(behind.next().await.is_err(), "there will be nothing more");
+        let mut waiting = store.watch(&pods(), version).expect("kept");
+        let (ended, ()) = tokio::join!(waiting.next(), async { store.begin(&pods()) });
+        assert!(ended.is_err());
+        assert!(store.watch(&pods(), from).is_err());
+        assert!(store.get(&pods(), &ObjectKey::cluster("a")).is_none());
+        create(&store, "a");
+    }
+
+    #[test]
+    fn the_memory_of_removed_collections_goes_with_the_last_watcher() {
+        let store = Store::default();
+        let mut stalled = Vec::new();
+        for _ in 0..10 {
+            stalled.push(store.watch(&pods(), store.revision()).expect("kept"));
+            create(&store, "a");
+            store.begin(&pods());
+        }
+        assert_eq!(store.shared.removed().len(), 10);
+        let histories: Vec<_> = stalled.iter().map(|it| Arc::downgrade(&*it.collection.history())).collect();
+        assert!(stalled.iter().all(|it| it.collection.history().len() == 1));
+        store.trim(store.revision());
+        assert!(stalled.iter().all(|it| it.collection.history().is_empty()), "old is old");
+        assert!(stalled.iter_mut().all(|it| it.try_next().is_err()));
+        drop(stalled);
+        assert!(histories.iter().all(|it| it.strong_count() == 0));
+        store.remove(&pods());
+        assert!(store.shared.removed().iter().all(|it| it.strong_count() == 0));
+    }
+
+    #[test]
+    fn empty_collections_that_nobody_wants_are_removed() {
+        let store = Store::default();
+        create(&store, "a");
+        for name in ["example.com/read", "example.com/wanted"] {
+            store.read(&name.into(), |_, _| ());
+        }
+        store.remove_empty(|it| &**it == "example.com/wanted");
+        let mut left = store.collections();
+        left.sort_unstable();
+        assert_eq!(left, [pods(), "example.com/wanted".into()]);
+    }
+
+    /// A timer that trims every few minutes copied the collections that forks share, for nothing.
+    #[test]
+    fn trimming_what_is_not_old_leaves_it_shared() {
+        let store = Store::default();
+        let version = create(&store, "a");
+        let fork = store.fork();
+        let shared = |store: &Store| Arc::as_ptr(&*store.shared.collection(&pods()).history());
+        fork.trim(version - 1);
+        fork.compact(1);
+        assert_eq!(shared(&store), shared(&fork));
+        fork.trim(version);
+        assert_ne!(shared(&store), shared(&fork));
+        assert!(store.watch(&pods(), version - 1).is_ok());
+    }
+
+    /// A list held the lock that every writer needs for as long as it walked.
+    #[test]
+    fn a_write_does_not_wait_for_a_list() {
+        let store = Store::default();
+        create(&store, "a");
+        let seen = store.read(&pods(), |history, revision| {
+            assert_eq!(create(&store, "b"), revision + 1);
+            history.list_at(revision, None).expect("kept").count()
+        });
+        assert_eq!((seen, store.read(&pods(), |all, now| all.count_in(now, None, None))), (1, Ok(2)));
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod protobuf;
 mod server;
 mod serving;
 mod simulators;
+mod storage;
 mod weather;
 mod weather_switches;
 mod web_pages;

@@ -176,10 +176,31 @@ async fn versions_that_are_gone_or_not_there_yet_are_told_as_events() {
     assert_eq!((&error["type"], &error["object"]["code"]), (&json!("ERROR"), &json!(504)));
     assert_eq!((begun.elapsed().as_secs(), events.next().await), (3, None));
 
-    let query = format!("resourceVersion={future}&timeoutSeconds=100&allowWatchBookmarks=true");
+    let query = format!("resourceVersion={future}&timeoutSeconds=2&allowWatchBookmarks=true");
     let mut silent = server.watch(&format!("{MAPS}?watch=1&{query}")).await;
     server.config_map("c", json!({})).await;
     assert_eq!(silent.next().await, None);
+
+    let near = server.service.cluster().store().revision() + 1;
+    let mut early = server.watch(&format!("{MAPS}?watch=1&resourceVersion={near}")).await;
+    server.config_map("d", json!({})).await;
+    let e = server.config_map("e", json!({})).await;
+    assert_eq!(early.seen().await, event("ADDED", "e", e), "what comes before it is not shown");
+}
+
+/// A client that had seen a version of the server's former life watched from there, and saw nothing for ever.
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_a_version_that_does_not_come_about_ends_with_410() {
+    let server = Server::start().await;
+    let newest = server.config_map("a", json!({})).await;
+    let begun = Instant::now();
+    let future = format!("{MAPS}?watch=1&resourceVersion={}&allowWatchBookmarks=true", newest + 1000);
+    let mut events = server.watch(&future).await;
+    let error = events.next().await.unwrap();
+    assert_eq!((&error["type"], &error["object"]["reason"]), (&json!("ERROR"), &json!("Expired")));
+    let message = format!("unknown resource version: {}, the newest is {newest}", newest + 1000);
+    assert_eq!((&error["object"]["message"], begun.elapsed().as_secs()), (&json!(message), 3));
+    assert_eq!(events.next().await, None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,673 @@
+//! Regular expressions of Go (`regexp/syntax` with the Perl flags), rewritten for the `regex` crate.
+//!
+//! The two look alike and differ in many places: in Go `\d`, `\s`, `\w` and `\b` are ASCII, `\Q…\E` quotes, a brace
+//! that opens no repetition is itself, classes have no set operations and brackets in them are themselves, repetitions
+//! end at 1000 and do not follow each other. [`translate`] reads an expression as Go does, with Go's words for what is
+//! wrong, and writes what it means without any of the places where the dialects differ.
+//!
+//! Two limits are narrower than Go's: groups nest at most 50 deep instead of 1000, and an expression may take 128 MiB as
+//! the crate compiles it, where the letters of all scripts are larger. And Go lets a repetition follow flags, which are
+//! nothing that can be repeated, and applies it to what is before them.
+
+use std::fmt;
+use std::fmt::Write as _;
+
+/// How often something is repeated at most, nested repetitions multiplied, as in Go.
+const MOST_REPEATS: u64 = 1000;
+/// How deep groups nest at most: the compiler recurses, and 200 exhausted the stack of a thread of 2 MiB.
+const DEEPEST: usize = 50;
+/// How many bytes an expression takes at most when it is compiled.
+pub(super) const LARGEST: u64 = 128 << 20;
+/// How many bytes the letters of a script or a category take, about: `\p{L}` 25,000 and more, some a few only.
+const OF_UNICODE_CLASS: u64 = 40_000;
+/// How many bytes anything else takes, about.
+const OF_ATOM: u64 = 400;
+
+/// Why an expression is none, in Go's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SyntaxError {
+    what: &'static str,
+    /// The part of the expression.
+    place: String,
+}
+
+impl fmt::Display for SyntaxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error parsing regexp: {}: `{}`", self.what, self.place)
+    }
+}
+
+/// Rewrites an expression of Go.
+///
+/// # Errors
+/// What Go says against it.
+pub(super) fn translate(expression: &str) -> Result<String, SyntaxError> {
+    let mut reader = Reader {
+        whole: expression,
+        rest: expression,
+        out: String::with_capacity(expression.len() * 2),
+        open: vec![Group::default()],
+        last_repeat: None,
+    };
+    while !reader.rest.is_empty() {
+        reader.step()?;
+    }
+    match reader.open.as_slice() {
+        [whole] if whole.size > LARGEST => Err(error("expression too large", "")),
+        [_] => Ok(reader.out),
+        _ => Err(error("missing closing )", expression)),
+    }
+}
+
+fn error(what: &'static str, place: &str) -> SyntaxError {
+    SyntaxError { what, place: place.to_owned() }
+}
+
+struct Reader<'a> {
+    whole: &'a str,
+    rest: &'a str,
+    out: String,
+    /// The groups that are open, the whole expression first.
+    open: Vec<Group>,
+    /// Where the repetition begins that was read right before.
+    last_repeat: Option<&'a str>,
+}
+
+/// A group that is being read.
+#[derive(Default)]
+struct Group {
+    /// The last thing that can be repeated.
+    atom: Option<Atom>,
+    /// The largest product of nested repetitions in it.
+    repeats: u64,
+    /// The sum of the sizes of all that is closed in it.
+    size: u64,
+}
+
+/// Something that can be repeated.
+#[derive(Clone, Copy)]
+struct Atom {
+    repeats: u64,
+    size: u64,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads one thing.
+    fn step(&mut self) -> Result<(), SyntaxError> {
+        let last_repeat = self.last_repeat.take();
+        let begin = self.rest;
+        match self.next_char() {
+            '(' if begin.starts_with("(?") => self.special_group(begin)?,
+            '(' => self.open_group("(?:")?,
+            ')' => self.close_group()?,
+            '|' => {
+                self.out.push('|');
+                self.group().settle();
+            }
+            it @ ('^' | '$' | '.') => {
+                self.out.push(it);
+                self.atom(OF_ATOM);
+            }
+            '[' => self.class(begin)?,
+            '*' | '+' | '?' => self.repeat(begin, last_repeat, None)?,
+            '{' => match counts(begin) {
+                None => self.literal('{'),
+                Some((least, most, rest)) => {
+                    self.rest = rest;
+                    let valid = least.is_some_and(|least| {
+                        least <= MOST_REPEATS
+                            && most.is_none_or(|most| {
+                                most.is_some_and(|most| (least..=MOST_REPEATS).contains(&most))
+                            })
+                    });
+                    if !valid {
+                        return Err(error("invalid repeat count", self.since(begin)));
+                    }
+                    let least = least.unwrap_or_default();
+                    self.repeat(begin, last_repeat, Some(most.flatten().unwrap_or(least)))?;
+                }
+            },
+            '\\' => self.escaped(begin)?,
+            it => self.literal(it),
+        }
+        Ok(())
+    }
+
+    /// What was read since then.
+    fn since(&self, begin: &'a str) -> &'a str {
+        &begin[..begin.len() - self.rest.len()]
+    }
+
+    /// The next character, which there must be.
+    fn next_char(&mut self) -> char {
+        let mut all = self.rest.chars();
+        let next = all.next().unwrap_or_default();
+        self.rest = all.as_str();
+        next
+    }
+
+    fn group(&mut self) -> &mut Group {
+        self.open.last_mut().expect("the whole expression is never closed")
+    }
+
+    fn atom(&mut self, size: u64) {
+        self.group().settle();
+        self.group().atom = Some(Atom { repeats: 1, size });
+    }
+
+    fn literal(&mut self, it: char) {
+        write_char(&mut self.out, u32::from(it));
+        self.atom(OF_ATOM);
+    }
+
+    fn open_group(&mut self, head: &str) -> Result<(), SyntaxError> {
+        if self.open.len() > DEEPEST {
+            return Err(error("expression nests too deeply", self.whole));
+        }
+        self.out.push_str(head);
+        self.open.push(Group::default());
+        Ok(())
+    }
+
+    fn close_group(&mut self) -> Result<(), SyntaxError> {
+        if self.open.len() < 2 {
+            return Err(error("unexpected )", self.whole));
+        }
+        self.group().settle();
+        let closed = self.open.pop().unwrap_or_default();
+        self.out.push(')');
+        self.group().settle();
+        self.group().atom = Some(Atom { repeats: closed.repeats.max(1), size: closed.size.max(OF_ATOM) });
+        Ok(())
+    }
+
+    /// A group with a name, or with flags: `(?P<name>`, `(?<name>`, `(?i:` or `(?i)`.
+    fn special_group(&mut self, begin: &'a str) -> Result<(), SyntaxError> {
+        let named = begin.strip_prefix("(?P<").or_else(|| begin.strip_prefix("(?<"));
+        if let Some(behind) = named.filter(|it| !it.is_empty()) {
+            let Some((name, rest)) = behind.split_once('>') else {
+                return Err(error("invalid named capture", begin));
+            };
+            self.rest = rest;
+            if name.is_empty() || !name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_') {
+                return Err(error("invalid named capture", self.since(begin)));
+            }
+            // Nothing is captured here, and Go allows two groups of one name.
+            return self.open_group("(?:");
+        }
+        self.rest = &begin["(?".len()..];
+        let (mut flags, mut off, mut seen) = ([String::new(), String::new()], false, false);
+        while !self.rest.is_empty() {
+            match self.next_char() {
+                it @ ('i' | 'm' | 's' | 'U') => {
+                    flags.iter_mut().for_each(|flags| flags.retain(|known| known != it));
+                    flags[usize::from(off)].push(it);
+                    seen = true;
+                }
+                '-' if !off => {
+                    (off, seen) = (true, false);
+                }
+                it @ (':' | ')') if !off || seen => {
+                    let [on, off] = &flags;
+                    let dash = if off.is_empty() { "" } else { "-" };
+                    let head = format!("(?{on}{dash}{off}{it}");
+                    if it == ':' {
+                        return self.open_group(&head);
+                    }
+                    if head != "(?)" {
+                        self.out.push_str(&head);
+                        self.group().settle();
+                    }
+                    return Ok(());
+                }
+                _ => break,
+            }
+        }
+        Err(error("invalid or unsupported Perl syntax", self.since(begin)))
+    }
+
+    /// A repetition of what comes before it; `most` where that is bounded.
+    fn repeat(
+        &mut self,
+        begin: &'a str,
+        last: Option<&'a str>,
+        most: Option<u64>,
+    ) -> Result<(), SyntaxError> {
+        if self.rest.starts_with('?') {
+            self.next_char();
+        }
+        if let Some(last) = last {
+            return Err(error("invalid nested repetition operator", self.since(last)));
+        }
+        let text = self.since(begin);
+        let Some(atom) = &mut self.group().atom else {
+            return Err(error("missing argument to repetition operator", text));
+        };
+        if let Some(most) = most {
+            // What is repeated never, or once at most, multiplies nothing.
+            atom.repeats = if most == 0 { 1 } else { atom.repeats.saturating_mul(most) };
+            atom.size = atom.size.saturating_mul(most.max(1));
+            if most >= 2 && atom.repeats > MOST_REPEATS {
+                return Err(error("invalid repeat count", text));
+            }
+        }
+        self.out.push_str(text);
+        self.last_repeat = Some(begin);
+        Ok(())
+    }
+
+    /// What a backslash begins, outside of a class.
+    fn escaped(&mut self, begin: &'a str) -> Result<(), SyntaxError> {
+        let behind = self.rest;
+        match behind.chars().next() {
+            Some(it @ ('A' | 'z')) => {
+                self.next_char();
+                let _ = write!(self.out, "\\{it}");
+                self.atom(OF_ATOM);
+            }
+            Some(it @ ('b' | 'B')) => {
+                self.next_char();
+                let _ = write!(self.out, "(?-u:\\{it})");
+                self.atom(OF_ATOM);
+            }
+            Some('Q') => {
+                let quoted = &behind[1..];
+                let (quoted, rest) = quoted.split_once("\\E").unwrap_or((quoted, ""));
+                quoted.chars().for_each(|it| self.literal(it));
+                self.rest = rest;
+            }
+            Some(it @ ('d' | 'D' | 's' | 'S' | 'w' | 'W')) => {
+                self.next_char();
+                self.out.push_str(perl_class(it));
+                self.atom(OF_ATOM);
+            }
+            Some('p' | 'P') => {
+                let class = self.unicode_class(begin)?;
+                self.out.push_str(&class);
+                self.atom(OF_UNICODE_CLASS);
+            }
+            _ => {
+                let it = self.escaped_char(begin)?;
+                write_char(&mut self.out, it);
+                self.atom(OF_ATOM);
+            }
+        }
+        Ok(())
+    }
+
+    /// The character that an escape means. The backslash is read.
+    fn escaped_char(&mut self, begin: &'a str) -> Result<u32, SyntaxError> {
+        if self.rest.is_empty() {
+            return Err(error("trailing backslash at end of expression", ""));
+        }
+        let is_octal = |it: &str| it.starts_with(|it| ('0'..='7').contains(&it));
+        let first = self.next_char();
+        let found = match first {
+            // A digit other than 0 alone would refer to a group, which there is not.
+            '0'..='7' if first == '0' || is_octal(self.rest) => {
+                let mut value = u32::from(first) - u32::from('0');
+                for _ in 1..3 {
+                    if is_octal(self.rest) {
+                        value = value * 8 + (u32::from(self.next_char()) - u32::from('0'));
+                    }
+                }
+                Some(value)
+            }
+            'x' => self.hexadecimal(),
+            'a' => Some(0x07),
+            'f' => Some(0x0c),
+            'n' => Some(0x0a),
+            'r' => Some(0x0d),
+            't' => Some(0x09),
+            'v' => Some(0x0b),
+            it => (it.is_ascii() && !it.is_ascii_alphanumeric()).then_some(u32::from(it)),
+        };
+        found.ok_or_else(|| error("invalid escape sequence", self.since(begin)))
+    }
+
+    /// `7F` or `{10FFFF}`.
+    fn hexadecimal(&mut self) -> Option<u32> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let first = self.next_char();
+        if first != '{' {
+            let second = if self.rest.is_empty() { None } else { self.next_char().to_digit(16) };
+            return Some(first.to_digit(16)? * 16 + second?);
+        }
+        let mut value = None;
+        while !self.rest.is_empty() {
+            match self.next_char() {
+                '}' => return value,
+                it => value = Some(value.unwrap_or(0) * 16 + it.to_digit(16)?),
+            }
+            if value > Some(u32::from(char::MAX)) {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// `\pL`, `\p{Greek}`, `\P{Lu}` or `\p{^Lu}`, as this crate has it.
+    fn unicode_class(&mut self, begin: &'a str) -> Result<String, SyntaxError> {
+        let mut negated = self.next_char() == 'P';
+        let refuse = |place: &str| error("invalid character class range", place);
+        let mut name = match self.rest.strip_prefix('{') {
+            Some(behind) => {
+                let (name, rest) = behind.split_once('}').ok_or_else(|| refuse(begin))?;
+                self.rest = rest;
+                name
+            }
+            None if self.rest.is_empty() => return Err(refuse(begin)),
+            None => {
+                let all = self.rest;
+                self.next_char();
+                &all[..all.len() - self.rest.len()]
+            }
+        };
+        if let Some(positive) = name.strip_prefix('^') {
+            (name, negated) = (positive, !negated);
+        }
+        let of = |property: &str| {
+            let class = format!("\\{}{{{property}={name}}}", if negated { 'P' } else { 'p' });
+            let known = name.bytes().all(|it| it.is_ascii_alphanumeric() || b"_- ".contains(&it))
+                && regex_syntax::parse(&class).is_ok();
+            known.then_some(class)
+        };
+        of("gc").or_else(|| of("sc")).ok_or_else(|| refuse(self.since(begin)))
+    }
+
+    /// A class in brackets. The first bracket is read.
+    fn class(&mut self, begin: &'a str) -> Result<(), SyntaxError> {
+        let (mut size, mut is_first) = (OF_ATOM, true);
+        self.out.push('[');
+        if self.rest.starts_with('^') {
+            self.next_char();
+            self.out.push('^');
+        }
+        while is_first || !self.rest.starts_with(']') {
+            is_first = false;
+            let place = self.rest;
+            if let Some(name) = place.strip_prefix("[:")
+                && let Some((name, rest)) = name.split_once(":]")
+            {
+                self.rest = rest;
+                let of = name.strip_prefix('^').unwrap_or(name);
+                if !POSIX.contains(&of) {
+                    return Err(error("invalid character class range", self.since(place)));
+                }
+                let _ = write!(self.out, "[:{name}:]");
+                continue;
+            }
+            let perl = place.strip_prefix('\\').and_then(|it| it.chars().next());
+            match perl {
+                Some('p' | 'P') => {
+                    self.next_char();
+                    let class = self.unicode_class(place)?;
+                    self.out.push_str(&class);
+                    size += OF_UNICODE_CLASS;
+                }
+                Some(it @ ('d' | 'D' | 's' | 'S' | 'w' | 'W')) => {
+                    self.rest = &place[2..];
+                    self.out.push_str(perl_class(it));
+                }
+                _ => {
+                    self.range(begin, place)?;
+                    size += OF_ATOM / 4;
+                }
+            }
+        }
+        self.next_char();
+        self.out.push(']');
+        self.atom(size);
+        Ok(())
+    }
+
+    /// A character of a class, or a range of such.
+    fn range(&mut self, class: &'a str, begin: &'a str) -> Result<(), SyntaxError> {
+        let low = self.class_char(class)?;
+        let mut high = low;
+        if self.rest.starts_with('-') && self.rest.len() > 1 && !self.rest.starts_with("-]") {
+            self.next_char();
+            high = self.class_char(class)?;
+        }
+        if high < low {
+            return Err(error("invalid character class range", self.since(begin)));
+        }
+        // What lies between the characters of UTF-16's pairs is in no text.
+        for (low, high) in [(low, high.min(0xd7ff)), (low.max(0xe000), high)] {
+            if low <= high {
+                let _ = write!(self.out, "\\x{{{low:x}}}-\\x{{{high:x}}}");
+            }
+        }
+        Ok(())
+    }
+
+    fn class_char(&mut self, class: &'a str) -> Result<u32, SyntaxError> {
+        let begin = self.rest;
+        if begin.is_empty() {
+            return Err(error("missing closing ]", class));
+        }
+        match self.next_char() {
+            '\\' => self.escaped_char(begin),
+            it => Ok(u32::from(it)),
+        }
+    }
+}
+
+impl Group {
+    /// Adds up the last atom, which is not repeated any more.
+    fn settle(&mut self) {
+        if let Some(atom) = self.atom.take() {
+            self.repeats = self.repeats.max(atom.repeats);
+            self.size = self.size.saturating_add(atom.size);
+        }
+    }
+}
+
+/// The classes with a name, which both dialects have.
+const POSIX: [&str; 14] = [
+    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
+    "upper", "word", "xdigit",
+];
+
+fn perl_class(letter: char) -> &'static str {
+    match letter {
+        'd' => "[0-9]",
+        'D' => "[^0-9]",
+        's' => r"[\t\n\x0c\r\x20]",
+        'S' => r"[^\t\n\x0c\r\x20]",
+        'w' => "[0-9A-Za-z_]",
+        _ => "[^0-9A-Za-z_]",
+    }
+}
+
+fn write_char(out: &mut String, it: u32) {
+    match char::from_u32(it) {
+        Some(it) if it.is_ascii_alphanumeric() => out.push(it),
+        Some(_) => {
+            let _ = write!(out, "\\x{{{it:x}}}");
+        }
+        // Half of a pair of UTF-16: in no text.
+        None => out.push_str("[^\\x{0}-\\x{10ffff}]"),
+    }
+}
+
+/// `{2}`, `{2,}` or `{2,3}`: the least, the most where there is one, and what is behind it. What is too large to be a number
+/// is `None`. Anything else is a brace that stands for itself.
+type Counts<'a> = (Option<u64>, Option<Option<u64>>, &'a str);
+
+fn counts(text: &str) -> Option<Counts<'_>> {
+    fn number(text: &str) -> Option<(Option<u64>, &str)> {
+        let behind = text.trim_start_matches(|it: char| it.is_ascii_digit());
+        let digits = &text[..text.len() - behind.len()];
+        let plain = !digits.is_empty() && (digits.len() == 1 || !digits.starts_with('0'));
+        plain.then(|| (digits.parse().ok().filter(|it| *it < 100_000_000), behind))
+    }
+    let (least, rest) = number(text.strip_prefix('{')?)?;
+    if let Some(rest) = rest.strip_prefix('}') {
+        return Some((least, Some(least), rest));
+    }
+    let rest = rest.strip_prefix(',')?;
+    if let Some(rest) = rest.strip_prefix('}') {
+        return Some((least, None, rest));
+    }
+    let (most, rest) = number(rest)?;
+    Some((least, Some(most), rest.strip_prefix('}')?))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use regex::{Regex, RegexBuilder};
+
+    use super::*;
+
+    /// What `regexp` of Go 1.26 does, one line for each case.
+    #[test]
+    fn expressions_mean_what_they_mean_in_go() {
+        for (expression, text, expected) in [
+            (r"^\w+$", "é", false),
+            (r"^\w+$", "aZ_9", true),
+            (r"^\W$", "é", true),
+            (r"^\d+$", "\u{663}", false),
+            (r"^\d+$", "019", true),
+            (r"^a\sb$", "a\u{a0}b", false),
+            (r"^a\sb$", "a\tb", true),
+            (r"^a\sb$", "a\u{b}b", false),
+            (r"^[\s]$", "\u{b}", false),
+            (r"\bx\b", "éxé", true),
+            (r"\bx\b", "axa", false),
+            (r"^\B\.\B$", ".", true),
+            (r"é\Bé", "éé", true),
+            (r"^\Qa.b\E$", "a.b", true),
+            (r"^\Qa.b\E$", "axb", false),
+            (r"^\Qa.b\Ec+$", "a.bccc", true),
+            (r"^\Q^$", "^$", true),
+            (r"^[\w-]{1,253}$", "a-b", true),
+            (r"^[\w-]{1,253}$", "a.b", false),
+            (r"^[^\W_]+$", "ab1", true),
+            (r"^[^\W_]+$", "a_b", false),
+            (r"^[[:alpha:]\d]+$", "a1", true),
+            (r"^[[:^alpha:]]+$", "1", true),
+            (r"^[a[]+$", "[a", true),
+            (r"^[#[\]@]+$", "]#[@", true),
+            (r"^[a&&b]+$", "a&b", true),
+            (r"^[+--]$", ",", true),
+            (r"^[]a]+$", "]a", true),
+            (r"^[^]a]+$", "b", true),
+            (r"^[a-]+$", "-a", true),
+            (r"^[~~]$", "~", true),
+            ("^a{,5}$", "a{,5}", true),
+            ("^{a}$", "{a}", true),
+            (r"^\${a}$", "${a}", true),
+            ("^x{2}$", "xx", true),
+            ("^x{02}$", "x{02}", true),
+            (r"^\<a\>$", "<a>", true),
+            (r"^\_\-\/$", "_-/", true),
+            (r"^\x41\x{42}\101\012$", "ABA\n", true),
+            (r"^\0$", "\0", true),
+            (r"^\pL\p{Lu}\p{Greek}\P{L}\p{^L}$", "aAα1-", true),
+            (r"^\p{Han}+$", "漢字", true),
+            (r"^\p{lu}\p{Letter}\p{ASCII}\p{greek}\p{Any}\p{LC}$", "Aaaαaa", true),
+            (r"^[\p{L}\p{N}_.-]{1,256}$", "åß9_", true),
+            ("^(?i)straße$", "STRASSE", false),
+            ("^(?i)k$", "\u{212a}", true),
+            (r"^(?i)\w$", "\u{17f}", true),
+            ("(?m)^b$", "a\nb", true),
+            ("^b$", "a\nb", false),
+            ("^a.b$", "a\nb", false),
+            ("^(?s)a.b$", "a\nb", true),
+            ("^(?s:a.)b$", "a\nb", true),
+            ("^(?i:a)b$", "AB", false),
+            ("^(?i)a(?-i)b$", "Ab", true),
+            ("^(?ii-i)a$", "A", false),
+            ("^(?)a$", "a", true),
+            ("^*a$", "a", true),
+            ("^(?P<n>a)(?<n>b)$", "ab", true),
+            ("^a|b$", "xb", true),
+            ("^(|a)+$", "aa", true),
+            ("", "anything", true),
+            (r"^[^\n]$", "é", true),
+            (r"^.$", "漢", true),
+            (r"\Aa\z", "a\n", false),
+            ("^a b#c$", "a b#c", true),
+            (r"^\x{d800}$", "a", false),
+            (r"^[\x{0}-\x{10ffff}]$", "漢", true),
+        ] {
+            let translated = translate(expression).unwrap_or_else(|it| panic!("{expression}: {it}"));
+            let regex = RegexBuilder::new(&translated).size_limit(LARGEST as usize).build();
+            let regex = regex.unwrap_or_else(|it| panic!("{expression}: {it}"));
+            assert_eq!(regex.is_match(text), expected, "{expression} as {translated} on {text:?}");
+        }
+    }
+
+    #[test]
+    fn what_go_refuses_is_refused_in_its_words() {
+        for (expression, expected) in [
+            ("a{1001}", "invalid repeat count: `{1001}`"),
+            ("a{2,1}", "invalid repeat count: `{2,1}`"),
+            ("a{1,99999999999}", "invalid repeat count: `{1,99999999999}`"),
+            ("(a{100}){11}", "invalid repeat count: `{11}`"),
+            ("((a{10}){10}){11}x", "invalid repeat count: `{11}`"),
+            ("a**", "invalid nested repetition operator: `**`"),
+            ("a{2}{3}", "invalid nested repetition operator: `{2}{3}`"),
+            ("a+?*", "invalid nested repetition operator: `+?*`"),
+            ("*a", "missing argument to repetition operator: `*`"),
+            ("(+)", "missing argument to repetition operator: `+`"),
+            ("a|{2}", "missing argument to repetition operator: `{2}`"),
+            (r"\Q\E*", "missing argument to repetition operator: `*`"),
+            ("[a", "missing closing ]: `[a`"),
+            ("x[^a-z", "missing closing ]: `[^a-z`"),
+            ("[]", "missing closing ]: `[]`"),
+            ("[b-a]", "invalid character class range: `b-a`"),
+            ("[a--b]", "invalid character class range: `a--`"),
+            ("[[:foo:]]", "invalid character class range: `[:foo:]`"),
+            (r"[a-\d]", r"invalid escape sequence: `\d`"),
+            (r"\p{Foo}", r"invalid character class range: `\p{Foo}`"),
+            (r"\p{Alphabetic}", r"invalid character class range: `\p{Alphabetic}`"),
+            (r"\p{sc=Greek}", r"invalid character class range: `\p{sc=Greek}`"),
+            (r"a\p{L", r"invalid character class range: `\p{L`"),
+            (r"\q", r"invalid escape sequence: `\q`"),
+            (r"\1", r"invalid escape sequence: `\1`"),
+            (r"\Z", r"invalid escape sequence: `\Z`"),
+            (r"\C", r"invalid escape sequence: `\C`"),
+            (r"\u0041", r"invalid escape sequence: `\u`"),
+            (r"\xg1", r"invalid escape sequence: `\xg1`"),
+            (r"\x{110000}", r"invalid escape sequence: `\x{110000`"),
+            ("a\\", "trailing backslash at end of expression: ``"),
+            ("(a", "missing closing ): `(a`"),
+            ("a)", "unexpected ): `a)`"),
+            ("(?=a)", "invalid or unsupported Perl syntax: `(?=`"),
+            ("(?x)a", "invalid or unsupported Perl syntax: `(?x`"),
+            ("(?i-)a", "invalid or unsupported Perl syntax: `(?i-)`"),
+            ("(?<=a)b", "invalid named capture: `(?<=a)b`"),
+            ("(?P<a b>c)", "invalid named capture: `(?P<a b>`"),
+            ("(?P<n", "invalid named capture: `(?P<n`"),
+        ] {
+            let refused = translate(expression).map_err(|it| it.to_string());
+            assert_eq!(refused, Err(format!("error parsing regexp: {expected}")), "{expression}");
+        }
+        assert!(translate(&"(".repeat(300)).is_err_and(|it| it.to_string().contains("nests too deeply")));
+        let large = r"[\p{L}\p{N}]{1000}".repeat(30);
+        assert!(translate(&large).is_err_and(|it| it.to_string().contains("expression too large")));
+    }
+
+    proptest! {
+        /// Whatever the reader accepts, the crate compiles, and it compiles to what it says where the dialects agree.
+        #[test]
+        fn what_is_translated_compiles(
+            expression in r"(\\[dDsSwWbBAzpQExnt01a_.]|\[|\]|\[:alpha:\]|\(|\)|\(\?i\)|\(\?:|[ab.^$|*+?{},12-]|é){0,12}",
+            text in "[ab1é ]{0,6}",
+        ) {
+            if let Ok(translated) = translate(&expression) {
+                let regex = Regex::new(&translated);
+                prop_assert!(regex.is_ok(), "{} as {}: {:?}", expression, translated, regex);
+                let plain = expression.chars().all(|it| "ab1.^$|()*+?".contains(it)).then(|| Regex::new(&expression));
+                if let (Some(Ok(plain)), Ok(regex)) = (plain, regex) {
+                    prop_assert_eq!(plain.is_match(&text), regex.is_match(&text), "{}", expression);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The `pattern` of a schema: a regular expression of Go, compiled when it is first used and shared by all schemas that
+//! have the same one.
+//!
+//! The definitions that one project installs repeat a few expressions hundreds of times, and most are never used on
+//! a test server. Compiling one takes about a thousand times as long as checking that it is one.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
+
+use regex::{Regex, RegexBuilder};
+
+use super::go_syntax::{LARGEST, translate};
+
+/// A regular expression of Go. Clones, and those of the same text, share what is compiled.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    text: String,
+    /// Compiled when it is first needed; `None` where it cannot be.
+    regex: OnceLock<Option<Regex>>,
+}
+
+/// The patterns that are in use, by their text. Those of definitions that are gone are dropped as it grows.
+static IN_USE: LazyLock<Mutex<InUse>> = LazyLock::new(Mutex::default);
+
+#[derive(Default)]
+struct InUse {
+    patterns: HashMap<String, Weak<Shared>>,
+    /// How many there may be before those are dropped that nobody uses.
+    sweep_at: usize,
+}
+
+impl Pattern {
+    /// The pattern of this text, whether it is valid or not.
+    pub fn new(text: &str) -> Self {
+        let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shared) = in_use.patterns.get(text).and_then(Weak::upgrade) {
+            return Self { shared };
+        }
+        if in_use.patterns.len() >= in_use.sweep_at {
+            in_use.patterns.retain(|_, it| it.strong_count() > 0);
+            in_use.sweep_at = 2 * in_use.patterns.len() + 64;
+        }
+        let shared = Arc::new(Shared { text: text.to_owned(), regex: OnceLock::new() });
+        in_use.patterns.insert(text.to_owned(), Arc::downgrade(&shared));
+        Self { shared }
+    }
+
+    /// The text, as written.
+    pub fn as_str(&self) -> &str {
+        &self.shared.text
+    }
+
+    /// Why a text is no regular expression, in Go's words; `None` where it is one. Does not compile it.
+    pub fn mistake(text: &str) -> Option<String> {
+        translate(text).err().map(|it| it.to_string())
+    }
+
+    /// Whether some part of a text matches. What is no regular expression matches nothing.
+    pub fn is_match(&self, text: &str) -> bool {
+        let regex = self.shared.regex.get_or_init(|| compile(&self.shared.text));
+        regex.as_ref().is_some_and(|it| it.is_match(text))
+    }
+
+    /// Whether it was used, and so compiled.
+    pub fn is_compiled(&self) -> bool {
+        self.shared.regex.get().is_some()
+    }
+}
+
+fn compile(text: &str) -> Option<Regex> {
+    let translated = translate(text).ok()?;
+    // Go allows as much. The translation has estimated the size, so twice that is not exceeded in practice.
+    let most = usize::try_from(2 * LARGEST).unwrap_or(usize::MAX);
+    let compiled = RegexBuilder::new(&translated).size_limit(most).nest_limit(400).build();
+    if let Err(error) = &compiled {
+        tracing::warn!(pattern = text, %error, "a pattern cannot be compiled, so nothing matches it");
+    }
+    compiled.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_of_one_text_are_compiled_once_and_only_when_they_are_used() {
+        let (one, two) = (Pattern::new("^shared-[a-z]+$"), Pattern::new("^shared-[a-z]+$"));
+        assert!(!one.is_compiled());
+        assert!(one.is_match("shared-a"));
+        assert!(two.is_compiled() && !two.is_match("shared-1"));
+    }
+
+    #[test]
+    fn what_is_no_expression_matches_nothing_and_says_why() {
+        assert!(!Pattern::new("[a").is_match("a"));
+        let mistake = Pattern::mistake("[a");
+        assert_eq!(mistake.as_deref(), Some("error parsing regexp: missing closing ]: `[a`"));
+        assert_eq!(Pattern::mistake("^[\\w-]{1,253}$"), None);
+    }
+
+    #[test]
+    fn patterns_that_nobody_uses_are_dropped() {
+        for at in 0..1_000 {
+            Pattern::new(&format!("^gone-{at}$"));
+        }
+        let in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = in_use.patterns.keys().filter(|it| it.starts_with("^gone-")).count();
+        assert!(gone < 1_000, "{gone}");
+    }
+
+    #[test]
+    fn groups_can_nest_as_deep_as_they_may() {
+        let nested = format!("^{}a{}$", "(".repeat(50), ")*".repeat(50));
+        assert_eq!(Pattern::mistake(&nested), None);
+        assert!(Pattern::new(&nested).is_match("aa"));
+    }
+
+    #[test]
+    fn letters_of_all_scripts_can_be_repeated() {
+        let pattern = Pattern::new(r"^[\p{L}\p{N}_.-]{1,256}$");
+        assert!(pattern.is_match("åß漢9") && !pattern.is_match(" "));
+    }
+}
