@@ -8,10 +8,18 @@ use dogwatch::discovery::MapError;
 use dogwatch::transport::TransportErrorKind;
 use dogwatch_apiserver::StartError;
 
+/// The demo cannot start its server.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start the API server of the demo")]
+pub(crate) struct PortTaken(#[source] pub(crate) StartError);
+
 /// The advice for an error, where there is something to be said that its own text does not say.
 pub(crate) fn on(error: &anyhow::Error) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<StartError>() {
         return on_start(error);
+    }
+    if error.is::<PortTaken>() {
+        return Some("choose another port with --port, or leave it out for a free one");
     }
     match error.downcast_ref::<MapError>() {
         Some(MapError::NoMatch(_)) => Some("`kubectl api-resources` lists what it has"),
@@ -23,9 +31,10 @@ pub(crate) fn on(error: &anyhow::Error) -> Option<&'static str> {
 /// The advice for a request that failed.
 fn on_request(error: &Error) -> Option<&'static str> {
     match error {
-        Error::Config(ConfigError::NoCluster(_)) => {
-            Some("on the command line that is --kubeconfig FILE, --context NAME or --server URL")
-        }
+        Error::Config(ConfigError::NoCluster(_)) => Some(
+            "name one with --kubeconfig FILE, --context NAME or --server URL; without a cluster, `dogwatch serve` runs an API server \
+                and `dogwatch demo` shows what can be done with one",
+        ),
         _ if error.transport() == Some(TransportErrorKind::Tls) => Some(
             "name the cluster's certificate authority in a kubeconfig, or try without verification by --insecure-skip-tls-verify",
         ),
@@ -46,9 +55,9 @@ fn on_request(error: &Error) -> Option<&'static str> {
 /// The advice for a server of ours that did not start.
 fn on_start(error: &StartError) -> Option<&'static str> {
     match error {
-        StartError::Exposed { .. } => {
-            Some("add --tls and --token TOKEN, or stay on this machine with --bind 127.0.0.1:0")
-        }
+        StartError::Exposed { .. } => Some(
+            "add --tls and --token-file FILE (or --token TOKEN), or stay on this machine with --bind 127.0.0.1:0",
+        ),
         StartError::Listen { .. } => {
             Some("choose another address with --bind, where port 0 is any that is free")
         }
@@ -78,6 +87,9 @@ mod tests {
         let address = "192.0.2.1:1".parse().unwrap();
         let exposed = on(&anyhow::Error::new(StartError::Exposed { address })).expect("advice");
         assert!(exposed.contains("--tls") && exposed.contains("--token"), "{exposed}");
+        let source = std::io::ErrorKind::AddrInUse.into();
+        let taken = on(&anyhow::Error::new(PortTaken(StartError::Listen { address, source })));
+        assert!(taken.is_some_and(|it| it.contains("--port") && !it.contains("--bind")), "{taken:?}");
         let missing: Error = Status::failure(Reason::NotFound, "no").into();
         assert_eq!(on(&anyhow::Error::new(missing)), None);
     }

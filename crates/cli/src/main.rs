@@ -20,9 +20,11 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 
+use logging::Detail;
+
 /// Keeps programs in step with a Kubernetes cluster.
 #[derive(Debug, Parser)]
-#[command(name = "dogwatch", version, disable_help_subcommand = true, max_term_width = 100)]
+#[command(name = "dogwatch", version, max_term_width = 100)]
 struct Arguments {
     #[command(flatten)]
     verbosity: logging::Verbosity,
@@ -30,30 +32,31 @@ struct Arguments {
     command: Command,
 }
 
+// The descriptions are those of the `Options`: a comment on a variant would replace them, and its long form would never be shown.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Everything at once, without a cluster: an API server, a simulated workload, and what happens to it.
     Demo(demo::Options),
-    /// Run a Kubernetes API server on this machine, without a cluster behind it.
     Serve(serve::Options),
-    /// Look up the endpoints of a gRPC target, and show them as they change.
     Resolve(resolve::Options),
-    /// Follow any resource of a server and show it as it changes.
     Watch(Box<watch::Options>),
-    /// Measure what following a server costs.
     Bench(bench::Options),
 }
 
 impl Command {
-    /// Whether it tells by itself what keeps its informers from being in step, so that the log need not.
-    fn tells_problems(&self) -> bool {
-        matches!(self, Self::Resolve(_) | Self::Watch(_))
+    /// What the log shows without being asked, and with one `-v`.
+    fn log_detail(&self) -> Detail {
+        match self {
+            // They report by themselves what keeps their informers from being synced.
+            Self::Resolve(_) | Self::Watch(_) => Detail::WithoutInformers,
+            Self::Serve(_) => Detail::WithRequests,
+            _ => Detail::Plain,
+        }
     }
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    logging::start(arguments.verbosity, arguments.command.tells_problems());
+    logging::start(arguments.verbosity, arguments.command.log_detail());
     run(arguments.command).unwrap_or_else(|error| failure::report(&error, advice::on(&error)))
 }
 
@@ -79,5 +82,18 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_a_short_description_and_those_that_need_it_a_long_one() {
+        for command in Arguments::command().get_subcommands() {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            assert!((10..100).contains(&about.len()), "{}: {about:?}", command.get_name());
+        }
+        for name in ["demo", "serve", "watch"] {
+            let command = Arguments::command();
+            let long = command.find_subcommand(name).and_then(|it| it.get_long_about());
+            assert!(long.is_some_and(|it| it.to_string().lines().count() > 1), "{name}");
+        }
     }
 }

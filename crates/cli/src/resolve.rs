@@ -32,6 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How often to look whether the endpoints are still in step with the server.
 const GLANCE: Duration = Duration::from_secs(1);
 
+/// Look up the endpoints of a gRPC target, and show them as they change.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -222,7 +223,7 @@ fn advice(target: &Target, reason: &Unavailable) -> String {
                 .to_owned()
         }
         _ => format!(
-            "`kubectl describe service {service} --namespace {namespace}` shows its selector; no pod may match it"
+            "`kubectl describe service {service} --namespace {namespace}` shows its selector; perhaps no pod matches it"
         ),
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Scripts rely on one line on stdout, `ready <url>`, printed when the server answers and the kubeconfig is written.
 
-use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::io::{self, IsTerminal, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,15 +19,20 @@ use crate::ending;
 
 const EXAMPLES: &str = "\
 Everything is in memory and gone when the server ends. On stdout it prints one line, `ready URL`, when it serves; Ctrl-C
-and SIGTERM end it.
+and SIGTERM end it. With -v it logs every request to stderr.
 
-Without a token, whoever reaches the server is its administrator; it listens on this machine only. With --token or
---tls, requests without credentials get 401.
+Not enforced: there is no authorization, every caller may do everything. Roles and role bindings, CEL rules of custom
+resource definitions and admission policies are stored and not enforced. Admission webhooks, limit ranges and schemas are.
+
+Without a token every caller is the administrator; the server then listens on this machine only, and refuses requests of
+web pages: a foreign Host or Origin gets 403. With --token, --token-file, DOGWATCH_TOKEN or --tls, requests without
+credentials get 401.
 
 Examples:
   Try it with kubectl, in two terminals:
-    dogwatch serve --bind 127.0.0.1:8080
+    dogwatch serve --bind 127.0.0.1:8080 --simulate
     kubectl --server http://127.0.0.1:8080 create deployment web --image nginx
+    kubectl --server http://127.0.0.1:8080 get pods
 
   With TLS and a kubeconfig, as a real cluster has them:
     dogwatch serve --tls --kubeconfig-out dogwatch.kubeconfig
@@ -36,26 +41,48 @@ Examples:
   In a script that waits until it serves:
     dogwatch serve | while read -r ready url; do kubectl --server \"$url\" get namespaces; done
 
-  With workloads that come to life, although nothing runs them:
-    dogwatch serve --simulate
+  For other machines:
+    dogwatch serve --bind 0.0.0.0:6443 --tls --token-file token --advertise box.lan --kubeconfig-out dogwatch.kubeconfig
 
-kubectl sends tokens over TLS only: combine --token with --tls if kubectl is to use it.";
+kubectl sends tokens over TLS only: combine a token with --tls if kubectl is to use it.";
+
+/// What no caller would expect of a Kubernetes API server, said once at the start.
+const NOT_ENFORCED: &str = "not enforced: authorization (every caller may do everything; RBAC is stored only), CEL rules, \
+                            admission policies; see `dogwatch serve --help`";
+
+/// Said where others could connect, but their clients would not trust the certificate or find the address.
+const LOCAL_ONLY: &str = "the certificate and the kubeconfig name this machine as 127.0.0.1 only; for clients on other machines add \
+                          --advertise HOST";
+
+/// The variable with the token of the administrator, where no flag gives one.
+const TOKEN_VARIABLE: &str = "DOGWATCH_TOKEN";
 
 /// How long it can be listed how things were: as long as the original keeps it.
 const HISTORY: Duration = Duration::from_secs(5 * 60);
 
+/// Run a Kubernetes API server on this machine, without a cluster behind it.
+///
+/// It serves every built-in kind and custom resource definitions, for kubectl and any other client.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// The address to listen on; port 0 is any that is free. Beyond this machine it takes --tls and --token.
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
+    /// The address to listen on: ADDR:PORT, localhost:PORT, or a PORT of this machine; port 0 is any that is free. Beyond this
+    /// machine it takes --tls and a token.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0", value_parser = address)]
     bind: SocketAddr,
+    /// The name or address by which other machines reach the server, for the kubeconfig and the certificate.
+    #[arg(long, value_name = "HOST", value_parser = host)]
+    advertise: Option<String>,
     /// Write a kubeconfig for the server into this file, which only its owner can read.
     #[arg(long, value_name = "FILE")]
     kubeconfig_out: Option<PathBuf>,
-    /// A bearer token of the administrator; with --tls and without this, one is made up for the kubeconfig.
+    /// A bearer token of the administrator. Others on this machine can see it in the list of processes: better use --token-file, or
+    /// the variable DOGWATCH_TOKEN. With --tls and without any of these, one is generated for the kubeconfig.
     #[arg(long, value_parser = not_empty)]
     token: Option<SecretString>,
+    /// Read the bearer token of the administrator from this file; blanks and line ends around it do not count.
+    #[arg(long, value_name = "FILE", conflicts_with = "token")]
+    token_file: Option<PathBuf>,
     /// Serve HTTPS, with certificates made for this run; clients may log in by certificate.
     #[arg(long, conflicts_with = "plain")]
     tls: bool,
@@ -65,13 +92,13 @@ pub(crate) struct Options {
     /// Leave namespaces and garbage to controllers of your own.
     #[arg(long)]
     no_controllers: bool,
-    /// Let workloads come to life: deployments get pods, pods become ready, services get endpoints.
+    /// Simulate workloads: deployments get pods, pods become ready on simulated nodes, services get endpoints.
     #[arg(long)]
     simulate: bool,
-    /// Let pods come to life on simulated nodes, and leave what makes pods to controllers of your own.
+    /// Simulate nodes only: pods become ready on them, and controllers of your own make the pods.
     #[arg(long, conflicts_with = "simulate")]
     simulate_nodes: bool,
-    /// Let whoever may use the server place faults over HTTP.
+    /// Expose the fault-injection API under /_dogwatch/faults.
     #[arg(long)]
     admin: bool,
     /// Make uids and generated names the same in every run, and let time begin in 2026.
@@ -79,11 +106,12 @@ pub(crate) struct Options {
     seed: Option<u64>,
 }
 
-/// Serves until somebody ends it.
+/// Serves until it is asked to end.
 pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
     // Before anybody can know that we serve, so that nobody can end us too early for it.
     let end = ending::end().context("cannot listen for signals")?;
     let kubeconfig_out = options.kubeconfig_out.clone();
+    let is_local_only = options.bind.ip().is_unspecified() && options.advertise.is_none();
     let server = start(options).await?;
     if let Some(file) = kubeconfig_out {
         let kubeconfig = server.kubeconfig();
@@ -93,14 +121,23 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
         });
         written.await?.with_context(|| format!("cannot write the kubeconfig {}", file.display()))?;
     }
+    // If stderr is closed, the server serves nevertheless.
+    let _ = writeln!(io::stderr(), "{NOT_ENFORCED}");
+    if is_local_only {
+        let _ = writeln!(io::stderr(), "{LOCAL_ONLY}");
+    }
     writeln!(io::stdout(), "ready {}", server.url())?;
+    if io::stdout().is_terminal() && server.token().is_none() {
+        let _ = writeln!(io::stderr(), "try it: kubectl --server {} get namespaces", server.url());
+    }
     end.await;
     server.stop().await;
     Ok(ExitCode::SUCCESS)
 }
 
 async fn start(options: Options) -> anyhow::Result<ApiServer> {
-    // Nobody in this process looks at the log of requests.
+    let token = token(&options)?;
+    // Nothing in this process reads the log of requests.
     let mut builder = ApiServer::builder()
         .bind(options.bind)
         .tls(options.tls)
@@ -114,13 +151,37 @@ async fn start(options: Options) -> anyhow::Result<ApiServer> {
         if options.no_controllers { Controllers::of_server() } else { Controllers::default() };
     controllers.history = Some(HISTORY);
     builder = builder.controllers(controllers);
-    if let Some(token) = options.token {
+    if let Some(token) = token {
         builder = builder.token(token);
+    }
+    if let Some(host) = options.advertise {
+        builder = builder.advertise(host);
     }
     if let Some(seed) = options.seed {
         builder = builder.seed(seed);
     }
     Ok(builder.start().await?)
+}
+
+/// The token of the administrator: that of a flag, or else that of the variable.
+fn token(options: &Options) -> anyhow::Result<Option<SecretString>> {
+    if let Some(token) = &options.token {
+        return Ok(Some(token.clone()));
+    }
+    if let Some(file) = &options.token_file {
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read the token file {}", file.display()))?;
+        let token = not_empty(text.trim()).map_err(anyhow::Error::msg);
+        return token.with_context(|| format!("the token file {} is of no use", file.display())).map(Some);
+    }
+    match std::env::var(TOKEN_VARIABLE) {
+        Ok(text) => {
+            let token = not_empty(text.trim()).map_err(anyhow::Error::msg);
+            token.with_context(|| format!("the variable {TOKEN_VARIABLE} is of no use")).map(Some)
+        }
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("the variable {TOKEN_VARIABLE} is of no use")),
+    }
 }
 
 /// Writes a file that only its owner can read, whole or not at all.
@@ -129,11 +190,37 @@ fn write_private(file: &Path, bytes: &[u8]) -> io::Result<()> {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
+    // Asked for by itself since the error of a temporary file would name that file, which is not the user's.
+    std::fs::metadata(folder)?;
+    let plain = |error: io::Error| io::Error::from(error.kind());
     // Temporary files are made with mode 0600.
-    let mut draft = tempfile::NamedTempFile::new_in(folder)?;
+    let mut draft = tempfile::NamedTempFile::new_in(folder).map_err(plain)?;
     draft.write_all(bytes)?;
-    draft.persist(file)?;
+    draft.persist(file).map_err(|it| plain(it.error))?;
     Ok(())
+}
+
+/// Reads an address to listen on. A port alone, and `localhost`, mean the loopback.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let on_loopback = |port: &str| Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse().ok()?)));
+    let found = match text.strip_prefix("localhost:") {
+        Some(port) => on_loopback(port),
+        None => text.parse().ok().or_else(|| on_loopback(text)),
+    };
+    found.ok_or_else(|| {
+        "expected ADDR:PORT, localhost:PORT or PORT, for example 127.0.0.1:8080 or 8080".to_owned()
+    })
+}
+
+/// Reads a name or an address without a port.
+fn host(text: &str) -> Result<String, String> {
+    let is_name = |it: char| it.is_ascii_alphanumeric() || matches!(it, '.' | '-');
+    let is_host = text.parse::<IpAddr>().is_ok() || (!text.is_empty() && text.chars().all(is_name));
+    if is_host {
+        Ok(text.to_owned())
+    } else {
+        Err("expected a name or an address, without a port".to_owned())
+    }
 }
 
 fn not_empty(text: &str) -> Result<SecretString, &'static str> {
@@ -166,5 +253,32 @@ mod tests {
     fn it_stays_on_this_machine_unless_told_otherwise() {
         let flags = Flags::try_parse_from(["serve"]).unwrap();
         assert!(flags.options.bind.ip().is_loopback() && !flags.options.tls);
+    }
+
+    #[test]
+    fn an_address_may_be_short() {
+        for (text, expected) in [
+            ("8080", Some("127.0.0.1:8080")),
+            ("localhost:8080", Some("127.0.0.1:8080")),
+            ("0.0.0.0:1", Some("0.0.0.0:1")),
+            ("[::1]:8080", Some("[::1]:8080")),
+            ("65536", None),
+            ("nowhere", None),
+            ("localhost", None),
+            ("127.0.0.1", None),
+            (":8080", None),
+        ] {
+            assert_eq!(address(text).ok().map(|it| it.to_string()).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_advertised_is_a_name_or_an_address() {
+        for text in ["box.lan", "192.0.2.1", "2001:db8::1"] {
+            assert!(host(text).is_ok(), "{text}");
+        }
+        for text in ["", "box.lan:6443", "https://box.lan", "b x"] {
+            assert!(host(text).is_err(), "{text}");
+        }
     }
 }

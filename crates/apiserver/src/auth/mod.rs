@@ -201,6 +201,27 @@ mod tests {
     }
 
     #[test]
+    fn a_request_with_a_token_of_its_own_is_not_let_in_for_its_connection() {
+        let peer = PeerIdentity::new("alice", &[]);
+        for (anonymous, peer, authorization, expected) in [
+            (Anonymous::Admin, None, None, true),
+            (Anonymous::Allowed, None, None, true),
+            (Anonymous::Refused, None, None, false),
+            (Anonymous::Refused, Some(&peer), None, true),
+            (Anonymous::Admin, None, Some("Bearer x"), false),
+            (Anonymous::Refused, Some(&peer), Some("Bearer x"), false),
+            // These are no tokens: such a request is let in as one without credentials.
+            (Anonymous::Admin, None, Some("Basic YTpi"), true),
+            (Anonymous::Admin, None, Some("Bearer "), true),
+        ] {
+            let pairs: Vec<_> = authorization.map(|it| ("authorization", it)).into_iter().collect();
+            let it = Authenticator::new().anonymous(anonymous);
+            let found = it.trusts_connection(&headers(&pairs), peer);
+            assert_eq!(found, expected, "{anonymous:?} {peer:?} {authorization:?}");
+        }
+    }
+
+    #[test]
     fn a_401_is_worded_as_the_original_words_it() {
         let status = serde_json::to_value(&*unauthorized().0).unwrap();
         let expected = serde_json::json!({

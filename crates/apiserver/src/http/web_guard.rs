@@ -61,8 +61,7 @@ pub(super) fn check_host(
         None => Ok(()),
         Some(host) => Err(forbidden(format!(
             "the host {} is not a name of this server, which needs no credentials and therefore answers only to localhost and its \
-             own address, so that no web page can reach it by DNS rebinding; use http://{local}, or start the server with --token \
-             or --tls",
+             own address, so that no web page can reach it by DNS rebinding; use {local}, or start the server with --token or --tls",
             quoted(&host)
         ))),
     }

@@ -133,6 +133,8 @@ fn params(names: &[String], common_name: &str) -> Result<CertificateParams, rcge
 
 #[cfg(test)]
 mod tests {
+    use x509_parser::prelude::{FromDer, X509Certificate};
+
     use super::*;
     use crate::auth::PeerIdentity;
 
@@ -148,6 +150,20 @@ mod tests {
             (peer.common_name.as_str(), peer.organizations.as_slice()),
             ("jane", &["devs".to_owned()][..])
         );
+    }
+
+    #[test]
+    fn the_certificate_is_for_what_is_advertised_too() {
+        for (advertised, expected) in
+            [("box.lan", "DNSName(\"box.lan\")"), ("192.0.2.9", "IPAddress([192, 0, 2, 9])")]
+        {
+            let certificates = Certificates::throwaway_for([0, 0, 0, 0].into(), Some(advertised)).unwrap();
+            let (chain, _) = certificates.server_der();
+            let (_, certificate) = X509Certificate::from_der(&chain[0]).unwrap();
+            let names = certificate.subject_alternative_name().unwrap().unwrap();
+            let names = format!("{:?}", names.value.general_names);
+            assert!(names.contains(expected) && names.contains("\"localhost\""), "{names}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod sync;
 
 use std::process::ExitCode;
 
-/// Measures what following a server costs.
+/// Measure what following a server costs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     #[command(subcommand)]
@@ -15,7 +15,6 @@ pub(crate) struct Options {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// One informer of all objects of a resource, without a filter.
     Sync(sync::Options),
 }
 

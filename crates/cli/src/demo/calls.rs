@@ -20,7 +20,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
 
 use super::greeter::{Greeter, greet};
-use super::part::{Part, Stage, Voice};
+use super::part::{Part, Stage, Voice, counted};
 
 /// Where the service is; the namespace is there from the beginning.
 const NAMESPACE: &str = "default";
@@ -29,6 +29,8 @@ const TARGET: &str = "kubernetes:///greeter.default:grpc";
 /// How many servers there are at a time, and how many calls.
 const BACKENDS: u8 = 3;
 const AT_ONCE: usize = 4;
+/// How many servers are named in the summary, each with its share.
+const NAMED: usize = 6;
 /// Between two calls of one caller, between two steps of a roll-out, and from the news that a server ends to its end.
 const REST: Duration = Duration::from_millis(2);
 const STEP: Duration = Duration::from_millis(1500);
@@ -191,19 +193,47 @@ impl Part for Calls {
         let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         let taken: u64 = tally.taken.values().sum();
         let mut told = format!(
-            "{} calls, {} failed, through {} roll-outs",
-            taken + tally.failed,
+            "{}, {} failed, while {} replaced",
+            counted(taken + tally.failed, "call"),
             tally.failed,
-            self.rolled
+            if self.rolled == 1 {
+                "1 server was".to_owned()
+            } else {
+                format!("{} servers were", self.rolled)
+            }
         );
         if let Some(why) = &tally.why {
             told.push_str(&format!("; the last: {why}"));
         }
-        let share = |(name, count): (&String, &u64)| format!("{name} {} %", count * 100 / taken.max(1));
-        // The names differ in their numbers only: the shorter is the older.
-        let mut by_age: Vec<_> = tally.taken.iter().collect();
-        by_age.sort_by_key(|(name, _)| (name.len(), name.as_str()));
-        let shares: Vec<String> = by_age.into_iter().map(share).collect();
-        vec![("gRPC", told), ("share of each", shares.join(", "))]
+        vec![("gRPC", told), ("share of each", shares(&tally.taken))]
+    }
+}
+
+/// Which part of the calls each server took; of many servers, the least and the most.
+fn shares(taken: &BTreeMap<String, u64>) -> String {
+    let all = taken.values().sum::<u64>().max(1);
+    let share = |count: &u64| count * 100 / all;
+    if taken.len() > NAMED {
+        let (least, most) = (taken.values().min().map_or(0, share), taken.values().max().map_or(0, share));
+        return format!("{least} % to {most} % of the calls, over {} servers", taken.len());
+    }
+    // The names differ in their numbers only: the shorter is the older.
+    let mut by_age: Vec<_> = taken.iter().collect();
+    by_age.sort_by_key(|(name, _)| (name.len(), name.as_str()));
+    let shares: Vec<String> =
+        by_age.into_iter().map(|(name, count)| format!("{name} {} %", share(count))).collect();
+    shares.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_of_many_servers_fit_on_a_line() {
+        let of = |count: u8| (1..=count).map(|it| (format!("greeter-{it}"), 10)).collect();
+        assert_eq!(shares(&of(2)), "greeter-1 50 %, greeter-2 50 %");
+        assert_eq!(shares(&of(20)), "5 % to 5 % of the calls, over 20 servers");
+        assert_eq!(shares(&of(0)), "");
     }
 }

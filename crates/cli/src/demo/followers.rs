@@ -72,7 +72,7 @@ impl Followers {
                 match &problem {
                     Some(message) if followed.problem != problem => self.voice.say(message),
                     None if followed.problem.is_some() => {
-                        self.voice.say("in step again");
+                        self.voice.say("synced again");
                     }
                     _ => {}
                 }
@@ -125,14 +125,14 @@ fn by_node(pods: &Store<Pod>) -> String {
     if counted.is_empty() { "no node has any".to_owned() } else { counted.join(", ") }
 }
 
-/// Who else is on a pod's node.
+/// How many other pods are on a pod's node.
 fn neighbours(pods: &Store<Pod>, pod: &Pod) -> String {
     let Some(node) = states::node_of(pod) else { return String::new() };
     let there = pods.index_keys(BY_NODE, node).unwrap_or_default();
     let others = there.iter().filter(|it| Some(*it) != pod.key().as_ref()).count();
     match others {
-        0 => ", alone there".to_owned(),
-        1 => ", with 1 other there".to_owned(),
-        others => format!(", with {others} others there"),
+        0 => " (no other pod there)".to_owned(),
+        1 => " (1 other pod there)".to_owned(),
+        others => format!(" ({others} other pods there)"),
     }
 }

@@ -26,6 +26,8 @@ pub(super) struct Managers {
     client: Client,
     voice: Voice,
     term: Duration,
+    /// How many leaders were stopped; the other one took over from all but maybe the last.
+    stopped: usize,
     handovers: Vec<Duration>,
 }
 
@@ -41,7 +43,13 @@ impl Managers {
     /// Managers for a demo of this length: the first leader is stopped in the middle of it at the latest.
     pub(super) fn new(stage: &Stage, length: Option<Duration>) -> Self {
         let term = length.map_or(TERM, |it| TERM.min(it / 2));
-        Self { client: stage.client.clone(), voice: stage.voice.clone(), term, handovers: Vec::new() }
+        Self {
+            client: stage.client.clone(),
+            voice: stage.voice.clone(),
+            term,
+            stopped: 0,
+            handovers: Vec::new(),
+        }
     }
 
     async fn work(&mut self) -> anyhow::Result<()> {
@@ -63,6 +71,7 @@ impl Managers {
                 ended = stands_by.ended() => return ended,
             }
             self.voice.say(format!("{leader} is stopped"));
+            self.stopped += 1;
             let stopped = Instant::now();
             leads.stop.cancel();
             leads.ended().await?;
@@ -117,14 +126,42 @@ impl Part for Managers {
     }
 
     fn summary(&self) -> Vec<(&'static str, String)> {
-        let told = match self.handovers.as_slice() {
-            [] => "no leader was stopped".to_owned(),
-            [once] => format!("taken over once, after {once:.1?}"),
-            several => {
-                let longest = several.iter().max().copied().unwrap_or_default();
-                format!("taken over {} times, after {longest:.1?} at most", several.len())
-            }
-        };
-        vec![("leadership", told)]
+        vec![("leadership", leadership(self.stopped, &self.handovers))]
+    }
+}
+
+/// How often the leader changed, and how long it took.
+fn leadership(stopped: usize, handovers: &[Duration]) -> String {
+    let mut told = match handovers {
+        [] if stopped == 0 => return "no leader was stopped".to_owned(),
+        [] => "the leader was stopped".to_owned(),
+        [once] => format!("taken over once, after {once:.1?}"),
+        several => {
+            let longest = several.iter().max().copied().unwrap_or_default();
+            format!("taken over {} times, after {longest:.1?} at most", several.len())
+        }
+    };
+    if stopped > handovers.len() {
+        told.push_str("; the demo ended before the other one took over");
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_that_was_stopped_at_the_end_is_not_forgotten() {
+        let second = Duration::from_secs(1);
+        for (stopped, handovers, expected) in [
+            (0, &[][..], "no leader was stopped"),
+            (1, &[], "the leader was stopped; the demo ended before the other one took over"),
+            (1, &[second], "taken over once, after 1.0s"),
+            (2, &[second, second * 2], "taken over 2 times, after 2.0s at most"),
+            (2, &[second], "taken over once, after 1.0s; the demo ended before the other one took over"),
+        ] {
+            assert_eq!(leadership(stopped, handovers), expected);
+        }
     }
 }

@@ -32,6 +32,7 @@ use dogwatch_apiserver::ApiServer;
 use futures_util::future::select_all;
 use tokio::time::Instant;
 
+use crate::advice::PortTaken;
 use crate::connection::Connection;
 use crate::{ending, survey};
 use calls::Calls;
@@ -41,9 +42,14 @@ use narrator::Narrator;
 use part::{Part, Stage, Voice};
 use workload::Workload;
 
-/// Runs an API server, a simulated cluster and a workload in this process, and tells what happens. Needs no cluster.
+/// Run an API server and a simulated workload in this process, and print what happens.
 ///
-/// Look around meanwhile: kubectl --server URL get pods --all-namespaces --watch
+/// It needs no cluster: it starts an API server with simulated nodes, deploys, scales and rolls a service on it, stops the leader of two
+/// controllers, and calls gRPC servers while they are replaced. Look around meanwhile:
+///
+/// kubectl --server URL get pods --all-namespaces --watch
+///
+/// With --server, --kubeconfig or --context it lists what that server offers instead, and changes nothing there.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// End by itself after so many seconds, with a summary. Without it: until Ctrl-C.
@@ -69,12 +75,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let ended = ending::end().context("cannot listen for signals")?;
     let began = Instant::now();
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
-    let server = ApiServer::builder()
-        .bind(address)
-        .simulators(true)
-        .start()
-        .await
-        .context("cannot start the API server of the demo; --port chooses another port")?;
+    let server = ApiServer::builder().bind(address).simulators(true).start().await.map_err(PortTaken)?;
     let mut narrator = Narrator::new(io::stdout(), began);
     let client = client_of(&server)?;
     introduce(&mut narrator, &server, &client, began).await?;

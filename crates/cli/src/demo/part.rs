@@ -42,3 +42,18 @@ impl Voice {
         let _ = self.0.send(words.into());
     }
 }
+
+/// A number of things, such as `1 pod` and `2 pods`.
+pub(super) fn counted(count: u64, of: &str) -> String {
+    if count == 1 { format!("1 {of}") } else { format!("{count} {of}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_singular() {
+        assert_eq!([0, 1, 2].map(|it| counted(it, "pod")), ["0 pods", "1 pod", "2 pods"]);
+    }
+}

@@ -12,7 +12,7 @@ pub(super) fn of_deployment(deployment: &Deployment) -> String {
     let status = deployment.status.as_ref();
     let ready = status.and_then(|it| it.ready_replicas).unwrap_or_default();
     let updated = status.and_then(|it| it.updated_replicas).unwrap_or_default();
-    format!("runs {image}: {ready} of {wanted} ready, {updated} up to date")
+    format!("runs {image}: wants {wanted}, {ready} ready, {updated} up to date")
 }
 
 pub(super) fn of_pod(pod: &Pod) -> String {
@@ -21,7 +21,8 @@ pub(super) fn of_pod(pod: &Pod) -> String {
     let ready = conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True");
     let phase = status.and_then(|it| it.phase.as_deref()).unwrap_or("Pending");
     match (pod.metadata.deletion_timestamp.is_some(), node_of(pod)) {
-        (true, _) => "is ending".to_owned(),
+        (true, Some(node)) => format!("is terminating on {node}"),
+        (true, None) => "is terminating".to_owned(),
         (false, None) => "waits for a node".to_owned(),
         (false, Some(node)) if ready => format!("is ready on {node}"),
         (false, Some(node)) => format!("is {} on {node}", phase.to_lowercase()),
@@ -38,7 +39,7 @@ pub(super) fn of_slice(slice: &EndpointSlice) -> String {
 pub(super) fn of_ingress(ingress: &Ingress) -> String {
     let rules = ingress.spec.as_ref().and_then(|it| it.rules.as_deref()).unwrap_or_default();
     let hosts: Vec<&str> = rules.iter().filter_map(|it| it.host.as_deref()).collect();
-    format!("leads from {}", if hosts.is_empty() { "everywhere".to_owned() } else { hosts.join(", ") })
+    format!("routes {}", if hosts.is_empty() { "every host".to_owned() } else { hosts.join(", ") })
 }
 
 /// Where a pod runs, or will.
@@ -67,7 +68,7 @@ mod tests {
             ),
             (
                 json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" }, "spec": { "nodeName": "n", "containers": [] } }),
-                "is ending",
+                "is terminating on n",
             ),
         ] {
             assert_eq!(of_pod(&serde_json::from_value(pod).expect("a pod")), expected);

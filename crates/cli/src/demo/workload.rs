@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use ingress_manager::ANNOTATION;
 use serde_json::{Value, json};
 
-use super::part::{Part, Stage};
+use super::part::{Part, Stage, counted};
 
 /// Where it all happens.
 pub(super) const NAMESPACE: &str = "demo";
@@ -79,7 +79,12 @@ impl Part for Workload {
 
     fn summary(&self) -> Vec<(&'static str, String)> {
         let Done { rolled, scaled, robbed } = self.done;
-        vec![("workload", format!("{rolled} roll-outs, {scaled} scalings, {robbed} pods taken away"))]
+        let told = [
+            counted(rolled.into(), "roll-out"),
+            counted(scaled.into(), "scaling"),
+            format!("{} deleted", counted(robbed.into(), "pod")),
+        ];
+        vec![("workload", told.join(", "))]
     }
 }
 

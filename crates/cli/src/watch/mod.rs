@@ -15,6 +15,7 @@ mod format;
 mod board;
 mod printer;
 mod news;
+mod keys;
 mod screen;
 
 use std::io::{self, IsTerminal, Write};
@@ -43,7 +44,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 const WAITING: usize = 1024;
 
 const EXAMPLES: &str = "\
-On a terminal a table is kept up to date in place. Otherwise each change is one line, as it comes:
+On a terminal a table is kept up to date in place; q ends it. Otherwise each change is one line, none merged:
   -o table  the columns the server prints, behind ADDED, MODIFIED or DELETED
   -o json   {\"type\":\"ADDED\",\"object\":{...}}
   -o name   pod/web-1
@@ -55,7 +56,10 @@ Examples:
   dogwatch watch Certificate.v1.cert-manager.io -o json | jq .object.status
   dogwatch watch nodes --once -o name";
 
-/// Follows any resource of a server, custom ones included, and shows it as it changes.
+/// Follow any resource of a server, custom ones included, and show it as it changes.
+///
+/// It keeps a cache of the resource by an informer: a watch that breaks is resumed, and a history that the server has forgotten is
+/// listed again.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -140,7 +144,7 @@ impl View {
                 let rows = Rows::new(client, resource, self.namespace().map(str::to_owned));
                 let (columns, namespaces) = (rows.columns(), self.spans_namespaces());
                 let informer = self.informer(rows);
-                if self.options.once || !io::stdout().is_terminal() {
+                if self.options.once || !screen::is_possible() {
                     let lines = TableLines::new(columns, namespaces, !self.options.once);
                     return until(&informer, self.print(&informer, lines), end).await;
                 }
@@ -204,9 +208,21 @@ impl View {
     async fn print<T: Object>(
         &self,
         informer: &SharedInformer<T>,
-        mut format: impl Format<T>,
+        format: impl Format<T>,
     ) -> anyhow::Result<()> {
-        let mut printer = Printer::start().context("cannot start a thread to print")?;
+        let printer = Printer::start().context("cannot start a thread to print")?;
+        match self.options.once {
+            true => self.print_once(informer, format, printer).await,
+            false => self.print_changes(informer, format, printer).await,
+        }
+    }
+
+    async fn print_once<T: Object>(
+        &self,
+        informer: &SharedInformer<T>,
+        mut format: impl Format<T>,
+        mut printer: Printer,
+    ) -> anyhow::Result<()> {
         let mut bulletin = self.bulletin();
         informer.start();
         loop {
@@ -219,18 +235,43 @@ impl View {
         bulletin.look(&informer.health());
         let all = informer.store().snapshot();
         format.prepare(&all);
-        if self.options.once {
-            for object in all.iter() {
-                printer.print(format.lines(EventKind::Added, object)).await?;
-            }
-            if all.is_empty() {
-                self.tell_of_nothing();
-            }
-            return Ok(printer.finish().await?);
+        for object in all.iter() {
+            printer.print(format.lines(EventKind::Added, object)).await?;
         }
-        drop(all);
+        if all.is_empty() {
+            self.tell_of_nothing();
+        }
+        Ok(printer.finish().await?)
+    }
+
+    /// Prints one line for each change, however slow the reader is: the informer waits, and what waits is not merged.
+    async fn print_changes<T: Object>(
+        &self,
+        informer: &SharedInformer<T>,
+        mut format: impl Format<T>,
+        mut printer: Printer,
+    ) -> anyhow::Result<()> {
+        let mut bulletin = self.bulletin();
         let every = HandlerOptions::default().name("watch").overflow(Overflow::Block(WAITING));
+        // Before the informer starts: of an object that changes between the first list and a later subscription, only the last state
+        // would be seen.
         let mut changes = informer.changes_with(every)?;
+        informer.start();
+        let mut first = Vec::new();
+        loop {
+            tokio::select! {
+                synced = informer.synced() => break synced?,
+                // Taken as they come, since the informer waits while too many wait.
+                Some(change) = changes.next() => first.push(change),
+                () = bulletin.next(informer) => {}
+                () = printer.reader_gone() => return Ok(()),
+            }
+        }
+        bulletin.look(&informer.health());
+        format.prepare(&informer.store().snapshot());
+        for change in first {
+            printer.print(format.lines(format::event(&change), change.object())).await?;
+        }
         loop {
             tokio::select! {
                 change = changes.next() => match change {

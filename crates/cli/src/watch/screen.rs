@@ -1,6 +1,6 @@
 //! The live view on a terminal: the table, drawn anew as it changes, on a screen of its own that is left as it was found.
 
-use std::io::{self, Stdout, Write};
+use std::io::{self, IsTerminal, Stdout, Write};
 use std::panic;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use unicode_width::UnicodeWidthChar;
 
 use super::board::{Board, Marked};
+use super::keys::{EchoOff, Keys};
 use super::news::Bulletin;
 use super::rows::{Columns, Row};
 
@@ -21,6 +22,11 @@ use super::rows::{Columns, Row};
 const DRAW: Duration = Duration::from_millis(200);
 /// What a terminal that does not tell its size is taken for.
 const USUAL_SIZE: (u16, u16) = (80, 24);
+
+/// Whether stdout is a terminal that can be drawn on.
+pub(super) fn is_possible() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|it| it != "dumb")
+}
 
 /// What the table is of.
 pub(super) struct Subject {
@@ -40,6 +46,7 @@ pub(super) async fn show(
     let mut changes = informer.changes()?;
     informer.start();
     let mut screen = Screen::enter()?;
+    let mut keys = Keys::read(screen.echo_off.as_ref());
     let mut board = Board::default();
     let mut draws = tokio::time::interval(DRAW);
     draws.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -49,11 +56,12 @@ pub(super) async fn show(
                 Some(change) => board.change(&change, Instant::now()),
                 None => return Ok(()),
             },
+            () = keys.quit() => return Ok(()),
             _ = draws.tick() => {
                 let health = informer.health();
                 let now = Instant::now();
                 board.forget(now);
-                let title = format!("{}: {} objects, {health}; Ctrl-C ends", subject.title, board.len());
+                let title = format!("{}: {} objects, {health}; q quits", subject.title, board.len());
                 screen.draw(|width, height| {
                     let mut lines: Vec<Marked> = wrap(&title, width).into_iter().map(|it| (None, it)).collect();
                     lines.push((None, String::new()));
@@ -74,27 +82,33 @@ pub(super) async fn show(
 struct Screen {
     out: Stdout,
     coloured: bool,
+    /// How to get the echo of the terminal back, where it was turned off.
+    echo_off: Option<EchoOff>,
     /// What it shows, and how large it was then.
     shown: ((u16, u16), Vec<Marked>),
 }
 
 impl Screen {
     fn enter() -> io::Result<Self> {
-        let before = panic::take_hook();
+        let echo_off = EchoOff::enter();
+        let (before, echo) = (panic::take_hook(), echo_off.clone());
         panic::set_hook(Box::new(move |panic| {
             // What the panic has to say would vanish with our screen.
             let _ = leave(&mut io::stdout());
+            echo.iter().for_each(EchoOff::leave);
             before(panic);
         }));
-        let mut out = io::stdout();
+        let out = io::stdout();
         let coloured = std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty());
-        execute!(out, EnterAlternateScreen, cursor::Hide)?;
-        Ok(Self { out, coloured, shown: Default::default() })
+        let mut screen = Self { out, coloured, echo_off, shown: Default::default() };
+        execute!(screen.out, EnterAlternateScreen, cursor::Hide)?;
+        Ok(screen)
     }
 
     /// Draws what fits into width and height, if it is not there already.
     fn draw(&mut self, lines: impl FnOnce(usize, usize) -> Vec<Marked>) -> io::Result<()> {
-        let size = terminal::size().unwrap_or(USUAL_SIZE);
+        // A serial line, or a terminal in a container, may say that it has no size.
+        let size = terminal::size().ok().filter(|it| it.0 > 0 && it.1 > 0).unwrap_or(USUAL_SIZE);
         let (width, height) = (usize::from(size.0), usize::from(size.1));
         let mut lines = lines(width, height);
         lines.truncate(height);
@@ -122,6 +136,7 @@ impl Drop for Screen {
     fn drop(&mut self) {
         // If the terminal is gone there is nothing to restore.
         let _ = leave(&mut self.out);
+        self.echo_off.iter().for_each(EchoOff::leave);
         for (_, line) in &self.shown.1 {
             let _ = writeln!(self.out, "{line}");
         }

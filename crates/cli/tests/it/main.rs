@@ -7,6 +7,8 @@ mod demo;
 mod serve;
 mod resolve;
 mod watch;
+#[cfg(unix)]
+mod terminal;
 mod bench;
 
 use std::path::Path;

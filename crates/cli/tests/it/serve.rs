@@ -16,7 +16,12 @@ struct Served {
 
 impl Served {
     fn start(home: &Path, arguments: &[&str]) -> Self {
+        Self::start_with(home, arguments, &[])
+    }
+
+    fn start_with(home: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = dogwatch(home, &[&["serve"], arguments].concat());
+        command.envs(variables.iter().copied());
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
@@ -29,10 +34,14 @@ impl Served {
 
     /// The status line of the answer to a request in the clear.
     fn get(&self, path: &str, header: &str) -> String {
+        self.ask(path, &format!("Host: localhost\r\n{header}"))
+    }
+
+    /// The same with nothing but these headers.
+    fn ask(&self, path: &str, headers: &str) -> String {
         let address = self.url.strip_prefix("http://").expect("in the clear");
         let mut stream = TcpStream::connect(address).expect("it listens");
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{header}\r\n")
-            .expect("it reads");
+        write!(stream, "GET {path} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n").expect("it reads");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("it answers");
         answer.lines().next().unwrap_or_default().to_owned()
@@ -61,6 +70,9 @@ fn it_says_where_it_serves_and_everybody_is_welcome_there() {
     let served = Served::start(home.path(), &[]);
     assert!(served.url.starts_with("http://127.0.0.1:"), "{}", served.url);
     assert_eq!(served.get("/api", ""), "HTTP/1.1 200 OK");
+    // But for web pages that other people wrote.
+    assert_eq!(served.ask("/api", "Host: rebind.example\r\n"), "HTTP/1.1 403 Forbidden");
+    assert_eq!(served.get("/api", "Origin: https://evil.example\r\n"), "HTTP/1.1 403 Forbidden");
 }
 
 #[test]
@@ -71,6 +83,61 @@ fn a_token_keeps_others_out() {
     assert_eq!(served.get("/api", "Authorization: Bearer wrong\r\n"), "HTTP/1.1 401 Unauthorized");
     assert_eq!(served.get("/api", "Authorization: Bearer hunter2\r\n"), "HTTP/1.1 200 OK");
     assert_eq!(served.get("/readyz", ""), "HTTP/1.1 200 OK");
+}
+
+#[test]
+fn a_token_may_come_from_a_file_or_a_variable() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("token");
+    std::fs::write(&file, "hunter2\n").unwrap();
+    let from_file = ["--token-file", file.to_str().unwrap()];
+    for (arguments, variables) in [
+        (&from_file[..], &[][..]),
+        (&[], &[("DOGWATCH_TOKEN", "hunter2")]),
+        // A flag counts more than the variable.
+        (&from_file, &[("DOGWATCH_TOKEN", "another")]),
+    ] {
+        let served = Served::start_with(home.path(), arguments, variables);
+        assert_eq!(served.get("/api", ""), "HTTP/1.1 401 Unauthorized", "{arguments:?} {variables:?}");
+        assert_eq!(served.get("/api", "Authorization: Bearer hunter2\r\n"), "HTTP/1.1 200 OK");
+    }
+    std::fs::write(&file, " \n").unwrap();
+    for name in [file.to_str().unwrap(), "/nowhere/token"] {
+        let output = run(home.path(), &["serve", "--token-file", name]);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""), "{name}");
+        assert!(text(&output.stderr).contains(name), "{}", text(&output.stderr));
+    }
+    let both = run(home.path(), &["serve", "--token-file", "a", "--token", "b"]);
+    assert_eq!(both.status.code(), Some(2));
+}
+
+#[test]
+fn an_address_may_be_a_port_or_begin_with_localhost() {
+    let home = tempfile::tempdir().unwrap();
+    for bind in ["0", "localhost:0", "127.0.0.1:0"] {
+        let served = Served::start(home.path(), &["--bind", bind]);
+        assert!(served.url.starts_with("http://127.0.0.1:"), "{bind}: {}", served.url);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn with_v_each_request_is_a_line_on_stderr() {
+    let home = tempfile::tempdir().unwrap();
+    let mut served = Served::start(home.path(), &["-v"]);
+    assert_eq!(served.get("/api/v1/namespaces/default", ""), "HTTP/1.1 200 OK");
+    assert_eq!(served.get("/nowhere", ""), "HTTP/1.1 404 Not Found");
+    served.signal("TERM");
+    let mut logged = String::new();
+    served.child.stderr.take().unwrap().read_to_string(&mut logged).unwrap();
+    let lines: Vec<&str> = logged.lines().filter(|it| it.contains("dogwatch_apiserver::requests")).collect();
+    assert_eq!(lines.len(), 2, "{logged}");
+    for (line, parts) in lines.iter().zip([
+        [r#"method="GET""#, r#"path="/api/v1/namespaces/default""#, "status=200", r#"user="admin""#],
+        [r#"method="GET""#, r#"path="/nowhere""#, "status=404", "duration="],
+    ]) {
+        assert!(parts.iter().all(|it| line.contains(it)), "{line}");
+    }
 }
 
 #[cfg(unix)]
@@ -85,7 +152,9 @@ fn signals_end_it_in_order() {
         assert_eq!(rest, "");
         let mut said = String::new();
         served.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        assert_eq!(said, "");
+        // Nothing but what users of a Kubernetes API server would not expect.
+        assert!(said.starts_with("not enforced: authorization (every caller may do everything"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
     }
 }
 
@@ -119,6 +188,8 @@ fn a_kubeconfig_that_cannot_be_written_is_named() {
     let said = text(&output.stderr);
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.contains(file.to_str().unwrap()), "{said}");
+    // Not the name of the temporary file that would have become it.
+    assert!(said.ends_with("kubeconfig: No such file or directory (os error 2)\n"), "{said}");
 }
 
 #[test]
@@ -151,8 +222,19 @@ fn help_teaches_by_examples_and_mistakes_exit_with_2() {
     let home = tempfile::tempdir().unwrap();
     let output = run(home.path(), &["serve", "--help"]);
     assert_eq!(output.status.code(), Some(0));
-    assert!(text(&output.stdout).contains("kubectl --server"), "{}", text(&output.stdout));
-    for more in [&["--tls", "--plain"][..], &["--bind", "nowhere"], &["--token", ""], &["--seed", "x"]] {
+    let help = text(&output.stdout);
+    assert!(help.contains("kubectl --server") && help.contains("there is no authorization"), "{help}");
+    // The first example creates a deployment, which gets pods only if they are simulated.
+    let first = help.lines().find(|it| it.starts_with("    dogwatch serve"));
+    assert_eq!(first, Some("    dogwatch serve --bind 127.0.0.1:8080 --simulate"));
+    for more in [
+        &["--tls", "--plain"][..],
+        &["--bind", "nowhere"],
+        &["--bind", "65536"],
+        &["--token", ""],
+        &["--advertise", "a:1"],
+        &["--seed", "x"],
+    ] {
         let output = run(home.path(), &[&["serve"], more].concat());
         assert_eq!(output.status.code(), Some(2), "{more:?}");
     }

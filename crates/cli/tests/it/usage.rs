@@ -1,5 +1,12 @@
 //! The contract every command keeps: help, exit codes, one line for a failure.
 
+#[cfg(unix)]
+use std::io::{BufRead, BufReader};
+#[cfg(unix)]
+use std::process::{Command, Stdio};
+
+#[cfg(unix)]
+use crate::dogwatch;
 use crate::{run, text};
 
 #[test]
@@ -12,6 +19,59 @@ fn help_lists_the_commands_and_goes_to_stdout() {
         assert!(text(&output.stdout).contains(&listed), "{}", text(&output.stdout));
     }
     assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+fn help_is_a_command_too() {
+    let home = tempfile::tempdir().unwrap();
+    for (help, flag) in [
+        (&["help"][..], &["--help"][..]),
+        (&["help", "watch"], &["watch", "--help"]),
+        (&["help", "bench", "sync"], &["bench", "sync", "--help"]),
+    ] {
+        let [help, flag] = [help, flag].map(|it| run(home.path(), it));
+        assert_eq!(help.status.code(), Some(0), "{}", text(&help.stderr));
+        assert_eq!(text(&help.stdout), text(&flag.stdout));
+    }
+    assert_eq!(run(home.path(), &["help", "nonsense"]).status.code(), Some(2));
+}
+
+#[test]
+fn help_has_the_long_descriptions() {
+    let home = tempfile::tempdir().unwrap();
+    for (command, part) in [
+        (&["demo"][..], "kubectl --server URL get pods --all-namespaces --watch"),
+        (&["serve"], "It serves every built-in kind"),
+        (&["watch"], "It keeps a cache of the resource"),
+        (&["bench", "sync"], "cpu_us_per_event: microseconds"),
+    ] {
+        let output = run(home.path(), &[command, &["--help"]].concat());
+        assert!(text(&output.stdout).contains(part), "{command:?}: {}", text(&output.stdout));
+    }
+}
+
+#[test]
+fn without_a_cluster_it_says_how_to_get_one() {
+    let home = tempfile::tempdir().unwrap();
+    let output = run(home.path(), &["watch", "pods"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(
+        ["--server URL", "`dogwatch serve`", "`dogwatch demo`"].iter().all(|it| said.contains(it)),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_port_of_the_demo_that_is_taken_is_told_with_the_flag_of_the_demo() {
+    let home = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let output = run(home.path(), &["demo", "--port", &port]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains(&port) && said.contains("--port") && !said.contains("--bind"), "{said}");
 }
 
 #[test]
@@ -48,15 +108,41 @@ fn a_context_without_a_kubeconfig_is_told_in_one_line() {
 }
 
 #[test]
-fn the_demo_needs_no_cluster_and_ends_with_a_summary() {
+fn the_demo_ends_by_itself_when_its_time_is_over() {
     let home = tempfile::tempdir().unwrap();
     let output = run(home.path(), &["demo", "--seconds", "1"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let told = text(&output.stdout);
-    assert!(told.contains("deployment web runs example.com/web:1") && told.contains("\nsummary\n"), "{told}");
-    let counts = ["  events followed  ", " by 4 informers, with 0 relists\n", "  lag  ", "  pods by node  "];
-    for counted in counts.into_iter().chain(["  leadership  ", " calls, 0 failed, ", "  share of each  "]) {
-        assert!(told.contains(counted), "{counted:?} in {told}");
+    assert!(text(&output.stdout).contains("\nsummary\n"), "{}", text(&output.stdout));
+}
+
+#[cfg(unix)]
+#[test]
+fn the_demo_needs_no_cluster_and_ends_with_a_summary() {
+    let home = tempfile::tempdir().unwrap();
+    let mut command = dogwatch(home.path(), &["demo"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    // How long it takes to get there depends on the machine.
+    for expected in ["deployment web runs example.com/web:1", "has taken the place of"] {
+        let line = lines.by_ref().map(Result::unwrap).find(|it| it.contains(expected));
+        assert!(line.is_some(), "no {expected:?}");
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "INT", &pid]).status().unwrap().success());
+    let told = lines.map(Result::unwrap).collect::<Vec<_>>().join("\n");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for part in [
+        "\nsummary\n",
+        "  events followed  ",
+        " by 4 informers, with 0 relists\n",
+        "  lag  ",
+        "  pods by node  ",
+        "  leadership  ",
+        " calls, 0 failed, ",
+        "  share of each  ",
+    ] {
+        assert!(told.contains(part), "{part:?} in {told}");
     }
     assert_eq!(text(&output.stderr), "");
 }

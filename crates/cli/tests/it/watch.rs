@@ -3,6 +3,7 @@
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
 use dogwatch::{Api, Client, DeleteParams, DynamicObject, Gvk, ResourceType, Scope};
 use dogwatch_apiserver::ApiServer;
+use dogwatch_apiserver::cluster::{Place, Writer};
 use dogwatch_apiserver::faults::Rule;
 use serde_json::{Value, json};
 
@@ -157,8 +158,12 @@ async fn nothing_is_told_to_be_nothing() {
 async fn every_change_is_a_line_until_it_is_interrupted() {
     let server = cluster().await;
     let client = client(&server);
-    let mut json =
-        Following::start(&server, &["watch", "cm", "-o", "json", "--field-selector", "metadata.name=new"]);
+    let mut json = Following::start(&server, &["watch", "cm", "-o", "json"]);
+    // When what is there was printed, the watch goes on from there: nothing that is written now is part of the list.
+    for name in ["first", "second"] {
+        let line = json.json().await;
+        assert_eq!((&line["type"], &line["object"]["metadata"]["name"]), (&json!("ADDED"), &json!(name)));
+    }
     let mut table = Following::start(&server, &["watch", "cm", "-l", "tier"]);
     assert_eq!(words(&table.line().await), ["EVENT", "NAME", "DATA"]);
     assert_eq!(words(&table.line().await), ["ADDED", "first", "2"]);
@@ -176,9 +181,42 @@ async fn every_change_is_a_line_until_it_is_interrupted() {
     }
     delete(&client, "first").await;
     assert_eq!(words(&table.line().await), ["DELETED", "first", "2"]);
+    assert_eq!(json.json().await["type"], "DELETED");
     for mut following in [json, table] {
         following.interrupt().await;
         assert_eq!(following.end().await, (Some(0), Vec::new(), Vec::new()));
+    }
+}
+
+/// More than everything on the way holds together: the pipe, the lines and the changes that wait, and the queue behind the connection.
+#[tokio::test]
+async fn a_slow_reader_gets_every_change() {
+    const CHANGES: usize = 4_000;
+    let server = cluster().await;
+    let mut json =
+        Following::start(&server, &["watch", "cm", "-o", "json", "--field-selector", "metadata.name=second"]);
+    let mut names =
+        Following::start(&server, &["watch", "cm", "-o", "name", "--field-selector", "metadata.name=second"]);
+    assert_eq!(json.json().await["type"], "ADDED");
+    assert_eq!(names.line().await, "configmap/second");
+    // Nothing is read while it changes.
+    let kind = server.cluster().catalog().kind("", "v1", "configmaps").expect("it is built in");
+    let key = dogwatch::ObjectKey::namespaced("default", "second");
+    for at in 1..=CHANGES {
+        let change = |object: &mut Value| {
+            object["data"] = json!({ "at": at.to_string(), "padding": "x".repeat(200) });
+            true
+        };
+        let changed = server.cluster().change(&Place::of(&kind, &key), &Writer::server("test"), change).await;
+        changed.expect("it is accepted");
+    }
+    for at in 1..=CHANGES {
+        let line = json.json().await;
+        assert_eq!(
+            (&line["type"], &line["object"]["data"]["at"]),
+            (&json!("MODIFIED"), &json!(at.to_string()))
+        );
+        assert_eq!(names.line().await, "configmap/second", "{at}");
     }
 }
 
