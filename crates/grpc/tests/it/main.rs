@@ -42,4 +42,6 @@ mod invoke_wire;
 mod families;
 mod outage;
 mod offline;
+mod definite;
+mod stand_ins;
 mod models;
