@@ -21,8 +21,8 @@ Targets are written as kuberesolver has them:
   kubernetes:///service:port              in the namespace of the kubeconfig or the pod
   kubernetes:///service.namespace:port
   kubernetes://namespace/service:port
-The port is a name or a number, or is left out for the first one. A number is the Service's port, and the port of the pods
-behind it is found; with ?port=pod, or where Services may not be read, it is the pods' port.
+The port is a name or a number, or is left out for the first one of the Service. A number is the Service's port, and the
+port of the pods behind it is found; with ?port=pod, or where Services may not be read, it is the pods' port.
 
 It exits with 0 if there is an endpoint to call, and with 1 and the reason on stderr if there is none.";
 
@@ -216,6 +216,13 @@ fn advice(target: &Target, reason: &Unavailable) -> String {
             "`kubectl get service {service} --namespace {namespace} --output yaml` shows its ports; \
              a number that only the pods know takes ?port=pod"
         ),
+        Unavailable::AmbiguousPort(names) => {
+            let name = names.iter().find(|it| !it.is_empty()).map_or("PORT", String::as_str);
+            format!("name one of them, as in kubernetes:///{service}.{namespace}:{name}")
+        }
+        Unavailable::NotOnNode(_) => format!(
+            "`kubectl get service {service} --namespace {namespace} --output yaml` shows its internalTrafficPolicy, Local"
+        ),
         Unavailable::NotAddresses(_) | Unavailable::ExternalName(_) => "call that host itself".to_owned(),
         Unavailable::ApiUnreachable(_) => {
             "check that the server runs and that its address is right, or choose \
@@ -233,18 +240,11 @@ mod tests {
     use super::*;
 
     fn endpoint(id: &str, ready: bool) -> Arc<Endpoint> {
-        Arc::new(Endpoint {
-            id: EndpointId::new(id),
-            addresses: vec![([10, 0, 0, 1], 80).into()],
-            usable: ready,
-            ready,
-            serving: ready,
-            terminating: false,
-            zone: Some("z1".into()),
-            node: None,
-            pod: Some(id.into()),
-            weight: 1,
-        })
+        let mut endpoint = Endpoint::at(([10, 0, 0, 1], 80).into());
+        endpoint.id = EndpointId::new(id);
+        (endpoint.usable, endpoint.ready, endpoint.serving) = (ready, ready, ready);
+        (endpoint.zone, endpoint.pod) = (Some("z1".into()), Some(id.into()));
+        Arc::new(endpoint)
     }
 
     fn set(endpoints: &[Arc<Endpoint>], unavailable: Option<Unavailable>) -> EndpointSet {

@@ -6,10 +6,12 @@
 use std::error::Error as _;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use dogwatch_client::{Api, Error};
-use dogwatch_core::{ListParams, Reason, ResourceType, Status, View, WatchParams};
+use dogwatch_core::{
+    FieldSelector, LabelSelector, ListParams, Reason, ResourceType, Status, View, WatchParams,
+};
 use dogwatch_informer::{
     Change, Index, InformerBuilder, ListEvent, ListWatch, Lists, NotFound, SharedInformer, Store, Watches,
 };
@@ -22,12 +24,16 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::bells::Bells;
+use crate::chance;
 
 /// A watch that is younger than this is as good as a new one.
 const YOUNG: Duration = Duration::from_secs(5);
 
 /// A watch that is open for so long is one, even if nothing came of it yet. One that is cut at once is a server in trouble.
 const PROVEN: Duration = Duration::from_secs(1);
+
+/// Readers of the time of the last confirmation are woken at most this often: a busy namespace confirms many times a second.
+const CONFIRMED_EVERY: Duration = Duration::from_secs(10);
 
 /// Why a collection cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +47,7 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
-    fn of(error: &Error) -> Self {
+    pub(crate) fn of(error: &Error) -> Self {
         match error {
             _ if error.is_forbidden() || error.is_unauthorized() => Self::Forbidden(told(error)),
             _ if error.is_not_found() => Self::NotServed(told(error)),
@@ -80,11 +86,33 @@ struct Notes {
     renewals: watch::Sender<u64>,
     /// How often everything is read again.
     refresh_every: Option<Duration>,
-    /// When reading everything last began.
-    read_at: Mutex<Instant>,
+    /// When everything is to be read again.
+    refresh_at: Mutex<Option<Instant>>,
+    /// When the server last sent something that confirms the copy, in seconds since 1970; 0 before that.
+    confirmed: watch::Sender<u64>,
+    /// When that was last noted.
+    confirmed_at: Mutex<Option<Instant>>,
 }
 
 impl Notes {
+    /// Reading everything begins.
+    fn reads_all(&self) {
+        // Up to a fifth later, another time each: a fleet that was started together does not list together.
+        let due = self.refresh_every.map(|it| Instant::now() + it.mul_f64(1.0 + chance::unit() / 5.0));
+        *self.refresh_at.lock() = due;
+    }
+
+    /// The server sent the end of a list, an event or a bookmark: what is known is what it has.
+    fn confirm(&self) {
+        let now = Instant::now();
+        let mut last = self.confirmed_at.lock();
+        if last.is_none_or(|it| now - it >= CONFIRMED_EVERY) {
+            *last = Some(now);
+            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            self.confirmed.send_replace(since.as_secs());
+        }
+    }
+
     fn failed(&self, error: &Error) {
         // The version that was asked for is gone: the next request asks for another.
         if !error.is_expired() {
@@ -109,11 +137,9 @@ impl Notes {
     }
 
     async fn refresh_due(&self) {
-        match self.refresh_every {
-            Some(period) => {
-                let due = *self.read_at.lock() + period;
-                tokio::time::sleep_until(due).await;
-            }
+        let due = *self.refresh_at.lock();
+        match due {
+            Some(due) => tokio::time::sleep_until(due).await,
             None => std::future::pending().await,
         }
     }
@@ -136,12 +162,20 @@ pub(crate) struct Belongs<T> {
     pub(crate) by_label: Option<&'static str>,
 }
 
+/// The objects of a collection that are read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Selection {
+    pub(crate) labels: LabelSelector,
+    pub(crate) fields: FieldSelector,
+}
+
 impl<T: View + fmt::Debug> Collection<T> {
     /// Begins to read, on the runtime this is called on. Bells ring when objects of their service change, and all of them when
     /// everything has been read for the first time and when trouble comes or goes. Dropping it ends the reading.
     pub(crate) fn start(
         api: &Api<T>,
         belongs: Belongs<T>,
+        selection: Selection,
         refresh_every: Option<Duration>,
         bells: &Arc<Bells>,
     ) -> Self {
@@ -151,12 +185,16 @@ impl<T: View + fmt::Debug> Collection<T> {
             trouble: Mutex::default(),
             renewals: watch::Sender::new(0),
             refresh_every,
-            read_at: Mutex::new(since),
+            refresh_at: Mutex::default(),
+            confirmed: watch::Sender::new(0),
+            confirmed_at: Mutex::default(),
         });
+        notes.reads_all();
         let name = format!("grpc/{}/{}", api.namespace().unwrap_or_default(), api.resource().plural);
         let mut builder: InformerBuilder<T> =
             SharedInformer::builder(Noted { api: api.clone(), notes: Arc::clone(&notes) });
         builder = builder.name(name).reflector(|it| it.not_found(NotFound::KeepTrying));
+        builder = builder.labels(selection.labels).fields(selection.fields);
         if let Some(label) = belongs.by_label {
             builder = builder.index(Index::label(label));
         }
@@ -191,6 +229,11 @@ impl<T: View + fmt::Debug> Collection<T> {
         self.notes.trouble.lock().clone()
     }
 
+    /// When the server last confirmed what was read, in seconds since 1970 and to within [`CONFIRMED_EVERY`]; 0 before that.
+    pub(crate) fn confirmed(&self) -> watch::Receiver<u64> {
+        self.notes.confirmed.subscribe()
+    }
+
     /// Asks the server now whether there is something new, by a new watch from where the last one was.
     pub(crate) fn renew(&self) {
         self.notes.renewals.send_modify(|it| *it += 1);
@@ -223,11 +266,14 @@ impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Noted<T> {
 
     fn list(&self, params: ListParams) -> Lists<T> {
         let notes = Arc::clone(&self.notes);
-        *notes.read_at.lock() = Instant::now();
+        notes.reads_all();
         let listed = ListWatch::list(&self.api, params);
         Box::pin(listed.inspect(move |event| match event {
             Err(error) => notes.failed(error),
-            Ok(ListEvent::End { .. }) => notes.went_well(),
+            Ok(ListEvent::End { .. }) => {
+                notes.confirm();
+                notes.went_well();
+            }
             Ok(_) => {}
         }))
     }
@@ -236,7 +282,7 @@ impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Noted<T> {
         let notes = Arc::clone(&self.notes);
         let reads_all = params.send_initial_events == Some(true);
         if reads_all {
-            *notes.read_at.lock() = Instant::now();
+            notes.reads_all();
         }
         let opening = ListWatch::watch(&self.api, params);
         Box::pin(async move {
@@ -271,6 +317,9 @@ impl<T> Following<T> {
 
     /// Takes note of what came of the watch.
     fn came(&mut self, event: Option<&Result<WatchEvent<T>, Error>>) {
+        if matches!(event, Some(Ok(event)) if !matches!(event, WatchEvent::Error(_))) {
+            self.notes.confirm();
+        }
         match event {
             _ if self.proven => {}
             Some(Ok(WatchEvent::Error(_))) => {}

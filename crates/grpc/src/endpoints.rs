@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 /// Which endpoint, across sets: the same pod keeps its id when it moves from one slice to another.
 ///
-/// It is the uid of the object behind the endpoint where the slice names one, and its first address otherwise.
+/// It is the uid of the pod behind the endpoint where the slice names one, and its first address otherwise. A pod that has several
+/// addresses of one family is several endpoints, as for kube-proxy; all but the first have the address behind the uid.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EndpointId(Arc<str>);
 
@@ -31,8 +32,11 @@ impl fmt::Display for EndpointId {
     }
 }
 
-/// One backend of a service: a pod, with every address it can be reached by.
+/// One backend of a service: a pod, with an address of each family that it can be reached by.
+///
+/// [`Endpoint::at`] makes one; its fields are there to be changed afterwards.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Endpoint {
     /// Who it is, across sets.
     pub id: EndpointId,
@@ -56,6 +60,32 @@ pub struct Endpoint {
     pub weight: u32,
 }
 
+impl Endpoint {
+    /// An endpoint at this address that is ready for calls, with the address as its id.
+    ///
+    /// ```
+    /// use dogwatch_grpc::Endpoint;
+    ///
+    /// let mut canary = Endpoint::at(([10, 0, 0, 7], 50051).into());
+    /// canary.weight = 5;
+    /// assert_eq!(canary.id.as_str(), "10.0.0.7:50051");
+    /// ```
+    pub fn at(address: SocketAddr) -> Self {
+        Self {
+            id: EndpointId::new(address.to_string()),
+            addresses: vec![address],
+            usable: true,
+            ready: true,
+            serving: true,
+            terminating: false,
+            zone: None,
+            node: None,
+            pod: None,
+            weight: 1,
+        }
+    }
+}
+
 /// All endpoints of a target at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EndpointSet {
@@ -68,9 +98,33 @@ pub struct EndpointSet {
 }
 
 impl EndpointSet {
+    /// The set of endpoints that are ready at these addresses, each once.
+    pub fn at(addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
+        let mut endpoints: Vec<_> = addresses.into_iter().map(|it| Arc::new(Endpoint::at(it))).collect();
+        endpoints.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+        endpoints.dedup_by(|one, other| one.id == other.id);
+        let unavailable = endpoints.is_empty().then_some(Unavailable::NoEndpoints);
+        Self { generation: 1, endpoints, unavailable }
+    }
+
     /// Those that may take new calls.
     pub fn usable(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
         self.endpoints.iter().filter(|it| it.usable)
+    }
+
+    /// This set as the one after `known`, where it differs from it. An endpoint that is as it was is the same `Arc`.
+    pub(crate) fn after(mut self, known: &Self) -> Option<Self> {
+        if known.is_known() && known.endpoints == self.endpoints && known.unavailable == self.unavailable {
+            return None;
+        }
+        for endpoint in &mut self.endpoints {
+            let at = known.endpoints.binary_search_by(|it| it.id.cmp(&endpoint.id));
+            if let Some(same) = at.ok().map(|at| &known.endpoints[at]).filter(|it| *it == endpoint) {
+                *endpoint = Arc::clone(same);
+            }
+        }
+        self.generation = known.generation + 1;
+        Some(self)
     }
 
     /// Whether anything is known yet: there are endpoints, or a reason why there are none.
@@ -93,12 +147,40 @@ pub enum Unavailable {
     NoEndpoints,
     /// No endpoint has the port that the target names.
     NoSuchPort(String),
+    /// The endpoints have several ports, and nothing says which one is meant: their names.
+    AmbiguousPort(Vec<String>),
+    /// The Service is for callers of its own node only (`internalTrafficPolicy: Local`), and there is no endpoint to call on this node.
+    NotOnNode(String),
     /// All that the service has are names of hosts, which are not called; how many.
     NotAddresses(usize),
     /// The service is only another name for this host, and has no endpoints.
     ExternalName(String),
     /// The API server could not be reached, and never has been; why.
     ApiUnreachable(String),
+    /// The name of the host was never found in DNS; why.
+    HostNotFound(String),
+}
+
+impl Unavailable {
+    /// Whether only a change of the cluster, the target or the permissions helps, so that waiting a little does not.
+    ///
+    /// While a channel has never had an endpoint, its calls fail with such a reason after a second instead of waiting for the whole
+    /// `ready_timeout`.
+    pub fn is_definite(&self) -> bool {
+        match self {
+            Self::ServiceNotFound
+            | Self::Forbidden(_)
+            | Self::NoSuchPort(_)
+            | Self::AmbiguousPort(_)
+            | Self::NotAddresses(_)
+            | Self::ExternalName(_) => true,
+            Self::NothingReady(_)
+            | Self::NoEndpoints
+            | Self::NotOnNode(_)
+            | Self::ApiUnreachable(_)
+            | Self::HostNotFound(_) => false,
+        }
+    }
 }
 
 impl fmt::Display for Unavailable {
@@ -110,9 +192,60 @@ impl fmt::Display for Unavailable {
             Self::NoEndpoints => f.write_str("it has no endpoints"),
             Self::NoSuchPort(port) if port.is_empty() => f.write_str("none of its endpoints has a port"),
             Self::NoSuchPort(port) => write!(f, "none of its endpoints has a port {port:?}"),
+            Self::AmbiguousPort(names) => {
+                let names = names.iter().map(|it| if it.is_empty() { "(unnamed)" } else { it });
+                let names = names.collect::<Vec<_>>().join(", ");
+                write!(f, "it has several ports, {names}, and the target names none of them")
+            }
+            Self::NotOnNode(node) => {
+                write!(f, "it is for callers of its own node only, and has no endpoint on {node}")
+            }
             Self::NotAddresses(count) => write!(f, "its {count} endpoints are names of hosts, not addresses"),
             Self::ExternalName(host) => write!(f, "it is only another name for {host:?}"),
             Self::ApiUnreachable(why) => write!(f, "its endpoints could not be read yet: {why}"),
+            Self::HostNotFound(why) => write!(f, "its name could not be resolved yet: {why}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_of_addresses_keeps_the_promises_of_a_set() {
+        let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        let set = EndpointSet::at([at(2), at(10), at(2)]);
+        let ids: Vec<_> = set.endpoints.iter().map(|it| it.id.as_str()).collect();
+        assert_eq!(ids, ["127.0.0.1:10", "127.0.0.1:2"], "ordered by id, each once");
+        assert!(set.is_known() && set.unavailable.is_none() && set.usable().count() == 2);
+        assert_eq!(EndpointSet::at([]).unavailable, Some(Unavailable::NoEndpoints));
+    }
+
+    #[test]
+    fn only_a_set_that_differs_is_published_and_what_stays_is_the_same() {
+        let set = |ports: &[u16]| {
+            let set = EndpointSet::at(ports.iter().map(|it| SocketAddr::from(([127, 0, 0, 1], *it))));
+            EndpointSet { generation: 0, ..set }
+        };
+        let first = set(&[1, 2]).after(&EndpointSet::default()).expect("the first one");
+        assert_eq!(first.generation, 1);
+        assert_eq!(set(&[1, 2]).after(&first), None);
+        let mut changed = set(&[1, 2, 3]);
+        Arc::make_mut(&mut changed.endpoints[1]).ready = false;
+        let second = changed.after(&first).expect("the second is not ready any more");
+        assert_eq!(second.generation, 2);
+        assert!(Arc::ptr_eq(&first.endpoints[0], &second.endpoints[0]));
+        assert!(!Arc::ptr_eq(&first.endpoints[1], &second.endpoints[1]));
+        assert_eq!(set(&[]).after(&second).map(|it| it.generation), Some(3));
+        let first = set(&[]).after(&EndpointSet::default()).expect("that there is nothing is news");
+        assert!(first.is_known());
+    }
+
+    #[test]
+    fn names_of_ports_are_listed_where_none_is_chosen() {
+        let why = Unavailable::AmbiguousPort(vec![String::new(), "metrics".to_owned()]);
+        let said = "it has several ports, (unnamed), metrics, and the target names none of them";
+        assert_eq!(why.to_string(), said);
     }
 }

@@ -2,8 +2,6 @@
 //!
 //! They go through the `metrics` facade, to the recorder that is installed when a target is first watched.
 
-use std::time::SystemTime;
-
 use metrics::{Gauge, Unit, describe_gauge, gauge};
 
 use crate::endpoints::EndpointSet;
@@ -24,7 +22,7 @@ impl Gauges {
         describe_gauge!(
             "kuberesolver_client_last_update",
             Unit::Seconds,
-            "when the target was last looked up, since 1970"
+            "when the API server last confirmed the endpoints of the target, since 1970"
         );
         let label = target.label();
         Self {
@@ -38,8 +36,14 @@ impl Gauges {
     pub(crate) fn found(&self, set: &EndpointSet) {
         self.endpoints.set(set.endpoints.len() as f64);
         self.addresses.set(set.usable().map(|it| it.addresses.len()).sum::<usize>() as f64);
-        if let Ok(since) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
-            self.last_update.set(since.as_secs() as f64);
+    }
+
+    /// The API server sent what confirms the endpoints at this time, in seconds since 1970; 0 where it never has. kuberesolver sets
+    /// this gauge when endpoints arrive and at least every half hour; bookmarks come about once a minute. A look that found the
+    /// server unreachable confirms nothing, or alerts on the age of this gauge would sleep through an outage.
+    pub(crate) fn confirmed(&self, at: u64) {
+        if at > 0 {
+            self.last_update.set(at as f64);
         }
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
+mod chance;
 mod endpoints;
 mod target;
 mod slices;
@@ -14,12 +15,13 @@ mod fold;
 mod subset;
 mod bells;
 mod collection;
+mod service_lookup;
 mod namespace;
 mod gauges;
+mod dns;
 mod source;
 #[cfg(feature = "tonic")]
 mod feed;
-mod chance;
 mod load;
 mod connection;
 mod policy;
@@ -36,7 +38,7 @@ pub use channel::{
     ChannelBuilder, Code, ConfigError, EndpointStatus, Interrupted, KubeChannel, ResponseBody, Retry,
 };
 pub use connection::{Backoff, State};
-pub use dial::{DialError, channel};
+pub use dial::{DialError, channel, channel_builder};
 pub use endpoints::{Endpoint, EndpointId, EndpointSet, Unavailable};
 #[cfg(feature = "tonic")]
 pub use feed::Feed;

@@ -3,48 +3,47 @@
 //! ```text
 //! EndpointSlices ── never read: not served, not allowed ──► Endpoints
 //!        └──────────────┬───────────────────────────────────────┘
-//! Services, when asked ─┴─► fold ─► a set, or "not known yet"
+//! Services, when needed ┴─► fold ─► a set, or "not known yet"
 //! ```
 //!
-//! All targets of a namespace share it. Services are read only where a target has a number for a port, or an empty answer wants a
-//! reason.
+//! It is of one service, by selectors, or of all: a program that calls a service or two does not receive every event of a namespace
+//! of two thousand. Services are watched only where a target's port or the caller's node needs them; an empty answer that wants a
+//! reason has one read.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use compact_str::CompactString;
 use dogwatch_client::{Api, Client};
-use dogwatch_core::Object;
+use dogwatch_core::{FieldSelector, LabelSelector, Object};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::bells::Bells;
-use crate::collection::{Belongs, Collection, Trouble};
+use crate::collection::{Belongs, Collection, Selection, Trouble};
 use crate::endpoints::{EndpointSet, Unavailable};
-use crate::fold::{Known, Question, fold};
+use crate::fold::{Question, fold, has_one_port};
+use crate::service_lookup::{Found, PATIENCE, REFUSED_FOR, ServiceLookups};
 use crate::slices::{Legacy, SERVICE_NAME, Service, Slice};
 use crate::target::{Port, Target};
 use crate::topology::Topology;
 
-/// For so long Services that are slow to be read are waited for; then a number is a port of the pods.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// For so long nobody asks for Services again after they were refused.
-const REFUSED_FOR: Duration = Duration::from_secs(300);
-
-/// The collections of one namespace. Dropping it ends the reading.
+/// The collections of one namespace, whole or of one service. Dropping it ends the reading.
 #[derive(Debug)]
 pub(crate) struct Namespace {
     client: Client,
     name: Arc<str>,
+    /// The service whose objects alone are read.
+    only: Option<Arc<str>>,
     refresh_every: Option<Duration>,
     bells: Arc<Bells>,
     slices: Collection<Slice>,
     /// While slices have never been read and cannot be.
     legacy: Mutex<Option<Arc<Collection<Legacy>>>>,
     services: Mutex<Services>,
+    lookups: Arc<ServiceLookups>,
     /// Services that were there when somebody asked, until they and their slices are gone.
     seen: Mutex<HashMap<CompactString, Arc<Service>>>,
 }
@@ -72,40 +71,38 @@ pub(crate) struct Wishes<'w> {
 /// What is known of a target.
 #[derive(Debug)]
 pub(crate) enum Look {
-    /// All that is known.
-    Set(EndpointSet),
+    /// All that is known. Look again when the bell rings, and at that time.
+    Set(EndpointSet, Option<Instant>),
     /// Nothing yet. Look again when the bell rings, and at that time.
     Wait(Option<Instant>),
 }
 
-/// What is known of one Service.
-enum Found {
-    Unreadable,
-    Missing,
-    There(Arc<Service>),
-    /// It is being read; so long it is worth waiting for.
-    NotYet(Instant),
-}
-
-impl Found {
-    fn known(&self) -> Known<'_> {
-        match self {
-            Self::Unreadable | Self::NotYet(_) => Known::Nothing,
-            Self::Missing => Known::Missing,
-            Self::There(service) => Known::Found(service),
-        }
-    }
-}
-
 impl Namespace {
-    /// Begins to read the slices of this namespace, on the runtime this is called on.
-    pub(crate) fn new(client: Client, name: &str, refresh_every: Option<Duration>) -> Self {
+    /// Begins to read the slices of this namespace, or of one service of it, on the runtime this is called on.
+    pub(crate) fn new(
+        client: Client,
+        name: &str,
+        only: Option<&str>,
+        refresh_every: Option<Duration>,
+    ) -> Self {
         let bells = Arc::new(Bells::default());
         let belongs = Belongs { to: Slice::service, by_label: Some(SERVICE_NAME) };
         let api = Api::namespaced(client.clone(), name);
-        let slices = Collection::start(&api, belongs, refresh_every, &bells);
+        let by_label = |it: &str| LabelSelector::default().equals(SERVICE_NAME, it);
+        // A name that can be no label is no service's; then everything is read, and nothing found.
+        let labels = only.and_then(|it| by_label(it).ok()).unwrap_or_default();
+        let selection = Selection { labels, ..Selection::default() };
+        let slices = Collection::start(&api, belongs, selection, refresh_every, &bells);
         let (legacy, services, seen) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { client, name: name.into(), refresh_every, bells, slices, legacy, services, seen }
+        let lookups = ServiceLookups::new(client.clone(), name, &bells);
+        let (name, only) = (name.into(), only.map(Into::into));
+        Self { client, name, only, refresh_every, bells, slices, legacy, services, lookups, seen }
+    }
+
+    /// The one object of the service's name, or all.
+    fn by_name(&self) -> Selection {
+        let fields = self.only.as_deref().map(FieldSelector::name).unwrap_or_default();
+        Selection { fields, ..Selection::default() }
     }
 
     /// A bell that rings when what is known of this service may have changed.
@@ -121,9 +118,18 @@ impl Namespace {
         }
     }
 
+    /// When the server last confirmed the endpoints, in seconds since 1970; 0 before that.
+    pub(crate) fn confirmed(&self) -> watch::Receiver<u64> {
+        match &*self.legacy.lock() {
+            Some(legacy) if legacy.store().is_some() => legacy.confirmed(),
+            _ => self.slices.confirmed(),
+        }
+    }
+
     /// Asks the server now whether there is something new.
     pub(crate) fn renew(&self) {
         self.slices.renew();
+        self.lookups.renew();
         if let Some(legacy) = &*self.legacy.lock() {
             legacy.renew();
         }
@@ -134,19 +140,27 @@ impl Namespace {
 
     /// What is known of a target now.
     pub(crate) fn look(&self, target: &Target, wishes: Wishes<'_>) -> Look {
-        let slices = match self.slices_of(target.service()) {
+        let name = target.service();
+        // Where the Service is needed whatever the slices say, both are read at the same time.
+        let needed = matches!(target.port(), Port::Number(_)) || wishes.topology.node_name().is_some();
+        let mut service = if needed { self.service(name) } else { Found::Unreadable };
+        let slices = match self.slices_of(name) {
             Ok(slices) => slices,
             Err(Some(reason)) => {
-                return Look::Set(EndpointSet { unavailable: Some(reason), ..EndpointSet::default() });
+                let set = EndpointSet { unavailable: Some(reason), ..EndpointSet::default() };
+                return Look::Set(set, None);
             }
             Err(None) => return Look::Wait(None),
         };
-        let counts = matches!(target.port(), Port::Number(_));
-        let mut service = if counts { self.service(target.service()) } else { Found::Unreadable };
+        let counts =
+            needed || (*target.port() == Port::First && !has_one_port(slices.iter().map(|it| &**it)));
+        if counts && !needed {
+            service = self.service(name);
+        }
         if let (true, Found::NotYet(until)) = (counts, &service) {
             return Look::Wait(Some(*until));
         }
-        service = self.recall(target.service(), service, slices.is_empty());
+        service = self.recall(name, service, slices.is_empty());
         let folded = |service: &Found| {
             let question = Question {
                 port: target.port(),
@@ -158,13 +172,12 @@ impl Namespace {
         };
         let set = folded(&service);
         if !set.endpoints.is_empty() || counts {
-            return Look::Set(set);
+            return Look::Set(set, None);
         }
         // The Service may know why there is nothing.
-        service = self.service(target.service());
-        match service {
-            Found::NotYet(until) if wishes.first => Look::Wait(Some(until)),
-            _ => Look::Set(folded(&service)),
+        match self.lookups.find(name) {
+            (Found::NotYet(until), _) if wishes.first => Look::Wait(Some(until)),
+            (service, again) => Look::Set(folded(&service), again),
         }
     }
 
@@ -211,7 +224,8 @@ impl Namespace {
         tracing::info!(namespace = %self.name, "EndpointSlices cannot be read; reading Endpoints instead");
         let belongs = Belongs { to: name_of::<Legacy>, by_label: None };
         let api = Api::namespaced(self.client.clone(), &self.name);
-        let legacy = Arc::new(Collection::start(&api, belongs, self.refresh_every, &self.bells));
+        let legacy =
+            Arc::new(Collection::start(&api, belongs, self.by_name(), self.refresh_every, &self.bells));
         *self.legacy.lock() = Some(Arc::clone(&legacy));
         legacy
     }
@@ -226,7 +240,7 @@ impl Namespace {
             _ => {
                 let belongs = Belongs { to: name_of::<Service>, by_label: None };
                 let api = Api::namespaced(self.client.clone(), &self.name);
-                Arc::new(Collection::start(&api, belongs, self.refresh_every, &self.bells))
+                Arc::new(Collection::start(&api, belongs, self.by_name(), self.refresh_every, &self.bells))
             }
         };
         *services = Services::Read(Arc::clone(&collection));
@@ -235,7 +249,7 @@ impl Namespace {
         }
         match collection.trouble() {
             Some(Trouble::Forbidden(why) | Trouble::NotServed(why)) => {
-                tracing::info!(namespace = %self.name, why, "Services cannot be read; numbers are ports of pods");
+                tracing::info!(namespace = %self.name, why, "Services cannot be read; numbers are ports of pods, and the first port is guessed");
                 *services = Services::Refused(now + REFUSED_FOR);
                 Found::Unreadable
             }

@@ -42,20 +42,22 @@ pub(crate) struct SliceMeta {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 struct Annotations {
-    /// The share of every endpoint of the slice beside those of others.
+    /// The share of every endpoint of the slice compared with those of others; documented at `Policy::Weighted`.
     #[serde(rename = "dogwatch/weight")]
     weight: Option<CompactString>,
 }
 
 /// A port that every endpoint of a slice has.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub(crate) struct SlicePort {
     #[serde(deserialize_with = "null_is_empty")]
     pub(crate) name: CompactString,
-    /// `None` stands for every port.
-    pub(crate) port: Option<u16>,
+    /// `None` stands for every port. kube-apiserver does not validate the number of a slice's port (`validatePorts` in
+    /// `pkg/apis/discovery/validation`), so any number may stand here: see [`is_callable`](Self::is_callable).
+    pub(crate) port: Option<i64>,
     pub(crate) protocol: Option<CompactString>,
+    pub(crate) app_protocol: Option<CompactString>,
 }
 
 /// One endpoint of a slice.
@@ -88,9 +90,9 @@ impl Conditions {
         self.ready.unwrap_or(true)
     }
 
-    /// Unknown is as ready as it is.
+    /// Unknown is serving, whatever `ready` says: the API's own words, and kube-proxy's `endpointslicecache.go`.
     pub(crate) fn is_serving(self) -> bool {
-        self.serving.unwrap_or(self.is_ready())
+        self.serving.unwrap_or(true)
     }
 
     /// Unknown is not terminating.
@@ -145,10 +147,29 @@ impl Slice {
 }
 
 impl SlicePort {
-    /// Whether calls can go over it.
-    pub(crate) fn is_tcp(&self) -> bool {
-        self.protocol.as_ref().is_none_or(|it| it.is_empty() || it == "TCP")
+    /// Whether calls can go over it: TCP, and either every port or one that exists.
+    pub(crate) fn is_callable(&self) -> bool {
+        is_tcp(self.protocol.as_deref()) && self.port.is_none_or(|it| number(it).is_some())
     }
+
+    /// Its number; `None` for every port, and for one that does not exist.
+    pub(crate) fn number(&self) -> Option<u16> {
+        self.port.and_then(number)
+    }
+
+    /// Whether it is declared to be gRPC's.
+    pub(crate) fn says_grpc(&self) -> bool {
+        self.app_protocol.as_ref().is_some_and(|it| it.eq_ignore_ascii_case("grpc"))
+    }
+}
+
+fn is_tcp(protocol: Option<&str>) -> bool {
+    protocol.is_none_or(|it| it.is_empty() || it == "TCP")
+}
+
+/// The number of a port, where there can be such a port.
+fn number(port: i64) -> Option<u16> {
+    u16::try_from(port).ok().filter(|it| *it > 0)
 }
 
 impl Object for Slice {
@@ -204,7 +225,8 @@ impl Legacy {
             let of = |addresses: &[LegacyAddress], ready: bool| {
                 let endpoint = |it: &LegacyAddress| SliceEndpoint {
                     addresses: vec![it.ip.clone()],
-                    conditions: Conditions { ready: Some(ready), ..Conditions::default() },
+                    // What an Endpoints object lists as not ready does not serve either: no word would mean that it does.
+                    conditions: Conditions { ready: Some(ready), serving: Some(ready), terminating: None },
                     node_name: it.node_name.clone(),
                     target_ref: it.target_ref.clone(),
                     ..SliceEndpoint::default()
@@ -243,6 +265,8 @@ pub(crate) struct Service {
 pub(crate) struct ServiceSpec {
     /// Where it is only another name for a host.
     pub(crate) external_name: Option<CompactString>,
+    /// `Local`: callers within the cluster may use the endpoints of their own node only.
+    pub(crate) internal_traffic_policy: Option<CompactString>,
     #[serde(deserialize_with = "null_is_empty")]
     pub(crate) ports: Vec<ServicePort>,
 }
@@ -253,14 +277,14 @@ pub(crate) struct ServiceSpec {
 pub(crate) struct ServicePort {
     #[serde(deserialize_with = "null_is_empty")]
     pub(crate) name: CompactString,
-    pub(crate) port: u16,
+    pub(crate) port: i64,
     pub(crate) protocol: Option<CompactString>,
 }
 
 impl ServicePort {
     /// Whether calls can go over it.
     pub(crate) fn is_tcp(&self) -> bool {
-        self.protocol.as_ref().is_none_or(|it| it.is_empty() || it == "TCP")
+        is_tcp(self.protocol.as_deref())
     }
 }
 
@@ -268,6 +292,11 @@ impl Service {
     /// The host that it is another name for.
     pub(crate) fn external_name(&self) -> Option<&str> {
         self.spec.external_name.as_deref().filter(|it| !it.is_empty())
+    }
+
+    /// Whether callers may use the endpoints of their own node only.
+    pub(crate) fn is_local(&self) -> bool {
+        self.spec.internal_traffic_policy.as_deref() == Some("Local")
     }
 }
 
@@ -314,7 +343,8 @@ mod tests {
         let endpoint = &slice.endpoints[0];
         assert!(endpoint.conditions.is_serving() && endpoint.conditions.is_terminating());
         assert_eq!(endpoint.hints.as_ref().map(|it| it.for_zones[0].name.as_str()), Some("a"));
-        assert_eq!((slice.ports[0].port, slice.ports[0].is_tcp()), (Some(8080), true));
+        let port = &slice.ports[0];
+        assert_eq!((port.number(), port.is_callable(), port.says_grpc()), (Some(8080), true, true));
     }
 
     #[test]
@@ -332,11 +362,30 @@ mod tests {
             (it.is_ready(), it.is_serving(), it.is_terminating())
         };
         assert_eq!(conditions(None, None, None), (true, true, false));
-        assert_eq!(conditions(Some(false), None, Some(true)), (false, false, true));
+        assert_eq!(conditions(Some(false), None, Some(true)), (false, true, true), "no word is serving");
         assert_eq!(conditions(Some(false), Some(true), Some(true)), (false, true, true));
         let endpoint: SliceEndpoint =
             serde_json::from_str(r#"{"addresses":["10.0.0.1"],"conditions":null}"#).expect("an endpoint");
         assert!(endpoint.conditions.is_ready());
+    }
+
+    #[test]
+    fn a_port_that_cannot_be_is_left_out_and_costs_no_other() {
+        let text = r#"{"metadata":{"name":"a"},"addressType":"IPv4","ports":[
+            {"name":"a","port":70000},{"name":"b","port":-1},{"name":"c","port":0},
+            {"name":"d","port":80},{"name":"e"},{"name":"f","port":53,"protocol":"UDP"}]}"#;
+        let slice: Slice = serde_json::from_str(text).expect("a slice");
+        let said = |it: &SlicePort| (it.name.to_string(), it.is_callable(), it.number());
+        let said: Vec<_> = slice.ports.iter().map(said).collect();
+        let expected = [
+            ("a", false, None),
+            ("b", false, None),
+            ("c", false, None),
+            ("d", true, Some(80)),
+            ("e", true, None),
+            ("f", false, Some(53)),
+        ];
+        assert_eq!(said, expected.map(|(name, callable, number)| (name.to_owned(), callable, number)));
     }
 
     #[test]
@@ -361,8 +410,9 @@ mod tests {
         .expect("endpoints");
         let slices = legacy.slices();
         assert_eq!(slices.len(), 1);
-        let ready: Vec<_> = slices[0].endpoints.iter().map(|it| it.conditions.is_ready()).collect();
-        assert_eq!(ready, [true, false]);
+        let conditions = slices[0].endpoints.iter().map(|it| it.conditions);
+        let said: Vec<_> = conditions.map(|it| (it.is_ready(), it.is_serving())).collect();
+        assert_eq!(said, [(true, true), (false, false)]);
         assert_eq!(slices[0].ports, legacy.subsets[0].ports);
     }
 
@@ -373,5 +423,6 @@ mod tests {
         assert_eq!(named.external_name(), Some("db.example.com"));
         let usual = service(json!({ "ports": [{ "port": 80, "protocol": "UDP" }] }));
         assert_eq!((usual.external_name(), usual.spec.ports[0].is_tcp()), (None, false));
+        assert!(!usual.is_local() && service(json!({ "internalTrafficPolicy": "Local" })).is_local());
     }
 }

@@ -1,7 +1,8 @@
-//! The endpoints of a target as they change: one watch of a namespace for all targets of a program that are in it.
+//! The endpoints of a target as they change. The first services of a namespace that a program asks for have a watch each, which
+//! the server filters; all others of that namespace share one.
 //!
 //! ```text
-//! Resolver ─► one Namespace each (informers) ─► one task per target: look, compare, publish ─► EndpointWatch, any number
+//! Resolver ─► a Namespace per watch (informers) ─► one task per target: look, compare, publish ─► EndpointWatch, any number
 //! ```
 //!
 //! Nothing here knows connections. The last set stays until something better is known: a server that cannot be reached takes
@@ -18,6 +19,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use crate::dns::DnsWatch;
 use crate::endpoints::EndpointSet;
 use crate::gauges::Gauges;
 use crate::namespace::{Look, Namespace, Wishes};
@@ -27,8 +29,11 @@ use crate::topology::Topology;
 /// Finds the endpoints of targets. A clone is the same one: make one for a program, so that its channels share what is read.
 ///
 /// It reads EndpointSlices (verbs list and watch) of the namespaces that targets are in, or Endpoints where slices are not served or
-/// not allowed. It reads Services too, if it may, for targets with a number for a port and to say why an answer is empty.
-/// When the last watch of a namespace is dropped, nothing of it is read any more.
+/// not allowed. It reads Services too (the same verbs), if it may: for targets with a number for a port or none where pods have
+/// several, for callers that know their node ([`Topology`]), and to say why an answer is empty.
+///
+/// The first four services of a namespace have a watch each, which the server filters; from the fifth on, one watch of the namespace
+/// serves all others. When the last watch of a target is dropped, nothing of it is read any more.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -52,11 +57,47 @@ pub struct Resolver {
     shared: Arc<Shared>,
 }
 
+/// How many services of a namespace have a watch of their own before the others share one of all.
+const SELECTED: usize = 4;
+
 struct Shared {
     client: Client,
     options: ResolverOptions,
-    namespaces: Mutex<HashMap<Arc<str>, Weak<Namespace>>>,
+    namespaces: Mutex<HashMap<Arc<str>, Readers>>,
     targets: Mutex<HashMap<Target, Weak<Running>>>,
+}
+
+/// What is read of one namespace.
+#[derive(Default)]
+struct Readers {
+    /// By service.
+    selected: HashMap<Arc<str>, Weak<Namespace>>,
+    all: Weak<Namespace>,
+}
+
+impl Readers {
+    /// The one that has this service, made by `make` if there is none: for one service alone, or for all.
+    fn of(&mut self, service: &str, make: impl FnOnce(Option<&str>) -> Namespace) -> Arc<Namespace> {
+        self.selected.retain(|_, it| it.strong_count() > 0);
+        if let Some(known) = self.selected.get(service).and_then(Weak::upgrade) {
+            return known;
+        }
+        if let Some(all) = self.all.upgrade() {
+            return all;
+        }
+        if self.selected.len() < SELECTED {
+            let made = Arc::new(make(Some(service)));
+            self.selected.insert(service.into(), Arc::downgrade(&made));
+            return made;
+        }
+        let made = Arc::new(make(None));
+        self.all = Arc::downgrade(&made);
+        made
+    }
+
+    fn is_empty(&self) -> bool {
+        self.all.strong_count() == 0 && self.selected.values().all(|it| it.strong_count() == 0)
+    }
 }
 
 /// What one may choose about a [`Resolver`].
@@ -86,8 +127,8 @@ impl ResolverOptions {
         self
     }
 
-    /// Reads everything again this often, at most once a minute. The watch tells of every change without it; kuberesolver does it
-    /// every half hour.
+    /// Reads everything again this often, at most once a minute and each time up to a fifth later, so that programs that were
+    /// started together do not all list together. The watch reports every change without it; kuberesolver does it every half hour.
     #[must_use]
     pub fn refresh_every(mut self, period: Duration) -> Self {
         self.refresh_every = Some(period.max(Duration::from_secs(60)));
@@ -116,13 +157,13 @@ impl Resolver {
         let target = target.clone().or_namespace(self.shared.client.default_namespace());
         let mut targets = self.shared.targets.lock();
         if let Some(running) = targets.get(&target).and_then(Weak::upgrade) {
-            return EndpointWatch { receiver: running.receiver.clone(), running: Some(running) };
+            return EndpointWatch { receiver: running.receiver.clone(), source: Source::Cluster(running) };
         }
-        let namespace = self.namespace(target.namespace().unwrap_or("default"));
+        let namespace = self.namespace(target.namespace().unwrap_or("default"), target.service());
         let running = Arc::new(Running::start(&target, namespace, &self.shared.options));
         targets.retain(|_, it| it.strong_count() > 0);
         targets.insert(target, Arc::downgrade(&running));
-        EndpointWatch { receiver: running.receiver.clone(), running: Some(running) }
+        EndpointWatch { receiver: running.receiver.clone(), source: Source::Cluster(running) }
     }
 
     /// The client's own namespace, which targets without one are in.
@@ -130,16 +171,32 @@ impl Resolver {
         self.shared.client.default_namespace()
     }
 
-    fn namespace(&self, name: &str) -> Arc<Namespace> {
+    fn namespace(&self, name: &str, service: &str) -> Arc<Namespace> {
         let mut namespaces = self.shared.namespaces.lock();
-        if let Some(known) = namespaces.get(name).and_then(Weak::upgrade) {
-            return known;
-        }
+        namespaces.retain(|known, it| &**known == name || !it.is_empty());
         let refresh = self.shared.options.refresh_every;
-        let namespace = Arc::new(Namespace::new(self.shared.client.clone(), name, refresh));
-        namespaces.retain(|_, it| it.strong_count() > 0);
-        namespaces.insert(name.into(), Arc::downgrade(&namespace));
-        namespace
+        let make = |only: Option<&str>| Namespace::new(self.shared.client.clone(), name, only, refresh);
+        namespaces.entry(name.into()).or_default().of(service, make)
+    }
+
+    /// Whether this is the same resolver, that is a clone of it.
+    #[cfg(test)]
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakResolver {
+        WeakResolver(Arc::downgrade(&self.shared))
+    }
+}
+
+/// A resolver that is there as long as others have it.
+#[derive(Clone)]
+pub(crate) struct WeakResolver(Weak<Shared>);
+
+impl WeakResolver {
+    pub(crate) fn upgrade(&self) -> Option<Resolver> {
+        self.0.upgrade().map(|shared| Resolver { shared })
     }
 }
 
@@ -149,8 +206,16 @@ impl Resolver {
 #[derive(Clone)]
 pub struct EndpointWatch {
     receiver: watch::Receiver<Arc<EndpointSet>>,
-    /// `None`: somebody else's endpoints.
-    running: Option<Arc<Running>>,
+    source: Source,
+}
+
+/// Where the endpoints of a watch come from.
+#[derive(Clone)]
+enum Source {
+    Cluster(Arc<Running>),
+    Dns(Arc<DnsWatch>),
+    /// The sender is the caller's, or gone.
+    Other,
 }
 
 impl EndpointWatch {
@@ -158,7 +223,18 @@ impl EndpointWatch {
     /// [`EndpointSet`] makes.
     pub fn of(mut receiver: watch::Receiver<Arc<EndpointSet>>) -> Self {
         receiver.mark_changed();
-        Self { receiver, running: None }
+        Self { receiver, source: Source::Other }
+    }
+
+    /// Endpoints that never change.
+    pub fn fixed(set: EndpointSet) -> Self {
+        Self::of(watch::channel(Arc::new(set)).1)
+    }
+
+    /// The addresses of a host at this port, by DNS, asked again every half minute.
+    pub(crate) fn of_host(host: &str, port: u16) -> Self {
+        let dns = DnsWatch::start(host, port);
+        Self { receiver: dns.receiver(), source: Source::Dns(Arc::new(dns)) }
     }
 
     /// Where the sets come out, for a channel.
@@ -188,15 +264,20 @@ impl EndpointWatch {
     /// Asks the server now whether there is something new, as one does when connections fail. It returns at once; a watch that is a few
     /// seconds old is as good as a new one, and one that waits after a failure goes on waiting.
     pub fn resolve_now(&self) {
-        if let Some(running) = &self.running {
-            running.namespace.renew();
+        match &self.source {
+            Source::Cluster(running) => running.namespace.renew(),
+            Source::Dns(dns) => dns.renew(),
+            Source::Other => {}
         }
     }
 
     /// What keeps the endpoints from being in step with the server now, in words; the last ones that were known stay meanwhile.
     pub fn problem(&self) -> Option<String> {
-        let trouble = self.running.as_ref()?.namespace.trouble()?;
-        Some(trouble.text().to_owned())
+        match &self.source {
+            Source::Cluster(running) => running.namespace.trouble().map(|it| it.text().to_owned()),
+            Source::Dns(dns) => dns.problem(),
+            Source::Other => None,
+        }
     }
 }
 
@@ -245,45 +326,48 @@ struct Follower {
 impl Follower {
     /// Looks, and looks again whenever the bell rings; it ends by being aborted.
     async fn run(self) {
+        let mut confirmed = self.namespace.confirmed();
+        self.gauges.confirmed(*confirmed.borrow_and_update());
         loop {
             let known = Arc::clone(&self.sender.borrow());
             let wishes =
                 Wishes { topology: &self.topology, prefer_ipv6: self.prefer_ipv6, first: !known.is_known() };
             let until = match self.namespace.look(&self.target, wishes) {
                 Look::Wait(until) => until,
-                Look::Set(set) => {
+                Look::Set(set, until) => {
                     self.gauges.found(&set);
-                    if let Some(next) = next(&known, set) {
+                    if let Some(next) = set.after(&known) {
                         tracing::debug!(
                             target = %self.target, generation = next.generation, endpoints = next.endpoints.len(),
                             usable = next.usable().count(), "endpoints changed"
                         );
                         self.sender.send_replace(Arc::new(next));
                     }
-                    None
+                    until
                 }
             };
+            self.wait(until, &mut confirmed).await;
+        }
+    }
+
+    /// Waits until it is time to look again. Meanwhile the gauge of the last confirmation follows it.
+    async fn wait(&self, until: Option<Instant>, confirmed: &mut watch::Receiver<u64>) {
+        let now = self.namespace.confirmed();
+        if !now.same_channel(confirmed) {
+            // Endpoints are read in place of slices, or slices again.
+            *confirmed = now;
+            self.gauges.confirmed(*confirmed.borrow_and_update());
+        }
+        let until = at(until);
+        tokio::pin!(until);
+        loop {
             tokio::select! {
-                () = self.bell.notified() => {}
-                () = at(until) => {}
+                () = self.bell.notified() => return,
+                () = &mut until => return,
+                Ok(()) = confirmed.changed() => self.gauges.confirmed(*confirmed.borrow_and_update()),
             }
         }
     }
-}
-
-/// The set to publish, where it differs from the one before. An endpoint that is as it was is the same `Arc`.
-fn next(known: &EndpointSet, mut set: EndpointSet) -> Option<EndpointSet> {
-    if known.is_known() && known.endpoints == set.endpoints && known.unavailable == set.unavailable {
-        return None;
-    }
-    for endpoint in &mut set.endpoints {
-        let at = known.endpoints.binary_search_by(|it| it.id.cmp(&endpoint.id));
-        if let Some(same) = at.ok().map(|at| &known.endpoints[at]).filter(|it| *it == endpoint) {
-            *endpoint = Arc::clone(same);
-        }
-    }
-    set.generation = known.generation + 1;
-    Some(set)
 }
 
 /// Waits until then; for ever where there is no such time.
@@ -306,47 +390,11 @@ impl fmt::Debug for Resolver {
 
 impl fmt::Debug for EndpointWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let target = self.running.as_ref().map(|it| it.target.to_string());
-        f.debug_struct("EndpointWatch").field("target", &target).field("current", &self.current()).finish()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::endpoints::{Endpoint, EndpointId, Unavailable};
-
-    fn set(ids: &[(&str, bool)]) -> EndpointSet {
-        let endpoint = |(id, ready): &(&str, bool)| {
-            Arc::new(Endpoint {
-                id: EndpointId::new(*id),
-                addresses: vec![([127, 0, 0, 1], 80).into()],
-                usable: *ready,
-                ready: *ready,
-                serving: *ready,
-                terminating: false,
-                zone: None,
-                node: None,
-                pod: None,
-                weight: 1,
-            })
+        let target = match &self.source {
+            Source::Cluster(running) => Some(running.target.to_string()),
+            Source::Dns(dns) => Some(format!("dns:///{}", dns.name())),
+            Source::Other => None,
         };
-        EndpointSet { endpoints: ids.iter().map(endpoint).collect(), ..EndpointSet::default() }
-    }
-
-    #[test]
-    fn only_a_set_that_differs_is_published_and_what_stays_is_the_same() {
-        let first = next(&EndpointSet::default(), set(&[("a", true), ("b", true)])).expect("the first one");
-        assert_eq!(first.generation, 1);
-        assert_eq!(next(&first, set(&[("a", true), ("b", true)])), None);
-        let second =
-            next(&first, set(&[("a", true), ("b", false), ("c", true)])).expect("b is not ready any more");
-        assert_eq!(second.generation, 2);
-        assert!(Arc::ptr_eq(&first.endpoints[0], &second.endpoints[0]));
-        assert!(!Arc::ptr_eq(&first.endpoints[1], &second.endpoints[1]));
-        let none = EndpointSet { unavailable: Some(Unavailable::NoEndpoints), ..EndpointSet::default() };
-        assert_eq!(next(&second, none.clone()).map(|it| it.generation), Some(3));
-        let first = next(&EndpointSet::default(), none).expect("that there is nothing is news");
-        assert!(first.is_known());
+        f.debug_struct("EndpointWatch").field("target", &target).field("current", &self.current()).finish()
     }
 }

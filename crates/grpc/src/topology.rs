@@ -7,7 +7,15 @@ use std::sync::Arc;
 
 use crate::slices::Hints;
 
-/// Where the caller is. Hints are followed as far as it is known; unless it is said, they are not followed at all.
+/// The variables that may have the name of the node, in the order in which they are asked.
+const NODE_VARIABLES: [&str; 3] = ["NODE_NAME", "K8S_NODE_NAME", "KUBE_NODE_NAME"];
+
+/// The variables that may have the zone.
+const ZONE_VARIABLES: [&str; 3] = ["NODE_ZONE", "K8S_ZONE", "TOPOLOGY_ZONE"];
+
+/// The place of the caller: its node and its zone. Hints are followed as far as it is known; without it, they are not followed at all.
+///
+/// With a node, `internalTrafficPolicy: Local` of a Service counts too: only endpoints on that node are called.
 ///
 /// A pod learns its node from the downward API (`spec.nodeName`), and its zone from the label `topology.kubernetes.io/zone`, which
 /// Kubernetes 1.35 and later put on pods too.
@@ -21,6 +29,27 @@ impl Topology {
     /// Nowhere in particular, to be said with [`Self::node`] and [`Self::zone`].
     pub fn hints() -> Self {
         Self::default()
+    }
+
+    /// Reads the place of the caller from the environment, where the downward API puts it: the node from `NODE_NAME`,
+    /// `K8S_NODE_NAME` or `KUBE_NODE_NAME`, the zone from `NODE_ZONE`, `K8S_ZONE` or `TOPOLOGY_ZONE`.
+    ///
+    /// [`channel`](crate::channel) does this. A variable that is empty or not set says nothing.
+    pub fn from_env() -> Self {
+        Self::from_variables(|name| std::env::var(name).ok())
+    }
+
+    fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let first = |names: [&str; 3]| {
+            let mut said = names.into_iter().filter_map(&variable).map(|it| it.trim().to_owned());
+            said.find(|it| !it.is_empty()).unwrap_or_default()
+        };
+        Self::hints().node(&first(NODE_VARIABLES)).zone(&first(ZONE_VARIABLES))
+    }
+
+    /// The name of the node, where it is known.
+    pub(crate) fn node_name(&self) -> Option<&str> {
+        self.node.as_deref()
     }
 
     /// The name of the node. An empty one, such as that of a variable that is set to nothing, says nothing.
@@ -106,6 +135,19 @@ mod tests {
         let topology = Topology::hints().zone(zone).node(node);
         let choice = topology.choice(endpoints.iter().map(Option::as_ref));
         (0..endpoints.len()).filter(|it| choice.takes(endpoints[*it].as_ref())).collect()
+    }
+
+    #[test]
+    fn the_place_of_a_pod_is_read_from_its_environment() {
+        let read = |set: &'static [(&str, &str)]| {
+            Topology::from_variables(|name| set.iter().find(|it| it.0 == name).map(|it| it.1.to_owned()))
+        };
+        assert_eq!(read(&[]), Topology::default());
+        assert_eq!(
+            read(&[("NODE_NAME", "n1"), ("K8S_NODE_NAME", "n2"), ("NODE_ZONE", " a\n")]),
+            Topology::hints().node("n1").zone("a")
+        );
+        assert_eq!(read(&[("NODE_NAME", ""), ("KUBE_NODE_NAME", "n3")]), Topology::hints().node("n3"));
     }
 
     /// What kube-proxy's own table asserts of endpoints that are ready, for traffic to the whole cluster.

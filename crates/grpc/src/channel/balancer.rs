@@ -32,6 +32,12 @@ const CRAMPED: Duration = Duration::from_secs(1);
 /// How long pick_first gives one endpoint before it tries the next beside it (gRPC's A61, after RFC 8305).
 const HEAD_START: Duration = Duration::from_millis(250);
 
+/// How long a member of a subset may be unconnected before another stands in for it.
+const STAND_IN: Duration = Duration::from_secs(3);
+
+/// How long calls of a ring's key wait for an endpoint that is being connected before they go to the next one.
+const KEY_WAIT: Duration = Duration::from_secs(2);
+
 /// Follows `sets` until `stop` is dropped. When the source of the sets ends, the last one stays.
 pub(crate) async fn balance(
     core: Arc<Core>,
@@ -94,6 +100,8 @@ struct Balancer {
     seed: u64,
     /// Whom pick_first uses.
     used: Option<EndpointId>,
+    /// There has been an endpoint to call.
+    resolved_once: bool,
 }
 
 struct Member {
@@ -106,11 +114,40 @@ struct Member {
     chosen: bool,
     /// Since when pick_first has wanted it in vain.
     tried_since: Option<Instant>,
+    /// Since when it is wanted and not connected.
+    missing_since: Option<Instant>,
+    /// An attempt has failed since it was last connected.
+    failed: bool,
     /// The state that was last counted.
     counted: State,
 }
 
 impl Member {
+    /// Follows the state of its connection. A failure is forgotten only when it is connected again (A62), so that an attempt under
+    /// way to one that is dead is not taken for one to wait for.
+    fn observe(&mut self, state: State, now: Instant) {
+        self.missing_since = match state {
+            State::Connecting | State::Backoff => self.missing_since.or(Some(now)),
+            _ => None,
+        };
+        self.failed = match state {
+            State::Ready => false,
+            State::Backoff => true,
+            _ => self.failed,
+        };
+    }
+
+    /// Whether another is to stand in for it.
+    fn is_missing(&self, now: Instant) -> bool {
+        self.missing_since.is_some_and(|it| it + STAND_IN <= now)
+    }
+
+    /// Whether it is worth waiting for, by what a ring knows: it is not connected yet, and has not failed.
+    fn is_connecting(&self, state: State, now: Instant) -> bool {
+        let begun = matches!(state, State::Idle | State::Connecting);
+        begun && !self.failed && self.missing_since.is_none_or(|it| now < it + KEY_WAIT)
+    }
+
     fn ask(&self, wish: Wish) {
         self.wish.send_if_modified(|it| std::mem::replace(it, wish) != wish);
     }
@@ -130,6 +167,7 @@ impl Balancer {
             asleep,
             seed: chance::bits(),
             used: None,
+            resolved_once: false,
         }
     }
 
@@ -179,6 +217,7 @@ impl Balancer {
             member.ask(Wish::Leave { hurry: true });
         }
         debug!(generation = set.generation, endpoints = set.endpoints.len(), "endpoints changed");
+        self.resolved_once |= set.usable().next().is_some();
         self.set = Arc::clone(set);
     }
 
@@ -197,14 +236,27 @@ impl Balancer {
         self.tasks.spawn(run(Arc::clone(&backend), wishes, dialler, timing, Arc::clone(&self.changed)));
         let meter = core.meter.endpoint(&name);
         let (endpoint, host) = (Arc::clone(endpoint), Host::default());
-        Member { endpoint, backend, wish, meter, host, chosen: true, tried_since: None, counted: State::Idle }
+        Member {
+            endpoint,
+            backend,
+            wish,
+            meter,
+            host,
+            chosen: true,
+            tried_since: None,
+            missing_since: None,
+            failed: false,
+            counted: State::Idle,
+        }
     }
 
     /// Tells every endpoint's task what is wanted of it.
     fn steer(&mut self) {
         while self.tasks.try_join_next().is_some() {}
+        let now = Instant::now();
         for member in self.members.values_mut().chain(&mut self.leaving) {
             let state = member.backend.state();
+            member.observe(state, now);
             if std::mem::replace(&mut member.counted, state) != state {
                 self.core.meter.state(state);
             }
@@ -234,7 +286,10 @@ impl Balancer {
         let settings = &self.core.settings;
         let mut usable: Vec<_> = self.members.values_mut().filter(|it| it.endpoint.usable).collect();
         if let Some(size) = settings.subset {
-            let chosen = subset(usable.iter().map(|it| it.endpoint.id.as_str()), size, self.seed);
+            let now = Instant::now();
+            let (keys, missing) =
+                (usable.iter().map(|it| it.endpoint.id.as_str()), |it: usize| usable[it].is_missing(now));
+            let chosen = subset(keys, size, self.seed, missing);
             for (member, chosen) in usable.iter_mut().zip(chosen) {
                 member.chosen = chosen;
             }
@@ -258,11 +313,17 @@ impl Balancer {
         self.used = ready.map(|it| it.endpoint.id.clone());
     }
 
-    /// When pick_first loses patience with the one that it tries now.
+    /// When pick_first loses patience with the one that it tries now, a subset or a ring with one that is not connected.
     fn next_attempt(&self) -> Option<Instant> {
         let now = Instant::now();
-        let due = self.members.values().filter_map(|it| it.tried_since).map(|it| it + HEAD_START);
-        due.filter(|it| *it > now).min()
+        let settings = &self.core.settings;
+        let stand_in = settings.subset.map(|_| STAND_IN);
+        let key_wait = matches!(settings.policy, Policy::RingHash(_)).then_some(KEY_WAIT);
+        let due = |it: &Member| {
+            let missing = |wait: Option<Duration>| Some(it.missing_since? + wait?);
+            [it.tried_since.map(|it| it + HEAD_START), missing(stand_in), missing(key_wait)]
+        };
+        self.members.values().flat_map(due).flatten().filter(|it| *it > now).min()
     }
 
     /// A place for calls on this connection; `None` while the peer takes none at all.
@@ -287,9 +348,16 @@ impl Balancer {
         let connected = standings.iter().filter(|it| is_connected(it)).count();
         let fit_count = standings.iter().zip(&fit).filter(|(at, fit)| is_connected(at) && **fit).count();
         let panics = panics(fit_count, connected, settings.panic_threshold);
+        // Points of a ring are made of addresses, as those of other clients are; no other policy asks for a key.
+        let ring = matches!(settings.policy, Policy::RingHash(_));
+        let address = |it: &&Member| it.endpoint.addresses.first().map(ToString::to_string);
+        let keys: Vec<String> = match ring {
+            true => members.iter().map(|it| address(it).unwrap_or_default()).collect(),
+            false => Vec::new(),
+        };
         let mut error = None;
         let (mut ramping, mut choices) = (None, Vec::with_capacity(members.len()));
-        for ((member, standing), fit) in members.iter().zip(standings).zip(fit) {
+        for (index, ((member, standing), fit)) in members.iter().zip(standings).zip(fit).enumerate() {
             let age = standing.ready_since.map(|it| now - it);
             let admission = match (&settings.slow_start, age) {
                 (Some(ramp), Some(age)) => ramp.admission(age),
@@ -306,7 +374,8 @@ impl Balancer {
                 ramping = ramping.or(Some(CRAMPED));
             }
             choices.push(policy::Member {
-                key: member.endpoint.id.as_str(),
+                key: keys.get(index).map_or("", String::as_str),
+                connecting: ring && member.is_connecting(standing.state, now),
                 weight: member.endpoint.weight,
                 zone: member.endpoint.zone.as_deref(),
                 ready: ready.flatten(),
@@ -335,13 +404,14 @@ impl Balancer {
             Some(before) if before.why.is_like(&why) && before.since.is_some() => before.since,
             _ => Some(Instant::now()),
         };
-        Unready { since, why }
+        let definite = !self.resolved_once && matches!(&why, Why::Nothing(why) if why.is_definite());
+        Unready { since, why, definite }
     }
 
     fn show(&self, snapshot: Snapshot) {
         let core = &self.core;
-        core.meter.ready.set(snapshot.group.len() as f64);
-        core.meter.endpoints.set(self.members.len() as f64);
+        core.meter.ready.set(snapshot.group.len());
+        core.meter.endpoints.set(self.members.len());
         core.snapshot.store(Arc::new(snapshot));
         let shown = |it: &Member| Shown {
             endpoint: Arc::clone(&it.endpoint),

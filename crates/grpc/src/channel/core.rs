@@ -58,7 +58,7 @@ impl Core {
     pub(crate) fn new(settings: Settings, name: &str) -> Self {
         let memory = Arc::new(Memory::new());
         let group = Group::new(Vec::new(), &settings.policy, None, Arc::clone(&memory));
-        let unready = Some(Unready { since: None, why: Why::Unresolved });
+        let unready = Some(Unready { since: None, why: Why::Unresolved, definite: false });
         Self {
             snapshot: ArcSwap::from_pointee(Snapshot { group, unready }),
             revision: watch::Sender::new(0),

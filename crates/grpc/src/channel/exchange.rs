@@ -189,17 +189,16 @@ where
             }
             let unready = self.core.snapshot.load().unready.clone();
             let until = match &unready {
-                // Reasons may change, and each begins anew; the patience of a call does not.
-                Some(unready) => {
-                    unready.since.map_or(asked, |it| it.min(asked)) + self.core.settings.ready_timeout
-                }
+                Some(unready) => unready.until(asked, self.core.settings.ready_timeout),
+                // The endpoint that the key belongs to is being connected; another snapshot says what becomes of it.
+                None if self.tried.is_empty() => asked + self.core.settings.ready_timeout,
                 None => again,
             };
             let bound = self.deadline.map_or(until, |it| it.min(until));
             if timeout_at(bound, revision.changed()).await.is_err() {
                 match unready {
                     // Everybody was tried: begin again with everybody.
-                    None if bound == until => self.tried.clear(),
+                    None if bound == until && !self.tried.is_empty() => self.tried.clear(),
                     _ => return Err(self.nobody(unready.as_ref(), bound == until)),
                 }
             }
@@ -217,7 +216,7 @@ where
         let snapshot = self.core.snapshot.load();
         let by = || match &self.core.settings.policy {
             Policy::RingHash(it) => ring_key(self.head.values(&it.header)),
-            _ => 0,
+            _ => None,
         };
         let tried = |it: &Arc<Slot>| self.tried.contains(&key(it));
         let (mut slot, mut in_flight) = match self.tried.is_empty() {
@@ -418,13 +417,13 @@ fn key(slot: &Slot) -> usize {
 
 /// What decides where on the ring a call goes: the value of the header, or its values with commas between them (A42); without one it
 /// goes anywhere.
-fn ring_key<'h>(mut values: impl Iterator<Item = &'h [u8]>) -> u64 {
+fn ring_key<'h>(mut values: impl Iterator<Item = &'h [u8]>) -> Option<u64> {
     match (values.next(), values.next()) {
-        (None, _) => chance::bits(),
-        (Some(only), None) => hash(only),
+        (None, _) => None,
+        (Some(only), None) => Some(hash(only)),
         (Some(first), Some(second)) => {
             let all: Vec<_> = [first, second].into_iter().chain(values).collect();
-            hash(&all.join(&b','))
+            Some(hash(&all.join(&b',')))
         }
     }
 }
@@ -442,8 +441,8 @@ mod tests {
     #[test]
     fn several_values_of_a_header_are_one_key() {
         let key = |values: &[&'static str]| ring_key(values.iter().map(|it| it.as_bytes()));
-        assert_eq!(key(&["ann"]), hash(b"ann"));
-        assert_eq!(key(&["ann", "bob", ""]), hash(b"ann,bob,"));
-        assert_ne!(key(&[]), key(&[]), "without a value it goes anywhere");
+        assert_eq!(key(&["ann"]), Some(hash(b"ann")));
+        assert_eq!(key(&["ann", "bob", ""]), Some(hash(b"ann,bob,")));
+        assert_eq!(key(&[]), None, "without a value it goes anywhere");
     }
 }

@@ -30,8 +30,8 @@ use super::exchange::Exchange;
 /// What it tells the `metrics` facade, each with the label `target`: `dogwatch_grpc_calls_total` by `endpoint` and `result` (`ok`, `error`,
 /// `cancelled`, or `unprocessed` for an attempt that went elsewhere), `dogwatch_grpc_calls_in_flight` by `endpoint`, `dogwatch_grpc_retries_total` by
 /// `kind`, `dogwatch_grpc_ejections_total`, `dogwatch_grpc_endpoints`, `dogwatch_grpc_endpoints_ready`, `dogwatch_grpc_endpoint_states_total` by
-/// `state`, and `dogwatch_grpc_pick_wait_seconds` of calls that found nobody at once. The first hundred addresses of a channel have a label of their
-/// own, the others share `other`.
+/// `state`, and `dogwatch_grpc_pick_wait_seconds` of calls that found nobody at once. At most a hundred addresses of a channel have a label of
+/// their own at a time, the others share `other`. The gauges of endpoints are sums over all channels of a target.
 #[derive(Clone)]
 pub struct KubeChannel {
     handle: Arc<Handle>,

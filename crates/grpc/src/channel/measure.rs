@@ -25,6 +25,7 @@ impl Picks {
             weight: 1 + index as u32 % 4,
             zone: None,
             ready: Some((index, Arc::new(Load::new(Duration::from_millis(1), 0)))),
+            connecting: false,
             admission: u32::MAX,
         };
         let members = keys.iter().map(String::as_str).enumerate().map(member).collect();
@@ -35,7 +36,7 @@ impl Picks {
 
     /// What the policy does: picks from the snapshot at hand. The number of the endpoint.
     pub fn choose(&self) -> usize {
-        self.at_hand.choice(chance::bits).unwrap_or_default()
+        self.at_hand.choice(|| Some(chance::bits())).unwrap_or_default()
     }
 
     /// Finds the snapshot, and lets it go. How many endpoints it has.
@@ -45,6 +46,6 @@ impl Picks {
 
     /// What every call does: finds the snapshot, picks from it, and is counted in and out.
     pub fn pick(&self) -> usize {
-        self.snapshot.load().pick(chance::bits).map_or(0, |it| *it.0)
+        self.snapshot.load().pick(|| Some(chance::bits())).map_or(0, |it| *it.0)
     }
 }

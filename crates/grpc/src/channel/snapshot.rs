@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -42,6 +43,19 @@ pub(crate) struct Unready {
     /// Since when, for this kind of reason; `None` while nobody has asked for a connection.
     pub(crate) since: Option<Instant>,
     pub(crate) why: Why,
+    /// There has never been an endpoint, and waiting does not help.
+    pub(crate) definite: bool,
+}
+
+/// How long calls wait where waiting does not help: for a service that was created a moment ago, together with its caller.
+const GRACE: Duration = Duration::from_secs(1);
+
+impl Unready {
+    /// Until when a call waits that began to at `asked`. Reasons may change, and each begins anew; the patience of a call does not.
+    pub(crate) fn until(&self, asked: Instant, ready_timeout: Duration) -> Instant {
+        let patience = if self.definite { ready_timeout.min(GRACE) } else { ready_timeout };
+        self.since.map_or(asked, |it| it.min(asked)) + patience
+    }
 }
 
 /// Why nobody can be called.

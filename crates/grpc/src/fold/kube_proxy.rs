@@ -1,7 +1,6 @@
 //! What kube-proxy asserts of its choice of endpoints (`pkg/proxy/topology_test.go` of Kubernetes 1.36), case by case, as facts.
 //!
-//! A caller is no node: it has no traffic policy, so of cases about local endpoints only what they say of cluster traffic is here, and
-//! those that say nothing of it are left out.
+//! Of cases about local endpoints, what they say of cluster traffic is here; local traffic is in the tables beside this.
 
 use super::*;
 use crate::slices::{Conditions, Named};

@@ -37,7 +37,7 @@ fn endpoint(text: &str) -> SliceEndpoint {
 fn ports(text: &str) -> Vec<SlicePort> {
     let port = |it: &str| {
         let (name, port) = it.split_once('=').expect("name=port");
-        SlicePort { name: name.into(), port: port.parse().ok(), protocol: None }
+        SlicePort { name: name.into(), port: port.parse().ok(), ..SlicePort::default() }
     };
     text.split(',').filter(|it| !it.is_empty()).map(port).collect()
 }
@@ -49,7 +49,11 @@ fn slice(has: &str, endpoints: &[&str]) -> Slice {
 
 fn service(has: &[(&str, u16)]) -> Service {
     let mut service = Service::default();
-    let port = |(name, port): &(&str, u16)| ServicePort { name: (*name).into(), port: *port, protocol: None };
+    let port = |(name, port): &(&str, u16)| ServicePort {
+        name: (*name).into(),
+        port: i64::from(*port),
+        protocol: None,
+    };
     service.spec.ports = has.iter().map(port).collect();
     service
 }
@@ -108,6 +112,10 @@ fn readiness_decides_and_what_is_not_said_is_ready() {
     ] {
         assert_eq!(first(&[slice("=80", endpoints)]), expected, "{story}");
     }
+    // No word on serving means that it does (the API's own words), also while it terminates.
+    let mut going = slice("=80", &["10.0.0.1 a x"]);
+    going.endpoints[0].conditions.serving = None;
+    assert_eq!(first(&[going]), ["a=10.0.0.1:80"]);
     // Nowhere means in no slice.
     let slices = [slice("=80", &["10.0.0.1 a ~"]), slice("=80", &["10.0.0.2 b +"])];
     assert_eq!(first(&slices), ["-a=10.0.0.1:80", "b=10.0.0.2:80"]);
@@ -123,8 +131,18 @@ fn what_cannot_both_be_true_is_decided_for_the_living() {
         ("both live, one is ready", "10.0.0.1 a !", "10.0.0.1 b +", &["b=10.0.0.1:80"]),
         ("both are alike", "10.0.0.1 a +", "10.0.0.1 b +", &["a=10.0.0.1:80"]),
         ("the same address without a pod", "10.0.0.1 - x", "10.0.0.1 - +", &["10.0.0.1:80"]),
-        ("a pod with two addresses of a family has one", "10.0.0.2 a +", "10.0.0.1 a +", &["a=10.0.0.1:80"]),
-        ("a pod that got another address", "10.0.0.1 a x", "10.0.0.2 a +", &["a=10.0.0.2:80"]),
+        (
+            "a pod with two addresses of a family is two endpoints",
+            "10.0.0.2 a +",
+            "10.0.0.1 a +",
+            &["a=10.0.0.1:80", "a/10.0.0.2:80=10.0.0.2:80"],
+        ),
+        (
+            "a pod that got another address",
+            "10.0.0.1 a x",
+            "10.0.0.2 a +",
+            &["-a=10.0.0.1:80", "a/10.0.0.2:80=10.0.0.2:80"],
+        ),
     ] {
         let slices = [slice("=80", &[one]), slice("=80", &[other])];
         assert_eq!(first(&slices), expected, "{story}");
@@ -151,6 +169,139 @@ fn a_pod_with_two_families_is_one_endpoint() {
     assert_eq!(first(&slices), ["-a=[fd00::1]:80", "b=10.0.0.1:80"]);
 }
 
+/// Virtual machines, mirrored clusters, mesh expansions: one object stands behind many endpoints.
+#[test]
+fn endpoints_that_share_an_object_that_is_no_pod_are_all_there() {
+    let mut machines = slice("=80", &["10.0.0.1 one", "10.0.0.2 one", "10.0.0.3 one", "10.0.0.3 one x"]);
+    let mut more = slice("=80", &["fd00::1 one"]);
+    for endpoint in machines.endpoints.iter_mut().chain(&mut more.endpoints) {
+        endpoint.target_ref.as_mut().expect("a target").kind = "ExternalWorkload".into();
+    }
+    assert_eq!(first(&[machines, more]), ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "[fd00::1]:80"]);
+}
+
+/// A slice as the EndpointSlice controller of 1.36 writes it: ports in the order of their hashes, `appProtocol` copied from the
+/// Service, all conditions said, and the object behind each endpoint named.
+fn written(text: &str) -> Slice {
+    serde_json::from_str(text).expect("a slice")
+}
+
+/// A Service of `grpc` (a named target port) and `metrics`, in the middle of a rollout that changes the number behind `grpc`.
+fn rollout() -> [Slice; 3] {
+    let pod = |address: &str, uid: &str, ready: bool, node: &str| {
+        format!(
+            r#"{{"addresses":["{address}"],"conditions":{{"ready":{ready},"serving":{ready},"terminating":false}},
+            "nodeName":"{node}","zone":"a","targetRef":{{"kind":"Pod","namespace":"shop","name":"web-{uid}","uid":"{uid}"}}}}"#
+        )
+    };
+    let slice = |name: &str, grpc: &str, endpoints: &[String]| {
+        // 9100 sorts before the other by its hash, as it does for most numbers in use.
+        written(&format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"shop","labels":{{"kubernetes.io/service-name":"web",
+            "endpointslice.kubernetes.io/managed-by":"endpointslice-controller.k8s.io"}}}},"addressType":"IPv4",
+            "ports":[{{"name":"metrics","port":9100,"protocol":"TCP"}}{grpc}],"endpoints":[{}]}}"#,
+            endpoints.join(",")
+        ))
+    };
+    let old = [pod("10.0.0.1", "p1", true, "n1"), pod("10.0.0.2", "p2", true, "n2")];
+    let new = [pod("10.0.0.3", "p3", true, "n1"), pod("10.0.0.4", "p4", false, "n2")];
+    [
+        slice("web-a", r#",{"name":"grpc","port":8080,"protocol":"TCP"}"#, &old),
+        slice("web-b", r#",{"name":"grpc","port":50051,"protocol":"TCP"}"#, &new),
+        // A pod whose containers name no such port is in a slice without it.
+        slice("web-c", "", &[pod("10.0.0.5", "p5", true, "n3")]),
+    ]
+}
+
+#[test]
+fn without_a_port_every_pod_is_called_at_the_first_port_of_the_service() {
+    let slices = rollout();
+    let with = |ports: &[(&str, u16)]| told(&asked(&slices, &Port::First, Known::Found(&service(ports))));
+    let grpc = ["p1=10.0.0.1:8080", "p2=10.0.0.2:8080", "p3=10.0.0.3:50051", "-p4=10.0.0.4:50051"];
+    assert_eq!(with(&[("grpc", 80), ("metrics", 9100)]), grpc);
+    let all = ["p1=", "p2=", "p3=", "-p4=", "p5="];
+    let all: Vec<_> = (1..).zip(all).map(|(number, it)| format!("{it}10.0.0.{number}:9100")).collect();
+    assert_eq!(with(&[("metrics", 9100), ("grpc", 80)]), all);
+    for known in [Known::Nothing, Known::Missing] {
+        assert_eq!(told(&asked(&slices, &Port::First, known)), grpc, "the one called grpc");
+    }
+}
+
+#[test]
+fn where_nothing_says_which_port_is_the_first_none_is_guessed() {
+    let declared = |has: &[(&str, Option<&str>)]| {
+        let mut it = slice("", &["10.0.0.1 a"]);
+        for (at, (name, protocol)) in has.iter().enumerate() {
+            let (name, port) = ((*name).into(), Some(8080 + at as i64));
+            let app_protocol = protocol.map(Into::into);
+            it.ports.push(SlicePort { name, port, app_protocol, ..SlicePort::default() });
+        }
+        it
+    };
+    for (story, slices, expected) in [
+        ("declared", vec![declared(&[("metrics", None), ("api", Some("grpc"))])], Ok("a=10.0.0.1:8081")),
+        (
+            "several are declared, and one is called so",
+            vec![declared(&[("admin", Some("grpc")), ("grpc", Some("grpc")), ("metrics", None)])],
+            Ok("a=10.0.0.1:8081"),
+        ),
+        (
+            "several are declared",
+            vec![declared(&[("admin", Some("grpc")), ("api", Some("grpc"))])],
+            Err(&["admin", "api"][..]),
+        ),
+        ("called so", vec![slice("metrics=9100,grpc=8080", &["10.0.0.1 a"])], Ok("a=10.0.0.1:8080")),
+        ("the only one", vec![slice("api=8080", &["10.0.0.1 a"])], Ok("a=10.0.0.1:8080")),
+        ("neither", vec![slice("api=8080,metrics=9100", &["10.0.0.1 a"])], Err(&["api", "metrics"])),
+        (
+            "one each, of two names",
+            vec![slice("api=8080", &["10.0.0.1 a"]), slice("metrics=9100", &["10.0.0.2 b"])],
+            Err(&["api", "metrics"]),
+        ),
+    ] {
+        let set = asked(&slices, &Port::First, Known::Nothing);
+        match expected {
+            Ok(expected) => assert_eq!(told(&set), [expected], "{story}"),
+            Err(names) => {
+                let names = names.iter().map(|it| (*it).to_owned()).collect();
+                assert_eq!(set.unavailable, Some(Unavailable::AmbiguousPort(names)), "{story}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_port_that_cannot_be_is_no_port_of_the_service() {
+    assert_eq!(first(&[slice("=80,bad=70000,worse=-1,zero=0", &["10.0.0.1 a"])]), ["a=10.0.0.1:80"]);
+    let bad = asked(&[slice("grpc=70000", &["10.0.0.1 a"])], &Port::Name("grpc".into()), Known::Nothing);
+    assert_eq!(bad.unavailable, Some(Unavailable::NoSuchPort("grpc".to_owned())));
+}
+
+/// kube-proxy's rule for local traffic: no fallback to other nodes, and hints say nothing.
+#[test]
+fn a_service_for_its_own_node_only_has_the_endpoints_of_that_node() {
+    let mut slices = rollout();
+    let mut local = service(&[("grpc", 80), ("metrics", 9100)]);
+    local.spec.internal_traffic_policy = Some("Local".into());
+    let called = |slices: &[Slice], node: &str| {
+        let (port, topology) = (Port::First, Topology::hints().node(node));
+        let question =
+            Question { port: &port, service: Known::Found(&local), topology: &topology, prefer_ipv6: false };
+        let set = fold(slices, &question);
+        let usable: Vec<_> = set.usable().map(|it| it.addresses[0].to_string()).collect();
+        (usable.join(" "), set.unavailable)
+    };
+    assert_eq!(called(&slices, "n1").0, "10.0.0.1:8080 10.0.0.3:50051");
+    assert_eq!(called(&slices, "n2").0, "10.0.0.2:8080");
+    assert_eq!(called(&slices, "").0, "10.0.0.1:8080 10.0.0.2:8080 10.0.0.3:50051", "the node is not known");
+    let nowhere = (String::new(), Some(Unavailable::NotOnNode("n9".to_owned())));
+    assert_eq!(called(&slices, "n9"), nowhere);
+    // The last one of the node terminates, while others are ready elsewhere.
+    let terminating = Conditions { ready: Some(false), serving: Some(true), terminating: Some(true) };
+    slices[0].endpoints[1].conditions = terminating;
+    assert_eq!(called(&slices, "n2").0, "10.0.0.2:8080");
+}
+
 #[test]
 fn ports_are_found_by_name_by_number_and_by_being_first() {
     let (a, b) = (&["10.0.0.1 a"][..], &["10.0.0.2 b"][..]);
@@ -166,7 +317,7 @@ fn ports_are_found_by_name_by_number_and_by_being_first() {
     use Known::{Found, Missing, Nothing};
     use Port::{First, Number, PodNumber};
     for (story, port, known, has, expected) in [
-        ("the first", First, Nothing, ["grpc=8080,metrics=9100", ""], &["a=10.0.0.1:8080"][..]),
+        ("the first", First, Found(&usual), ["metrics=9100,grpc=8080", ""], &["a=10.0.0.1:8080"][..]),
         ("the first that has a number", First, Nothing, ["all=,grpc=8080", ""], &["a=10.0.0.1:8080"]),
         (
             "a name",
@@ -393,6 +544,42 @@ proptest! {
             asked(&slices, &port, Known::Nothing)
         };
         prop_assert_eq!(spread(&places), spread(&others));
+    }
+
+    /// Calls without a port never go to two ports of different names, in whatever order ports stand.
+    #[test]
+    fn the_order_of_ports_makes_no_difference(slices in any_slices(), known in any::<bool>()) {
+        let mut other = slices.clone();
+        other.iter_mut().for_each(|it| it.ports.reverse());
+        let service = service(&[("grpc", 1), ("metrics", 2)]);
+        let known = if known { Known::Found(&service) } else { Known::Nothing };
+        let set = asked(&slices, &Port::First, known);
+        prop_assert_eq!(&set, &asked(&other, &Port::First, known));
+        let names = |port: u16| -> BTreeSet<&str> {
+            let ports = slices.iter().flat_map(|it| &it.ports).filter(|it| it.number() == Some(port));
+            ports.map(|it| it.name.as_str()).collect()
+        };
+        let called: BTreeSet<&str> =
+            set.endpoints.iter().flat_map(|it| &it.addresses).flat_map(|it| names(it.port())).collect();
+        prop_assert!(called.len() <= 1, "{:?}", called);
+    }
+
+    /// Nothing is lost: every address of a slice that has the port is in the set, once.
+    #[test]
+    fn every_address_is_in_the_set_once(endpoints in proptest::collection::vec(any_endpoint(), 0..8)) {
+        let all: BTreeSet<String> = endpoints.iter().map(|it| it.addresses[0].to_string()).collect();
+        let slices = [Slice { endpoints, ..slice("grpc=80", &[]) }];
+        let set = asked(&slices, &Port::First, Known::Nothing);
+        let mut found: Vec<_> =
+            set.endpoints.iter().flat_map(|it| &it.addresses).map(|it| it.ip().to_string()).collect();
+        found.sort_unstable();
+        prop_assert_eq!(found, all.into_iter().collect::<Vec<_>>());
+        let joined = set.endpoints.iter().all(|it| match &it.addresses[..] {
+            [_] => true,
+            [one, other] => one.is_ipv4() != other.is_ipv4(),
+            _ => false,
+        });
+        prop_assert!(joined, "at most one address of each family");
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub(crate) struct Member<'a, S> {
     pub(crate) zone: Option<&'a str>,
     /// `None` while it is not ready.
     pub(crate) ready: Option<(S, Arc<Load>)>,
+    /// It is being connected, and has not failed.
+    pub(crate) connecting: bool,
     /// Which share it takes of the calls that it is picked for, in 2^32nds.
     pub(crate) admission: u32,
 }
@@ -73,14 +75,14 @@ impl<S> Group<S> {
         self.near.slots.len() + self.far.slots.len()
     }
 
-    /// Picks an endpoint for a call and counts the call in. `None` when nobody is ready.
-    pub(crate) fn pick(&self, key: impl Fn() -> u64) -> Option<(&S, InFlight)> {
+    /// Picks an endpoint for a call and counts the call in. `None` when nobody is ready, or not yet the one that the key belongs to.
+    pub(crate) fn pick(&self, key: impl Fn() -> Option<u64>) -> Option<(&S, InFlight)> {
         let (part, index) = self.choose(&key)?;
         Some((&part.slots[index], part.loads[index].begin()))
     }
 
     /// Whom [`pick`](Self::pick) would take, without counting a call.
-    pub(crate) fn choice(&self, key: impl Fn() -> u64) -> Option<usize> {
+    pub(crate) fn choice(&self, key: impl Fn() -> Option<u64>) -> Option<usize> {
         self.choose(&key).map(|it| it.1)
     }
 
@@ -88,8 +90,17 @@ impl<S> Group<S> {
     pub(crate) fn pick_but(
         &self,
         excluded: impl Fn(&S) -> bool,
-        key: impl Fn() -> u64,
+        key: impl Fn() -> Option<u64>,
     ) -> Option<(&S, InFlight)> {
+        for part in [&self.near, &self.far] {
+            let Some(order) = part.picker.order(key()) else {
+                continue;
+            };
+            let mut order = order.filter(|it| !part.slots.get(*it).is_none_or(&excluded));
+            if let Some(index) = order.next() {
+                return Some((&part.slots[index], part.loads[index].begin()));
+            }
+        }
         for _ in 0..AGAIN {
             let (part, index) = self.choose(&key)?;
             if !excluded(&part.slots[index]) {
@@ -103,14 +114,16 @@ impl<S> Group<S> {
         Some((slot, load.begin()))
     }
 
-    fn choose(&self, key: &impl Fn() -> u64) -> Option<(&Part<S>, usize)> {
+    fn choose(&self, key: &impl Fn() -> Option<u64>) -> Option<(&Part<S>, usize)> {
         if self.far.slots.is_empty() {
             return self.near.pick(&self.memory, key).map(|index| (&self.near, index));
         }
         let stays = self.staying == ALL || (chance::bits() as u32) < self.staying;
         let (first, second) = if stays { (&self.near, &self.far) } else { (&self.far, &self.near) };
         let Some(index) = first.pick(&self.memory, key) else {
-            return second.pick(&self.memory, key).map(|index| (second, index));
+            // Where somebody is ready, the one that the key belongs to is waited for.
+            let others = second.slots.len() * usize::from(first.slots.is_empty());
+            return (others > 0).then(|| second.pick(&self.memory, key)).flatten().map(|it| (second, it));
         };
         if stays && first.loads[index].in_flight() >= self.capacity {
             let other = second.pick(&self.memory, key);
@@ -130,7 +143,7 @@ impl<S> Part<S> {
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for member in members {
             let ready = member.ready.is_some().then_some(slots.len());
-            all.push(Traits { key: member.key, weight: member.weight, ready });
+            all.push(Traits { key: member.key, weight: member.weight, ready, connecting: member.connecting });
             if let Some((slot, load)) = member.ready {
                 slots.push(slot);
                 loads.push(load);
@@ -144,17 +157,17 @@ impl<S> Part<S> {
         Self { slots, loads, admissions, picker: Picker::new(policy, &all), side }
     }
 
-    fn pick(&self, memory: &Memory, key: &impl Fn() -> u64) -> Option<usize> {
+    fn pick(&self, memory: &Memory, key: &impl Fn() -> Option<u64>) -> Option<usize> {
         if self.slots.is_empty() {
             return None;
         }
-        let mut index = self.picker.pick(&self.loads, memory, self.side, key);
+        let mut index = self.picker.pick(&self.loads, memory, self.side, key)?;
         if !self.admissions.is_empty() {
             for _ in 0..AGAIN {
                 if self.admissions[index] == ALL || (chance::bits() as u32) < self.admissions[index] {
                     break;
                 }
-                index = self.picker.pick(&self.loads, memory, self.side, key);
+                index = self.picker.pick(&self.loads, memory, self.side, key)?;
             }
         }
         Some(index)
@@ -165,7 +178,10 @@ impl<S> Part<S> {
 mod tests {
     use std::time::Duration;
 
+    use http::HeaderName;
+
     use super::*;
+    use crate::policy::RingHash;
 
     const ZONES: [&str; 6] = ["a", "a", "a", "b", "b", "b"];
 
@@ -180,6 +196,7 @@ mod tests {
             weight: 1,
             zone: Some(ZONES[index]),
             ready: ready[index].then(|| (index, load())),
+            connecting: false,
             admission: admissions[index],
         };
         let members = (0..6).map(member).collect();
@@ -189,7 +206,7 @@ mod tests {
     fn shares(group: &Group<usize>, picks: usize) -> [usize; 6] {
         let mut shares = [0; 6];
         for _ in 0..picks {
-            shares[*group.pick(|| 0).unwrap().0] += 1;
+            shares[*group.pick(|| None).unwrap().0] += 1;
         }
         shares
     }
@@ -197,7 +214,9 @@ mod tests {
     #[test]
     fn nobody_ready_is_nobody_picked() {
         let group = group([false; 6], [ALL; 6], None);
-        assert!(group.is_empty() && group.pick(|| 0).is_none() && group.pick_but(|_| false, || 0).is_none());
+        assert!(
+            group.is_empty() && group.pick(|| None).is_none() && group.pick_but(|_| false, || None).is_none()
+        );
     }
 
     #[test]
@@ -216,9 +235,9 @@ mod tests {
     #[test]
     fn calls_beyond_the_capacity_of_the_zone_go_elsewhere() {
         let group = group([true; 6], [ALL; 6], Some(ZoneAware::new("a").capacity(2)));
-        let mut held: Vec<_> = (0..6).map(|_| group.pick(|| 0).unwrap()).collect();
+        let mut held: Vec<_> = (0..6).map(|_| group.pick(|| None).unwrap()).collect();
         assert!(held.iter().all(|it| *it.0 < 3), "two each stay");
-        held.extend((0..6).map(|_| group.pick(|| 0).unwrap()));
+        held.extend((0..6).map(|_| group.pick(|| None).unwrap()));
         assert_eq!(held.iter().filter(|it| *it.0 >= 3).count(), 6);
     }
 
@@ -227,7 +246,7 @@ mod tests {
     fn calls_that_leave_the_zone_are_shared_evenly() {
         let zone = Some(ZoneAware::new("a").capacity(1));
         let group = group([true, true, true, true, true, false], [ALL; 6], zone);
-        let held: Vec<_> = (0..3).map(|_| group.pick(|| 0).unwrap()).collect();
+        let held: Vec<_> = (0..3).map(|_| group.pick(|| None).unwrap()).collect();
         assert!(held.iter().all(|it| *it.0 < 3));
         assert_eq!(shares(&group, 100), [0, 0, 0, 50, 50, 0]);
     }
@@ -241,12 +260,42 @@ mod tests {
         assert_eq!(self::shares(&all_new, 60), [10; 6], "when all are new, all take everything");
     }
 
+    /// A ring of six with keys of their own: refused, a key goes on to whoever would have it if its owner had failed.
+    #[test]
+    fn a_key_waits_for_its_owner_and_goes_on_along_the_ring_when_it_is_refused() {
+        let keys = ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80"];
+        let ring = |ready: [bool; 4], connecting: bool| {
+            let member = |index: usize| Member {
+                key: keys[index],
+                weight: 1,
+                zone: None,
+                ready: ready[index].then(|| (index, load())),
+                connecting: connecting && !ready[index],
+                admission: ALL,
+            };
+            let policy = Policy::from(RingHash::by_header(HeaderName::from_static("key")));
+            Group::new((0..4).map(member).collect(), &policy, None, Arc::new(Memory::new()))
+        };
+        let picked = |group: &Group<usize>, key: u64| group.pick(|| Some(key)).map(|it| *it.0);
+        let (all, failed) = (ring([true; 4], false), ring([true, false, true, true], false));
+        let waiting = ring([true, false, true, true], true);
+        let keys = (0..u64::MAX).step_by(usize::MAX / 100);
+        for key in keys.filter(|it| picked(&all, *it) == Some(1)) {
+            assert_eq!(picked(&waiting, key), None, "it is being connected");
+            let next = all.pick_but(|it| *it == 1, || Some(key)).map(|it| *it.0);
+            assert_eq!(next, picked(&failed, key));
+            assert!(next.is_some_and(|it| it != 1));
+        }
+        assert!((0..100).all(|_| waiting.pick(|| None).is_some()), "without a key, anybody who is ready");
+        assert!(all.pick_but(|_| true, || Some(7)).is_none());
+    }
+
     #[test]
     fn those_that_were_tried_are_not_picked_again() {
         let group = group([true; 6], [ALL; 6], None);
         for _ in 0..100 {
-            assert_eq!(group.pick_but(|it| *it != 4, || 0).map(|it| *it.0), Some(4));
+            assert_eq!(group.pick_but(|it| *it != 4, || None).map(|it| *it.0), Some(4));
         }
-        assert!(group.pick_but(|_| true, || 0).is_none());
+        assert!(group.pick_but(|_| true, || None).is_none());
     }
 }

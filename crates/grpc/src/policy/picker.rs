@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::HeaderName;
 use tokio::time::Instant;
 
-use super::ring::{Place, Ring};
+use super::ring::{Place, Ring, Standing};
 use super::turns::Turns;
 use super::weighted::Stride;
 use crate::chance;
@@ -29,7 +29,11 @@ pub enum Policy {
     LeastRequest(LeastRequest),
     /// Of two chosen by chance, the one that answers soonest, given what is in flight to it.
     PeakEwma(PeakEwma),
-    /// Shares by the weights of the endpoints.
+    /// Shares by the weights of the endpoints, of which none counts for more than ten times the mean.
+    ///
+    /// Weights are those of [`Endpoint::weight`](crate::Endpoint::weight). A slice has one for all of its endpoints in the annotation
+    /// `dogwatch/weight`, a number above 0. It is meant for slices that you write yourself, of a Service without a selector: the
+    /// EndpointSlice controller decides which pods are in which of its own, and carries no annotations over.
     Weighted,
     /// Calls with the same key to the same endpoint.
     RingHash(RingHash),
@@ -83,6 +87,10 @@ impl From<PeakEwma> for Policy {
 }
 
 /// gRPC's ring_hash (A42): the value of a header decides; a call without it goes anywhere.
+///
+/// Points of the ring are made of the addresses of endpoints as grpc-go and Envoy make them, so that their clients agree with this one.
+/// While the endpoint of a key is being connected, calls of the key wait for it, for two seconds at most; once it has failed, they go
+/// to the next one on the ring, and so does a call that it refuses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RingHash {
     pub(crate) header: HeaderName,
@@ -139,6 +147,18 @@ pub(crate) struct Traits<'a> {
     pub(crate) weight: u32,
     /// Its index among those that are ready, if it is.
     pub(crate) ready: Option<usize>,
+    /// It is not ready, but is being connected and has not failed.
+    pub(crate) connecting: bool,
+}
+
+impl Traits<'_> {
+    fn standing(&self) -> Standing {
+        match (self.ready, self.connecting) {
+            (Some(index), _) => Standing::Ready(index),
+            (None, true) => Standing::Connecting,
+            (None, false) => Standing::Failed,
+        }
+    }
 }
 
 /// A policy made ready for one set of endpoints.
@@ -154,7 +174,7 @@ pub(crate) enum Picker {
 
 impl Picker {
     /// `all` are the endpoints that may be called, ready or not, in the order of their ids.
-    pub(crate) fn new(policy: &Policy, all: &[Traits<'_>]) -> Self {
+    pub(crate) fn new<'a>(policy: &Policy, all: &[Traits<'a>]) -> Self {
         match policy {
             Policy::RoundRobin => {
                 Self::RoundRobin(Turns::among(all.iter().filter(|it| it.ready.is_some()).count()))
@@ -166,27 +186,24 @@ impl Picker {
                 Self::Weighted(Stride::new(all.iter().filter(|it| it.ready.is_some()).map(|it| it.weight)))
             }
             Policy::RingHash(it) => {
-                let place = |it: &Traits<'_>| (it.key.to_owned(), it.weight, it.ready);
-                let owned: Vec<_> = all.iter().map(place).collect();
-                let places: Vec<_> = owned
-                    .iter()
-                    .map(|(key, weight, ready)| Place { key, weight: *weight, ready: *ready })
-                    .collect();
+                let place =
+                    |it: &Traits<'a>| Place { key: it.key, weight: it.weight, standing: it.standing() };
+                let places: Vec<_> = all.iter().map(place).collect();
                 Self::Ring(Ring::new(&places, it.smallest, it.largest))
             }
         }
     }
 
     /// The index of the endpoint for a call; `loads` are those that are ready, and there must be one. `side` says which turns are theirs.
-    /// `key` is only asked by a ring.
+    /// `key` is only asked by a ring, and `None` comes of it only: the owner of the key is being connected.
     pub(crate) fn pick(
         &self,
         loads: &[Arc<Load>],
         memory: &Memory,
         side: usize,
-        key: impl FnOnce() -> u64,
-    ) -> usize {
-        match self {
+        key: impl FnOnce() -> Option<u64>,
+    ) -> Option<usize> {
+        Some(match self {
             Self::RoundRobin(turns) => turns.index(memory.turns[side].fetch_add(1, Ordering::Relaxed)),
             Self::First => 0,
             Self::LeastRequest { choices: 2 } => {
@@ -207,7 +224,15 @@ impl Picker {
             }
             Self::Weighted(stride) => stride.pick(&memory.turns[side]),
             Self::Ring(ring) if ring.is_empty() => 0,
-            Self::Ring(ring) => ring.pick(key()),
+            Self::Ring(ring) => return ring.pick(key(), chance::bits),
+        })
+    }
+
+    /// The endpoints that are ready in the order in which a call of this key goes on to them; only a ring has one.
+    pub(crate) fn order(&self, key: Option<u64>) -> Option<impl Iterator<Item = usize>> {
+        match self {
+            Self::Ring(ring) => key.map(|it| ring.from(it)),
+            _ => None,
         }
     }
 }
@@ -233,8 +258,12 @@ mod tests {
 
     fn picker(policy: impl Into<Policy>, count: usize) -> Picker {
         let keys: Vec<_> = (0..count).map(|it| format!("pod-{it}")).collect();
-        let traits =
-            |index: usize| Traits { key: &keys[index], weight: index as u32 + 1, ready: Some(index) };
+        let traits = |index: usize| Traits {
+            key: &keys[index],
+            weight: index as u32 + 1,
+            ready: Some(index),
+            connecting: false,
+        };
         Picker::new(&policy.into(), &(0..count).map(traits).collect::<Vec<_>>())
     }
 
@@ -242,7 +271,7 @@ mod tests {
         let memory = Memory::new();
         let mut shares = vec![0; loads.len()];
         for _ in 0..picks {
-            shares[picker.pick(loads, &memory, 0, chance::bits)] += 1;
+            shares[picker.pick(loads, &memory, 0, || Some(chance::bits())).unwrap()] += 1;
         }
         shares
     }
@@ -306,8 +335,8 @@ mod tests {
     fn ring_hash_gives_a_key_to_one_endpoint() {
         let (picker, loads, memory) =
             (picker(RingHash::by_header(HeaderName::from_static("key")), 5), loads(5), Memory::new());
-        let first = picker.pick(&loads, &memory, 0, || 42);
-        assert!((0..100).all(|_| picker.pick(&loads, &memory, 0, || 42) == first));
+        let first = picker.pick(&loads, &memory, 0, || Some(42));
+        assert!((0..100).all(|_| picker.pick(&loads, &memory, 0, || Some(42)) == first));
         assert!(shares(&picker, &loads, 5_000).iter().all(|it| *it > 100));
     }
 }

@@ -1,7 +1,10 @@
 //! Calls with the same key to the same endpoint, as far as endpoints stay: a hash ring (gRPC's A42).
 //!
 //! The ring is made of all endpoints that may be called, connected or not, so that a connection that comes or goes moves only its
-//! own keys. A point whose endpoint is not ready stands for the next one on the ring that is.
+//! own keys. A key belongs to the endpoint of the first point at or after its hash. While that one is being connected, its calls
+//! wait for it; when it has failed, they go to the next one on the ring. Calls without a key go to the next that is ready.
+//!
+//! Hashes, points and their number are those of grpc-go and Envoy, made of addresses, so that clients of all kinds agree.
 
 use xxhash_rust::xxh64::xxh64;
 
@@ -9,8 +12,10 @@ use xxhash_rust::xxh64::xxh64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Point {
     hash: u64,
-    /// Which endpoint that is ready takes the keys up to this point.
-    ready: usize,
+    /// The first endpoint from here on that has not failed; `None` where it is being connected.
+    owner: Option<u32>,
+    /// The first endpoint from here on that is ready.
+    ready: u32,
 }
 
 /// An endpoint's place on the ring.
@@ -19,11 +24,21 @@ pub(crate) struct Place<'a> {
     /// What its points are made of; it must stay the same as long as the endpoint does.
     pub(crate) key: &'a str,
     pub(crate) weight: u32,
-    /// Its index among those that are ready, if it is.
-    pub(crate) ready: Option<usize>,
+    pub(crate) standing: Standing,
 }
 
-/// Points in the order of their hashes, all of them with an endpoint that is ready.
+/// What a ring knows of the connection of an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Standing {
+    /// Its index among those that are ready.
+    Ready(usize),
+    /// It is being connected, or about to be, and has not failed.
+    Connecting,
+    /// It cannot be called.
+    Failed,
+}
+
+/// Points in the order of their hashes; none where nobody is ready.
 #[derive(Debug)]
 pub(crate) struct Ring {
     points: Vec<Point>,
@@ -37,24 +52,45 @@ pub(crate) fn hash(key: &[u8]) -> u64 {
 impl Ring {
     /// At least `smallest` points if `largest` allows, shared by weight; everybody has one at least.
     pub(crate) fn new(places: &[Place<'_>], smallest: usize, largest: usize) -> Self {
-        let mut order: Vec<(u64, Option<usize>)> = Vec::new();
-        let total: f64 = places.iter().map(|it| f64::from(it.weight.max(1))).sum();
-        let lightest =
-            places.iter().map(|it| f64::from(it.weight.max(1)) / total).fold(f64::INFINITY, f64::min);
+        let mut order: Vec<(u64, Standing)> = Vec::new();
+        let weight = |it: &Place<'_>| f64::from(it.weight.max(1));
+        let total: f64 = places.iter().map(weight).sum();
+        let lightest = places.iter().map(|it| weight(it) / total).fold(f64::INFINITY, f64::min);
         let scale = ((lightest * smallest as f64).ceil() / lightest).min(largest as f64);
+        // In the order of their keys, and rounded over all that came before, as others do it.
+        let mut places: Vec<_> = places.iter().collect();
+        places.sort_unstable_by_key(|it| it.key);
+        let mut target = 0.0;
         for place in places {
-            let share = (scale * f64::from(place.weight.max(1)) / total).round().max(1.0) as usize;
-            let point = |it| (hash(format!("{}_{it}", place.key).as_bytes()), place.ready);
-            order.extend((0..share).map(point));
+            target += scale * weight(place) / total;
+            let mut number = 0;
+            while number == 0 || (order.len() as f64) < target {
+                order.push((hash(format!("{}_{number}", place.key).as_bytes()), place.standing));
+                number += 1;
+            }
         }
         order.sort_unstable();
         Self { points: settle(&order) }
     }
 
-    /// The endpoint for a hash: that of the first point at or after it, going round. There must be one.
-    pub(crate) fn pick(&self, hash: u64) -> usize {
+    /// The endpoint for a key, `None` while it is being connected; without a key, any that is ready. There must be one.
+    pub(crate) fn pick(&self, key: Option<u64>, random: impl FnOnce() -> u64) -> Option<usize> {
+        match key {
+            Some(hash) => self.points[self.at(hash)].owner.map(|it| it as usize),
+            None => Some(self.points[self.at(random())].ready as usize),
+        }
+    }
+
+    /// The endpoints that are ready, each at least once, in the order in which a key that is refused goes on to them.
+    pub(crate) fn from(&self, hash: u64) -> impl Iterator<Item = usize> {
+        let (before, after) = self.points.split_at(if self.points.is_empty() { 0 } else { self.at(hash) });
+        after.iter().chain(before).map(|it| it.ready as usize)
+    }
+
+    /// The index of the first point at or after a hash, going round.
+    fn at(&self, hash: u64) -> usize {
         let index = self.points.partition_point(|it| it.hash < hash);
-        self.points[if index == self.points.len() { 0 } else { index }].ready
+        if index == self.points.len() { 0 } else { index }
     }
 
     /// True when nobody on the ring is ready.
@@ -63,15 +99,24 @@ impl Ring {
     }
 }
 
-/// Gives every point to the next one on the ring that is ready, itself included.
-fn settle(order: &[(u64, Option<usize>)]) -> Vec<Point> {
-    let Some(mut next) = order.iter().find_map(|it| it.1) else {
+/// Finds for every point who takes its keys, and who is the next that is ready.
+fn settle(order: &[(u64, Standing)]) -> Vec<Point> {
+    let ready = |it: Standing| match it {
+        Standing::Ready(index) => Some(index as u32),
+        Standing::Connecting | Standing::Failed => None,
+    };
+    let Some(mut next_ready) = order.iter().find_map(|it| ready(it.1)) else {
         return Vec::new();
     };
+    let first = order.iter().find(|it| it.1 != Standing::Failed);
+    let mut next_owner = first.and_then(|it| ready(it.1));
     let mut points: Vec<_> = Vec::with_capacity(order.len());
-    for (hash, ready) in order.iter().rev() {
-        next = ready.unwrap_or(next);
-        points.push(Point { hash: *hash, ready: next });
+    for (hash, standing) in order.iter().rev() {
+        next_ready = ready(*standing).unwrap_or(next_ready);
+        if *standing != Standing::Failed {
+            next_owner = ready(*standing);
+        }
+        points.push(Point { hash: *hash, owner: next_owner, ready: next_ready });
     }
     points.reverse();
     points
@@ -87,12 +132,21 @@ mod tests {
         (0..count).map(|it| format!("10.0.0.{it}:80")).collect()
     }
 
-    fn ring(names: &[String], ready: impl Fn(usize) -> Option<usize>) -> Ring {
+    fn ring(names: &[String], standing: impl Fn(usize) -> Standing) -> Ring {
         let mut places = Vec::new();
         for (index, key) in names.iter().enumerate() {
-            places.push(Place { key, weight: 1, ready: ready(index) });
+            places.push(Place { key, weight: 1, standing: standing(index) });
         }
         Ring::new(&places, 1024, 4096)
+    }
+
+    /// All are ready but one, which is at this instead.
+    fn but(names: &[String], one: usize, standing: Standing) -> Ring {
+        ring(names, |it| if it == one { standing } else { Standing::Ready(it) })
+    }
+
+    fn owner(ring: &Ring, hash: u64) -> Option<usize> {
+        ring.pick(Some(hash), || 0)
     }
 
     fn keys() -> impl Iterator<Item = u64> {
@@ -107,25 +161,67 @@ mod tests {
 
     #[test]
     fn points_are_shared_by_weight_and_everybody_has_one() {
-        let place = |key, weight, ready| Place { key, weight, ready: Some(ready) };
+        let place = |key, weight, ready| Place { key, weight, standing: Standing::Ready(ready) };
         let ring = Ring::new(&[place("a", 1, 0), place("b", 3, 1)], 1024, 4096);
-        let of_b = ring.points.iter().filter(|it| it.ready == 1).count();
+        let of_b = ring.points.iter().filter(|it| it.owner == Some(1)).count();
         assert_eq!((ring.points.len(), of_b), (1024, 768));
-        let tiny = Ring::new(&[place("a", 1, 0), place("b", 100_000, 1)], 16, 16);
-        assert!(tiny.points.iter().any(|it| it.ready == 0));
+        for names in [["a", "b"], ["b", "a"]] {
+            let tiny = Ring::new(&[place(names[0], 1, 0), place(names[1], 100_000, 1)], 16, 16);
+            assert!(tiny.points.iter().any(|it| it.owner == Some(0)));
+        }
         assert!(Ring::new(&[], 1024, 4096).is_empty());
     }
 
+    /// What `newRing` of grpc-go 1.79.3 makes of weights 3, 3 and 4 and a ring of 7 to 7: three, two and two points, however the
+    /// endpoints are ordered.
     #[test]
-    fn keys_of_one_that_is_not_ready_go_to_its_neighbours_and_no_other_key_moves() {
+    fn points_are_rounded_as_grpc_go_rounds_them() {
+        let place = |key, weight, ready| Place { key, weight, standing: Standing::Ready(ready) };
+        let ring = Ring::new(&[place("c", 4, 2), place("a", 3, 0), place("b", 3, 1)], 7, 7);
+        let of = |ready| ring.points.iter().filter(|it| it.owner == Some(ready)).count();
+        assert_eq!([of(0), of(1), of(2)], [3, 2, 2]);
+        assert!(ring.points.iter().any(|it| it.hash == hash(b"c_1")));
+    }
+
+    #[test]
+    fn keys_of_one_that_failed_go_to_its_neighbours_and_no_other_key_moves() {
         let names = names(10);
-        let all = ring(&names, Some);
-        let but_three = ring(&names, |it| (it != 3).then_some(it));
+        let (all, but_three) = (ring(&names, Standing::Ready), but(&names, 3, Standing::Failed));
         for key in keys() {
-            let (before, after) = (all.pick(key), but_three.pick(key));
-            assert_ne!(after, 3);
-            assert!(before == after || before == 3, "a key of {before} moved to {after}");
+            let (before, after) = (owner(&all, key), owner(&but_three, key));
+            assert!(after.is_some() && after != Some(3));
+            assert!(before == after || before == Some(3), "a key of {before:?} moved to {after:?}");
         }
+    }
+
+    /// A42: a key whose owner is being connected is queued; with no key, the next that is ready takes the call (A76).
+    #[test]
+    fn keys_of_one_that_is_being_connected_wait_for_it() {
+        let names = names(10);
+        let (all, connecting) = (ring(&names, Standing::Ready), but(&names, 3, Standing::Connecting));
+        for key in keys() {
+            match owner(&all, key) {
+                Some(3) => assert_eq!(owner(&connecting, key), None),
+                before => assert_eq!(owner(&connecting, key), before),
+            }
+            assert!(connecting.pick(None, || key).is_some_and(|it| it != 3));
+        }
+        assert!(ring(&names, |_| Standing::Connecting).is_empty());
+    }
+
+    #[test]
+    fn a_key_that_is_refused_goes_on_along_the_ring() {
+        let names = names(10);
+        let (all, but_three) = (ring(&names, Standing::Ready), but(&names, 3, Standing::Failed));
+        for key in keys().filter(|it| owner(&all, *it) == Some(3)).take(50) {
+            let next = all.from(key).find(|it| *it != 3);
+            assert_eq!(next, owner(&but_three, key), "where it would go if its owner had failed");
+            let mut everybody: Vec<_> = all.from(key).collect();
+            everybody.sort_unstable();
+            everybody.dedup();
+            assert_eq!(everybody, (0..10).collect::<Vec<_>>());
+        }
+        assert_eq!(ring(&names, |_| Standing::Failed).from(7).next(), None);
     }
 
     proptest! {
@@ -133,8 +229,8 @@ mod tests {
         #[test]
         fn a_change_of_the_members_moves_few_keys(count in 5usize..20) {
             let names = names(count + 1);
-            let (less, more) = (ring(&names[..count], Some), ring(&names, Some));
-            let moved = keys().filter(|it| less.pick(*it) != more.pick(*it)).count();
+            let (less, more) = (ring(&names[..count], Standing::Ready), ring(&names, Standing::Ready));
+            let moved = keys().filter(|it| owner(&less, *it) != owner(&more, *it)).count();
             prop_assert!(moved <= 3 * 5_000 / (count + 1), "{} of 5000 moved", moved);
         }
     }

@@ -1,18 +1,38 @@
 //! A few endpoints of many, so that a thousand clients of a thousand pods do not hold a million connections.
 //!
 //! Rendezvous hashing (gRPC's A68): every client scores every endpoint and keeps the best. An endpoint that comes or goes changes
-//! at most one place, and clients with different seeds choose differently.
+//! at most one place, and clients with different seeds choose differently. For each of the chosen that cannot be reached the next best
+//! stands in, until it can: a node that dies with all of a client's few endpoints is no outage.
 
 use xxhash_rust::xxh64::xxh64;
 
-/// Which of `keys` belong to the subset of `size` for this seed, in their order.
-pub(crate) fn subset<'a>(keys: impl Iterator<Item = &'a str>, size: usize, seed: u64) -> Vec<bool> {
+/// Which of `keys` belong to the subset of `size` for this seed, in their order. Those of the best that are `missing`, by index, are in
+/// it, and so are as many others that are not missing.
+pub(crate) fn subset<'a>(
+    keys: impl Iterator<Item = &'a str>,
+    size: usize,
+    seed: u64,
+    missing: impl Fn(usize) -> bool,
+) -> Vec<bool> {
     let mut scored: Vec<_> =
         keys.enumerate().map(|(index, key)| (xxh64(key.as_bytes(), seed), index)).collect();
     let mut chosen = vec![false; scored.len()];
+    let mut rest = Vec::new();
     if size < scored.len() {
         scored.select_nth_unstable(size);
-        scored.truncate(size);
+        rest = scored.split_off(size);
+    }
+    let mut wanting = scored.iter().filter(|it| missing(it.1)).count();
+    if wanting > 0 {
+        rest.sort_unstable();
+        // Stand-ins that cannot be reached go on trying, and so does the next one after them.
+        for (score, index) in rest {
+            if wanting == 0 {
+                break;
+            }
+            wanting -= usize::from(!missing(index));
+            scored.push((score, index));
+        }
     }
     for (_, index) in scored {
         chosen[index] = true;
@@ -33,7 +53,7 @@ mod tests {
     }
 
     fn chosen(names: &[String], size: usize, seed: u64) -> BTreeSet<String> {
-        let keep = subset(names.iter().map(String::as_str), size, seed);
+        let keep = subset(names.iter().map(String::as_str), size, seed, |_| false);
         names.iter().zip(keep).filter(|it| it.1).map(|it| it.0.clone()).collect()
     }
 
@@ -77,6 +97,22 @@ mod tests {
     }
 
     proptest! {
+        /// As many as there should be can be reached, if there are so many; and whoever is chosen while all is well is chosen now.
+        #[test]
+        fn for_each_that_is_missing_another_stands_in(
+            missing in prop::collection::vec(any::<bool>(), 1..40),
+            size in 1usize..10,
+            seed: u64,
+        ) {
+            let names = names(missing.len());
+            let keys = || names.iter().map(String::as_str);
+            let well = subset(keys(), size, seed, |_| false);
+            let now = subset(keys(), size, seed, |it| missing[it]);
+            prop_assert!(well.iter().zip(&now).all(|(well, now)| now >= well));
+            let reached = now.iter().zip(&missing).filter(|(chosen, missing)| **chosen && !**missing).count();
+            prop_assert_eq!(reached, size.min(missing.iter().filter(|it| !**it).count()));
+        }
+
         #[test]
         fn one_endpoint_more_changes_one_place_at_most(count in 1usize..40, size in 1usize..10, seed: u64) {
             let names = names(count + 1);

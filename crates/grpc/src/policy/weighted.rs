@@ -2,6 +2,9 @@
 //!
 //! A counter walks over the members in rounds. In each round a member is taken or skipped so that over many rounds it is
 //! taken in proportion to its weight, and evenly spread.
+//!
+//! A pick skips as many members on average as the largest weight is times the mean, so that one is capped: with it, a pick costs the
+//! same for any number of endpoints.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,6 +13,9 @@ const FULL: u64 = u16::MAX as u64;
 /// Staggers the members, so that equal weights are not all skipped in the same round.
 const STAGGER: u64 = FULL / 2;
 
+/// How many times the mean weight the largest counts at most; the ratio of gRPC's own scheduler.
+const LARGEST: u64 = 10;
+
 /// The scaled weights of the members, in their order.
 #[derive(Debug)]
 pub(crate) struct Stride {
@@ -17,10 +23,21 @@ pub(crate) struct Stride {
 }
 
 impl Stride {
-    /// Weights are relative to the largest; 0 counts as 1.
+    /// Weights are relative to the largest; 0 counts as 1, and none for more than ten times the mean.
     pub(crate) fn new(weights: impl Iterator<Item = u32> + Clone) -> Self {
-        let largest = weights.clone().max().unwrap_or(1).max(1);
-        let scaled = |it: u32| (u64::from(it.max(1)) * FULL).div_ceil(u64::from(largest)) as u16;
+        let weights = weights.map(|it| u64::from(it.max(1)));
+        let count = (weights.clone().count() as u64).max(1);
+        let mut largest = weights.clone().max().unwrap_or(1);
+        // The mean is of what the weights count, so it falls with the cap; it soon stays.
+        loop {
+            let sum: u64 = weights.clone().map(|it| it.min(largest)).sum();
+            let cap = (sum * LARGEST).div_ceil(count).max(1);
+            if cap >= largest {
+                break;
+            }
+            largest = cap;
+        }
+        let scaled = |it: u64| (it.min(largest) * FULL).div_ceil(largest) as u16;
         Self { weights: weights.map(scaled).collect() }
     }
 
@@ -60,6 +77,21 @@ mod tests {
         assert_eq!(shares(&[5, 5, 5, 5], 400), [100; 4]);
         assert_eq!(shares(&[0, 0], 10), [5, 5]);
         assert_eq!(shares(&[7], 3), [3]);
+    }
+
+    /// One of weight 1,000,000 among ten thousand of weight 1: without a cap, a pick would walk over nearly all of them.
+    #[test]
+    fn a_pick_walks_over_few_members_whatever_the_weights_are() {
+        let weights = std::iter::once(1_000_000).chain(std::iter::repeat_n(1, 9_999));
+        let stride = Stride::new(weights);
+        let counter = AtomicU64::new(17);
+        let mut heavy = 0;
+        for _ in 0..20_000 {
+            heavy += usize::from(stride.pick(&counter) == 0);
+        }
+        let steps = (counter.load(Ordering::Relaxed) - 17) as f64 / 20_000.0;
+        assert!(steps < 1.2 * LARGEST as f64, "{steps} steps a pick");
+        assert!((15..25).contains(&heavy), "ten times the mean of 2 in 20,000: {heavy}");
     }
 
     proptest! {

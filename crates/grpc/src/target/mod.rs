@@ -11,12 +11,16 @@
 //! | `kubernetes://svc:8080/`, `kubernetes://svc.ns:8080`, `kubernetes://svc.ns/` | `svc` | `ns`, or the caller's | a number, or first |
 //! | `kubernetes:svc.ns:80`, `svc.ns:80`, `/svc.ns:80`, `//ns/svc:80` | `svc` | `ns` | as given |
 
+mod destination;
 #[cfg(test)]
 mod tables;
 
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
+
+pub(crate) use destination::Destination;
 
 /// The scheme that is always understood.
 const KUBERNETES: &str = "kubernetes";
@@ -41,7 +45,8 @@ pub struct Target {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Port {
-    /// The first that the endpoints have.
+    /// The first TCP port of the Service. Where the Service cannot be read, the port of its endpoints that has `appProtocol: grpc` or
+    /// is called `grpc`, or the only one they have; where none of that says which, there is nothing to call.
     #[default]
     First,
     /// The service's port of this number, and the port of the pods that stands behind it. Where the Service cannot be read, the
@@ -122,6 +127,15 @@ pub enum TargetProblem {
     /// A character that no part of a target can have.
     #[error("{0:?} cannot be part of it")]
     BadCharacter(char),
+    /// It is this machine or an address, where a service was asked for.
+    #[error("{0:?} is a host and not a service; a channel takes it as dns:///host:port or address:port")]
+    NotAService(String),
+    /// An address without a port, or none at all.
+    #[error("{0:?} is not an address with a port, such as 10.0.0.1:50051 or [fd00::1]:50051")]
+    BadAddress(String),
+    /// A host without a port, or with one that is no number.
+    #[error("{0:?} is not a host with a port; write dns:///host:port")]
+    BadHost(String),
 }
 
 impl Target {
@@ -258,6 +272,9 @@ impl Schemes {
     }
 
     fn read(&self, text: &str) -> Result<Target, TargetProblem> {
+        if is_host(text) {
+            return Err(TargetProblem::NotAService(text.to_owned()));
+        }
         let strange = |it: &char| matches!(it, '%' | '#' | '@' | '[' | ']' | '\\') || it.is_whitespace();
         if let Some(character) = text.chars().find(strange) {
             return Err(TargetProblem::BadCharacter(character));
@@ -286,6 +303,14 @@ impl Schemes {
         }
         Ok((KUBERNETES.into(), text))
     }
+}
+
+/// Whether a text without a scheme is an address or this machine, with a port or without.
+fn is_host(text: &str) -> bool {
+    let name = text.rsplit_once(':').map_or(text, |it| it.0);
+    name.eq_ignore_ascii_case("localhost")
+        || text.parse::<SocketAddr>().is_ok()
+        || text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
 }
 
 /// What a target says once the scheme and the options are off.

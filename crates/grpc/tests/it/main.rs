@@ -5,6 +5,8 @@ mod town;
 mod resolve;
 mod resolve_faults;
 mod resolve_churn;
+mod resolve_ports;
+mod selecting;
 #[cfg(feature = "tonic")]
 mod feed;
 mod still;
@@ -39,4 +41,7 @@ mod invoke_ending;
 mod invoke_wire;
 mod families;
 mod outage;
+mod offline;
+mod definite;
+mod stand_ins;
 mod models;

@@ -121,18 +121,9 @@ impl Drop for Pod {
 }
 
 pub(crate) fn endpoint(id: &str, address: SocketAddr) -> Endpoint {
-    Endpoint {
-        id: EndpointId::new(id),
-        addresses: vec![address],
-        usable: true,
-        ready: true,
-        serving: true,
-        terminating: false,
-        zone: None,
-        node: None,
-        pod: None,
-        weight: 1,
-    }
+    let mut endpoint = Endpoint::at(address);
+    endpoint.id = EndpointId::new(id);
+    endpoint
 }
 
 /// The endpoints of a service, in the test's hand.

@@ -151,15 +151,16 @@ async fn a_call_to_nobody_says_why_and_works_once_somebody_is_there() {
 }
 
 #[tokio::test]
-async fn channels_of_a_namespace_share_one_watch_which_ends_with_the_last() {
+async fn channels_of_a_service_share_one_watch_which_ends_with_the_last() {
     let (town, _pods) = six().await;
     let alive = || Handle::current().metrics().num_alive_tasks();
     let before = alive();
     let first = town.resolver.channel(&target()).build().unwrap();
-    let second = town.resolver.channel(&"kubernetes:///other".parse().unwrap()).build().unwrap();
+    let second = town.resolver.channel(&"kubernetes:///echo:9".parse().unwrap()).build().unwrap();
+    let third = town.resolver.channel(&target()).build().unwrap();
     first.connected(6).await;
     assert_eq!(town.requests("watch", "endpointslices"), 1);
-    drop(second);
+    drop((second, third));
     let clone = first.clone();
     drop(first);
     EchoClient::new(&clone).one("hello").await.unwrap();

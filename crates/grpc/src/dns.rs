@@ -1,0 +1,219 @@
+//! The endpoints of a host by DNS, for programs that run without a cluster, or beside one.
+//!
+//! DNS reports no changes, so it is asked again: every half minute, and soon after a failure. The last addresses stay while it
+//! cannot answer. It says nothing of readiness either: every address is one to call.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::chance;
+use crate::endpoints::{EndpointSet, Unavailable};
+
+/// How often the name is resolved; what grpc-go has between two resolutions.
+const EVERY: Duration = Duration::from_secs(30);
+
+/// How soon after a failure it is resolved again, at first; twice as late each time, up to [`EVERY`].
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// The least time between two resolutions, whoever asks.
+const LEAST: Duration = Duration::from_secs(5);
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A resolution under way.
+type Lookup = BoxFuture<'static, io::Result<Vec<SocketAddr>>>;
+
+/// A host whose addresses are followed, as long as somebody has this.
+#[derive(Debug)]
+pub(crate) struct DnsWatch {
+    name: String,
+    receiver: watch::Receiver<Arc<EndpointSet>>,
+    problem: Arc<Mutex<Option<String>>>,
+    asked: Arc<Notify>,
+    task: AbortHandle,
+}
+
+impl DnsWatch {
+    /// Begins to resolve the host, on the runtime this is called on.
+    pub(crate) fn start(host: &str, port: u16) -> Self {
+        let host: Arc<str> = host.into();
+        let name = format!("{host}:{port}");
+        Self::with(name, move || {
+            let host = Arc::clone(&host);
+            Box::pin(async move { Ok(tokio::net::lookup_host((&*host, port)).await?.collect()) })
+        })
+    }
+
+    fn with(name: String, lookup: impl Fn() -> Lookup + Send + Sync + 'static) -> Self {
+        let (sender, receiver) = watch::channel(Arc::default());
+        let (problem, asked) = (Arc::default(), Arc::new(Notify::new()));
+        let resolving = resolve(name.clone(), lookup, sender, Arc::clone(&problem), Arc::clone(&asked));
+        let task = tokio::spawn(resolving).abort_handle();
+        Self { name, receiver, problem, asked, task }
+    }
+
+    /// The host and its port.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn receiver(&self) -> watch::Receiver<Arc<EndpointSet>> {
+        self.receiver.clone()
+    }
+
+    /// Resolves the name again, as soon as the last time is five seconds ago.
+    pub(crate) fn renew(&self) {
+        self.asked.notify_one();
+    }
+
+    /// Why the name could not be resolved the last time.
+    pub(crate) fn problem(&self) -> Option<String> {
+        self.problem.lock().clone()
+    }
+}
+
+impl Drop for DnsWatch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Resolves again and again; it ends by being aborted.
+async fn resolve(
+    name: String,
+    lookup: impl Fn() -> Lookup + Send + Sync,
+    sender: watch::Sender<Arc<EndpointSet>>,
+    problem: Arc<Mutex<Option<String>>>,
+    asked: Arc<Notify>,
+) {
+    let mut failures = 0;
+    loop {
+        let began = Instant::now();
+        let known = Arc::clone(&sender.borrow());
+        let (set, wait) = match timeout(PATIENCE, lookup()).await {
+            Ok(Ok(addresses)) => {
+                failures = 0;
+                *problem.lock() = None;
+                (Some(EndpointSet::at(addresses)), EVERY)
+            }
+            failed => {
+                let why = match failed {
+                    Ok(Err(error)) => format!("{name}: {error}"),
+                    _ => format!("{name}: no answer within {PATIENCE:?}"),
+                };
+                tracing::debug!(why, "a name could not be resolved");
+                *problem.lock() = Some(why.clone());
+                failures += 1;
+                let unavailable = Some(Unavailable::HostNotFound(why));
+                // Addresses that were once known stay: a server of names that is away says nothing of the host.
+                let unknown = known.endpoints.is_empty();
+                let set = unknown.then(|| EndpointSet { unavailable, ..EndpointSet::default() });
+                (set, EVERY.min(AFTER_FAILURE * 2u32.saturating_pow(failures.min(6) - 1)))
+            }
+        };
+        if let Some(next) = set.and_then(|it| it.after(&known)) {
+            sender.send_replace(Arc::new(next));
+        }
+        let soon = async {
+            asked.notified().await;
+            sleep_until(began + LEAST).await;
+        };
+        tokio::select! {
+            () = soon => {}
+            () = sleep(wait.mul_f64(1.0 + chance::unit() / 5.0)) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// A server of names in the test's hand: what it answers, and how often it was asked.
+    #[derive(Default)]
+    struct Names {
+        answer: Mutex<Option<Vec<u16>>>,
+        asked: AtomicUsize,
+    }
+
+    impl Names {
+        fn watch(self: &Arc<Self>) -> DnsWatch {
+            let names = Arc::clone(self);
+            DnsWatch::with("greeter:80".to_owned(), move || {
+                names.asked.fetch_add(1, Ordering::SeqCst);
+                let answer = names.answer.lock().clone();
+                let addresses = |it: Vec<u16>| it.into_iter().map(|it| ([127, 0, 0, 1], it).into()).collect();
+                let answer = answer.map(addresses).ok_or_else(|| io::Error::other("no such host"));
+                Box::pin(async move { answer })
+            })
+        }
+
+        fn say(&self, ports: &[u16]) {
+            *self.answer.lock() = Some(ports.to_vec());
+        }
+    }
+
+    async fn known(watch: &DnsWatch, holds: impl FnMut(&Arc<EndpointSet>) -> bool) -> Arc<EndpointSet> {
+        let mut receiver = watch.receiver();
+        let waiting = timeout(Duration::from_secs(600), receiver.wait_for(holds));
+        Arc::clone(&*waiting.await.expect("no such set within ten minutes").expect("the task runs"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_is_followed_and_its_last_addresses_survive_a_failure() {
+        let names = Arc::new(Names::default());
+        let watch = names.watch();
+        let set = known(&watch, |it| it.is_known()).await;
+        let why = set.unavailable.as_ref().map(ToString::to_string).unwrap_or_default();
+        assert_eq!(why, "its name could not be resolved yet: greeter:80: no such host");
+        names.say(&[2, 1]);
+        let first = known(&watch, |it| it.usable().count() == 2).await;
+        assert_eq!((first.endpoints[0].id.as_str(), watch.problem()), ("127.0.0.1:1", None));
+        *names.answer.lock() = None;
+        sleep(Duration::from_secs(120)).await;
+        assert!(watch.problem().is_some_and(|it| it.contains("no such host")));
+        assert_eq!(watch.receiver().borrow().generation, first.generation, "nothing is taken away");
+        names.say(&[3]);
+        known(&watch, |it| it.endpoints.len() == 1).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_is_resolved_every_half_minute_and_when_asked_but_no_more_than_every_five_seconds() {
+        let names = Arc::new(Names::default());
+        names.say(&[1]);
+        let watch = names.watch();
+        sleep(Duration::from_secs(600)).await;
+        let asked = names.asked.load(Ordering::SeqCst);
+        assert!((16..=21).contains(&asked), "{asked} times in ten minutes");
+        for _ in 0..100 {
+            watch.renew();
+            sleep(Duration::from_millis(100)).await;
+        }
+        let more = names.asked.load(Ordering::SeqCst) - asked;
+        assert!((1..=3).contains(&more), "{more} times in ten seconds");
+        drop(watch);
+        let asked = names.asked.load(Ordering::SeqCst);
+        sleep(Duration::from_secs(600)).await;
+        assert_eq!(names.asked.load(Ordering::SeqCst), asked, "it ends with its watch");
+    }
+
+    #[tokio::test]
+    async fn the_system_resolves_localhost() {
+        let watch = DnsWatch::start("localhost", 50051);
+        let set = known(&watch, |it| it.is_known()).await;
+        assert!(set.usable().count() > 0, "{:?}", set.unavailable);
+        let local = set.endpoints.iter().all(|it| it.addresses[0].ip().is_loopback());
+        assert!(local && set.endpoints[0].addresses[0].port() == 50051, "{set:?}");
+    }
+}

@@ -1,0 +1,77 @@
+//! Calls to what will not come: they fail soon, with the reason, where waiting does not help.
+
+use std::time::Duration;
+
+use dogwatch_grpc::{KubeChannel, Unavailable};
+use tokio::time::Instant;
+use tonic::{Code, Status};
+
+use crate::echo::EchoClient;
+use crate::pods::{Pod, Service, endpoints, until};
+use crate::still::{STEP, StillTime};
+
+/// How a call ends while time goes by, and how much of it.
+async fn call(clock: &StillTime, channel: &KubeChannel) -> (Status, Duration) {
+    let (client, began) = (EchoClient::new(channel), Instant::now());
+    let call = tokio::spawn(async move { (client.one("hello").await, began.elapsed()) });
+    clock.until(|| call.is_finished()).await;
+    let (answer, took) = call.await.unwrap();
+    (answer.expect_err("nothing can be called"), took)
+}
+
+#[tokio::test]
+async fn calls_to_a_service_that_does_not_exist_fail_within_seconds_and_others_wait() {
+    let clock = StillTime::begin();
+    for (why, soon) in [
+        (Unavailable::ServiceNotFound, true),
+        (Unavailable::Forbidden("no".into()), true),
+        (Unavailable::ExternalName("db.example.com".into()), true),
+        (Unavailable::AmbiguousPort(vec!["a".into(), "b".into()]), true),
+        (Unavailable::NoEndpoints, false),
+        (Unavailable::NothingReady(3), false),
+        (Unavailable::ApiUnreachable("no route".into()), false),
+    ] {
+        let service = Service::new();
+        service.unavailable(why.clone());
+        let channel = service.channel();
+        let (status, took) = call(&clock, &channel).await;
+        assert_eq!(status.code(), Code::Unavailable);
+        assert!(status.message().ends_with(&why.to_string()), "{status}");
+        let expected = if soon { STEP..6 * STEP } else { 10 * STEP..16 * STEP };
+        assert!(expected.contains(&took), "{why}: after {took:?}");
+        // Those that come later do not wait at all.
+        let (_, took) = call(&clock, &channel).await;
+        assert!(took < 5 * STEP, "{why}: after {took:?}");
+    }
+}
+
+/// Somebody creates the service a moment after the first call.
+#[tokio::test]
+async fn a_call_goes_on_when_a_service_that_was_missing_is_there_within_the_grace() {
+    let _clock = StillTime::begin();
+    let pods = Pod::start_many(1).await;
+    let service = Service::new();
+    service.unavailable(Unavailable::ServiceNotFound);
+    let channel = service.channel();
+    let client = EchoClient::new(&channel);
+    let call = tokio::spawn(async move { client.one("hello").await });
+    tokio::task::yield_now().await;
+    service.set(endpoints(&pods));
+    until(&channel, |it| it.ready_endpoints() == 1).await;
+    call.await.unwrap().unwrap();
+}
+
+/// A Service that is deleted and made anew is missing for a moment: who had endpoints waits for them.
+#[tokio::test]
+async fn once_there_were_endpoints_calls_wait_whatever_the_reason_is() {
+    let clock = StillTime::begin();
+    let pods = Pod::start_many(1).await;
+    let service = Service::of(&pods);
+    let channel = service.channel();
+    until(&channel, |it| it.ready_endpoints() == 1).await;
+    service.unavailable(Unavailable::ServiceNotFound);
+    until(&channel, |it| it.ready_endpoints() == 0).await;
+    let (status, took) = call(&clock, &channel).await;
+    assert!(status.message().ends_with("there is no such service"), "{status}");
+    assert!((9 * STEP..16 * STEP).contains(&took), "after {took:?}");
+}

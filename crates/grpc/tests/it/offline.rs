@@ -1,0 +1,69 @@
+//! Channels without a cluster: by address, by DNS, and by the same function that takes the name of a service.
+
+use std::time::Duration;
+
+use dogwatch_grpc::{DialError, KubeChannel, Policy};
+
+use crate::echo::EchoClient;
+use crate::pods::{Pod, until};
+
+async fn says_hello(channel: &KubeChannel) {
+    let client = EchoClient::new(channel);
+    let call = tokio::time::timeout(Duration::from_secs(60), client.one("hello"));
+    call.await.expect("an answer within a minute").expect("a good one");
+}
+
+#[tokio::test]
+async fn addresses_are_called_without_a_cluster() {
+    let pods = Pod::start_many(2).await;
+    let channel = KubeChannel::to(pods.iter().map(|it| it.address)).unwrap().build().unwrap();
+    until(&channel, |it| it.ready_endpoints() == 2).await;
+    for _ in 0..10 {
+        says_hello(&channel).await;
+    }
+    assert!(pods.iter().all(|it| it.seen.calls() == 5), "each in turn");
+    let text = pods[0].address.to_string();
+    says_hello(&KubeChannel::to([text.as_str()]).unwrap().build().unwrap()).await;
+    let wrong = KubeChannel::to(["greeter:80"]).unwrap_err();
+    assert!(wrong.to_string().contains("is not an address with a port"), "{wrong}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_function_takes_addresses_hosts_and_services() {
+    let pod = Pod::start().await;
+    let (address, port) = (pod.address, pod.address.port());
+    for target in [
+        address.to_string(),
+        format!("static:///{address}"),
+        format!("dns:///{address}"),
+        format!("dns:///localhost:{port}"),
+        format!("localhost:{port}"),
+    ] {
+        let channel =
+            dogwatch_grpc::channel(&target).await.unwrap_or_else(|error| panic!("{target}: {error}"));
+        says_hello(&channel).await;
+    }
+    assert_eq!(*pod.seen.authority.lock().unwrap(), format!("localhost:{port}"));
+    let builder = dogwatch_grpc::channel_builder(&address.to_string()).await.unwrap();
+    says_hello(&builder.policy(Policy::PickFirst).build().unwrap()).await;
+    let wrong = dogwatch_grpc::channel("unix:///tmp/socket").await.unwrap_err();
+    assert!(matches!(wrong, DialError::Target(_)), "{wrong:?}");
+}
+
+/// What a developer sees who has not started the server yet.
+#[tokio::test]
+async fn a_host_that_is_not_there_is_named_by_the_calls() {
+    let builder = dogwatch_grpc::channel_builder("dns:///nobody.invalid:80").await.unwrap();
+    let channel = builder.ready_timeout(Duration::ZERO).build().unwrap();
+    // The system may take its time to find out.
+    let mut status = EchoClient::new(&channel).one("hello").await.unwrap_err();
+    for _ in 0..600 {
+        if status.message().contains("nobody.invalid:80 cannot be called: its name could not be resolved yet")
+        {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        status = EchoClient::new(&channel).one("hello").await.unwrap_err();
+    }
+    panic!("a minute later calls still say: {status}");
+}

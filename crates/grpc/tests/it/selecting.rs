@@ -1,0 +1,141 @@
+//! How much a resolver reads: watches that the server filters, and single reads where a reason is all that is wanted.
+
+use std::time::Duration;
+
+use dogwatch_apiserver::faults::Rule;
+use dogwatch_grpc::Unavailable;
+use serde_json::json;
+
+use crate::town::{PATIENCE, Town, told, until};
+
+#[tokio::test(start_paused = true)]
+async fn one_watch_serves_all_but_the_first_services_of_a_namespace_and_ends_with_the_last() {
+    let town = Town::start().await;
+    let targets: Vec<String> = (0..20).map(|it| format!("kubernetes:///svc-{it}:grpc")).collect();
+    for (number, _) in targets.iter().enumerate() {
+        let (service, pod) = (format!("svc-{number}"), format!("10.0.0.{number} p{number}"));
+        town.slice(&service, &service, &["grpc=80"], &[&pod]).await;
+    }
+    let mut watches = Vec::new();
+    for (number, target) in targets.iter().enumerate() {
+        let mut watch = town.watch(target);
+        until(&mut watch, &format!("10.0.0.{number}:80")).await;
+        watches.extend([watch.clone(), town.watch(target), watch]);
+    }
+    let asked = || town.requests("watch", "endpointslices") + town.requests("list", "endpointslices");
+    let selected = || {
+        let watches = town.server.requests().verb("watch").resource("endpointslices");
+        watches.filter(|it| it.query.contains("labelSelector=")).count()
+    };
+    assert_eq!((asked(), selected()), (5, 4), "four of their own, and one for the others");
+    assert_eq!(town.requests("watch", "services"), 0, "no target needs Services here");
+
+    // Watches end after ten minutes at the latest, and are opened again by who still wants to know.
+    tokio::time::sleep(2 * PATIENCE).await;
+    let (before, last) = (asked(), watches.pop());
+    drop(watches);
+    tokio::time::sleep(2 * PATIENCE).await;
+    assert!(asked() > before, "one is enough to go on");
+    drop(last);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = asked();
+    tokio::time::sleep(6 * PATIENCE).await;
+    assert_eq!(asked(), before, "nobody wants to know any more");
+    until(&mut town.watch("kubernetes:///svc-7:grpc"), "10.0.0.7:80").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_service_of_many_is_watched_alone() {
+    let town = Town::start().await;
+    town.slice("web", "web-1", &["grpc=80"], &["10.0.0.1 a"]).await;
+    town.slice("other", "other-1", &["grpc=80"], &["10.0.9.9 z"]).await;
+    until(&mut town.watch("kubernetes:///web:grpc"), "10.0.0.1:80").await;
+    let queries: Vec<String> = town
+        .server
+        .requests()
+        .resource("endpointslices")
+        .verb("watch")
+        .iter()
+        .map(|it| it.query.clone())
+        .collect();
+    assert!(
+        queries.iter().all(|it| it.contains("labelSelector=kubernetes.io%2Fservice-name%3Dweb")),
+        "{queries:?}"
+    );
+    // A number for a port needs the Service, and only this one.
+    town.service("web", json!({ "ports": [{ "name": "grpc", "port": 81 }] })).await;
+    until(&mut town.watch("kubernetes:///web:81"), "10.0.0.1:80").await;
+    let queries: Vec<String> =
+        town.server.requests().resource("services").verb("watch").iter().map(|it| it.query.clone()).collect();
+    assert!(!queries.is_empty() && queries.iter().all(|it| it.contains("metadata.name")), "{queries:?}");
+}
+
+/// A service that is scaled to nothing may stay so for days.
+#[tokio::test(start_paused = true)]
+async fn the_reason_for_an_empty_answer_is_read_now_and_then_and_not_watched() {
+    let town = Town::start().await;
+    town.service("web", json!({ "ports": [{ "name": "grpc", "port": 80 }] })).await;
+    let mut watch = town.watch("kubernetes:///web:grpc");
+    assert_eq!(watch.known().await.unavailable, Some(Unavailable::NoEndpoints));
+    let mut missing = town.watch("kubernetes:///missing:grpc");
+    assert_eq!(missing.known().await.unavailable, Some(Unavailable::ServiceNotFound));
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    let read = town.requests("list", "services");
+    assert_eq!(town.requests("watch", "services"), 0);
+    assert!((4..=40).contains(&read), "{read} reads of two Services in an hour");
+    // Two targets of one service, one of them with endpoints: neither makes the other ask without end.
+    town.slice("web", "web-1", &["grpc=80"], &["10.0.0.1 a"]).await;
+    until(&mut watch, "10.0.0.1:80").await;
+    let mut other = town.watch("kubernetes:///web:http");
+    until(&mut other, "(none of its endpoints has a port \"http\")").await;
+    let before = town.requests("list", "services");
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    let read = town.requests("list", "services") - before;
+    assert!(read <= 40, "{read} reads of two Services in an hour");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_may_not_read_services_gets_an_answer_all_the_same() {
+    let town = Town::start().await;
+    town.server.faults().rule(Rule::on("list").or("watch").resource("services").refuse(403));
+    let mut watch = town.watch("kubernetes:///web:grpc");
+    assert_eq!(watch.known().await.unavailable, Some(Unavailable::NoEndpoints));
+    tokio::time::sleep(4 * Duration::from_secs(60)).await;
+    assert_eq!(town.requests("list", "services"), 1, "who was refused does not ask all the time");
+}
+
+/// Targets are watched and dropped by several threads while slices change: what is watched in the end is what is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn targets_that_several_threads_watch_and_drop_are_known_to_the_one_that_stays() {
+    let town = Town::start().await;
+    for number in 0..8 {
+        let (service, pod) = (format!("svc-{number}"), format!("10.0.0.{number} p{number}"));
+        town.slice(&service, &service, &["grpc=80"], &[&pod]).await;
+    }
+    let churn = |thread: usize| {
+        let resolver = town.resolver.clone();
+        tokio::spawn(async move {
+            for turn in 0..40 {
+                let target = format!("kubernetes:///svc-{}:grpc", (thread + turn) % 8);
+                let mut watch = resolver.watch(&target.parse().expect("a target"));
+                if turn % 3 == 0 {
+                    let known = tokio::time::timeout(Duration::from_secs(60), watch.known()).await;
+                    assert!(known.is_ok(), "nothing is known of {target} after a minute");
+                }
+            }
+        })
+    };
+    let threads: Vec<_> = (0..4).map(churn).collect();
+    for number in 0..8 {
+        let (service, pod) = (format!("svc-{number}"), format!("10.0.1.{number} q{number}"));
+        town.slice(&service, &service, &["grpc=80"], &[&pod]).await;
+    }
+    for thread in threads {
+        thread.await.expect("no thread panics");
+    }
+    for number in 0..8 {
+        let mut watch = town.watch(&format!("kubernetes:///svc-{number}:grpc"));
+        let set = until(&mut watch, &format!("10.0.1.{number}:80")).await;
+        assert_eq!(told(&set), format!("10.0.1.{number}:80"));
+    }
+}

@@ -1,0 +1,111 @@
+//! Endpoints that cannot be reached: others stand in for them in a subset, and on a ring their keys wait or go on.
+
+use std::sync::atomic::Ordering;
+
+use dogwatch_grpc::{KubeChannel, RingHash};
+use http::HeaderName;
+use tonic::Request;
+
+use crate::echo::{EchoClient, message};
+use crate::pods::{Pod, Service, black_hole, endpoint, endpoints, refused, until};
+use crate::still::{STEP, StillTime, breath};
+
+/// A node that dies with all of a client's few pods, while half of the service lives.
+#[tokio::test]
+async fn a_subset_whose_pods_are_dead_is_replaced_by_pods_that_live_and_comes_back() {
+    let clock = StillTime::begin();
+    let pods = Pod::start_many(4).await;
+    let dead: Vec<_> = (0..4).map(|_| refused()).collect();
+    let service = Service::new();
+    let mut all = endpoints(&pods);
+    all.extend(dead.iter().map(|it| endpoint(&it.1.to_string(), it.1)));
+    service.set(all);
+    let channel = || KubeChannel::builder(service.receiver()).no_keep_alive().subset(1).build().unwrap();
+    let channels: Vec<_> = (0..20).map(|_| channel()).collect();
+    let connected = || channels.iter().all(|it| it.ready_endpoints() == 1);
+    let took = clock.until(connected).await;
+    assert!(took <= 20 * STEP, "after {took:?}");
+    for channel in &channels {
+        EchoClient::new(channel).one("hello").await.unwrap();
+    }
+    // Each has one connection, however many it has tried.
+    let connections: usize = pods.iter().map(|it| it.seen.connections.load(Ordering::SeqCst)).sum();
+    assert_eq!(connections, 20);
+}
+
+fn by_user() -> RingHash {
+    RingHash::by_header(HeaderName::from_static("user"))
+}
+
+fn of_user(user: usize) -> Request<crate::echo::Message> {
+    let mut request = Request::new(message("hello", 0));
+    request.metadata_mut().insert("user", format!("user-{user}").parse().unwrap());
+    request
+}
+
+/// A42: a key whose endpoint is being connected waits for it; here in vain, and then the next one on the ring takes it.
+#[tokio::test]
+async fn keys_of_a_ring_wait_for_their_endpoint_while_it_is_being_connected_and_then_go_on() {
+    let clock = StillTime::begin();
+    let pods = Pod::start_many(2).await;
+    let (_held, silent) = black_hole();
+    let service = Service::new();
+    let mut all = endpoints(&pods);
+    all.push(endpoint("silent", silent));
+    service.set(all);
+    let channel = KubeChannel::builder(service.receiver()).no_keep_alive().policy(by_user()).build().unwrap();
+    until(&channel, |it| it.ready_endpoints() == 2).await;
+    let client = EchoClient::new(&channel);
+    let call = |user: usize| {
+        let client = client.clone();
+        tokio::spawn(async move { client.ask(of_user(user)).await })
+    };
+    let calls: Vec<_> = (0..60).map(call).collect();
+    let answered = || calls.iter().filter(|it| it.is_finished()).count();
+    let seen = || pods.iter().map(|it| it.seen.calls()).sum::<usize>();
+    // Those of the two that are there are answered; that 60 keys have no owner among three is not seen.
+    for _ in 0..20_000 {
+        if answered() > 20 && answered() == seen() {
+            break;
+        }
+        breath().await;
+    }
+    for _ in 0..200 {
+        breath().await;
+    }
+    let waiting = 60 - answered();
+    assert!((3..40).contains(&waiting), "{waiting} of 60 wait for the one that is silent");
+    clock.until(|| answered() == 60).await;
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    // From now on nobody waits for it.
+    for user in 0..60 {
+        client.ask(of_user(user)).await.unwrap();
+    }
+}
+
+/// What its owner refuses goes to the one that would have it if the owner were gone, and not to anybody.
+#[tokio::test]
+async fn keys_of_a_pod_that_is_gone_all_go_to_the_same_other() {
+    let _clock = StillTime::begin();
+    let pods = Pod::start_many(3).await;
+    let service = Service::of(&pods);
+    let channel = KubeChannel::builder(service.receiver()).no_keep_alive().policy(by_user()).build().unwrap();
+    until(&channel, |it| it.ready_endpoints() == 3).await;
+    let client = EchoClient::new(&channel);
+    let before = pods[0].seen.calls();
+    let mut user = 0;
+    while pods[0].seen.calls() == before {
+        user += 1;
+        client.ask(of_user(user)).await.unwrap();
+    }
+    service.remove(&pods[0].address.to_string());
+    until(&channel, |it| it.ready_endpoints() == 2).await;
+    let before = pods[1].seen.calls();
+    for _ in 0..20 {
+        client.ask(of_user(user)).await.unwrap();
+    }
+    let gained = pods[1].seen.calls() - before;
+    assert!(gained == 0 || gained == 20, "{gained} of 20");
+}
