@@ -16,6 +16,10 @@
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects, reason = "see the module `time`"))]
+
+mod depth;
+mod time;
 mod refusal;
 mod bell;
 pub mod names;

@@ -19,7 +19,7 @@ use std::task::{Context, Poll, ready};
 
 use dogwatch_core::ObjectKey;
 
-pub use encoded::{Draft, Encoded, SelectableField, Told};
+pub use encoded::{Draft, Encoded, SelectableField, Told, Unstorable};
 pub use history::{Change, Compacted, History};
 pub use storage::{Pending, Storage};
 

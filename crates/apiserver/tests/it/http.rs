@@ -2,7 +2,9 @@
 
 mod webhook;
 
+mod arithmetic;
 mod conversion;
+mod depth;
 mod hooks;
 mod read;
 mod shards;
