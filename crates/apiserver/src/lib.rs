@@ -20,6 +20,8 @@
 
 mod depth;
 mod time;
+mod panics;
+mod health;
 mod refusal;
 mod bell;
 pub mod names;
@@ -49,5 +51,6 @@ pub mod controllers;
 pub mod simulators;
 mod server;
 
+pub use health::{BackgroundHealth, LoopHealth};
 pub use refusal::{Problem, ProblemKind, Refusal};
 pub use server::{ApiServer, ApiServerBuilder, StartError};

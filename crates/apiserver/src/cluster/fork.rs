@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::Cluster;
+use crate::health::BackgroundHealth;
 use crate::registry::Registry;
 
 impl Cluster {
@@ -17,6 +18,7 @@ impl Cluster {
             addresses: Mutex::new(self.addresses().clone()),
             tokens: self.tokens.clone(),
             establishing: AtomicBool::new(self.establishing.load(Ordering::Relaxed)),
+            background: BackgroundHealth::default(),
         };
         copy.refresh_definitions();
         copy

@@ -8,6 +8,7 @@ use dogwatch_core::ObjectKey;
 use super::addresses::Addresses;
 use super::source::Source;
 use super::token_key::TokenKey;
+use crate::health::BackgroundHealth;
 use crate::registry::{Catalog, Kind, Registry};
 use crate::store::{Encoded, Storage, Store};
 
@@ -20,6 +21,7 @@ pub struct Cluster {
     pub(super) addresses: Mutex<Addresses>,
     pub(super) tokens: TokenKey,
     pub(super) establishing: AtomicBool,
+    pub(super) background: BackgroundHealth,
 }
 
 impl Cluster {
@@ -33,6 +35,7 @@ impl Cluster {
             addresses: Mutex::default(),
             tokens,
             establishing: AtomicBool::new(true),
+            background: BackgroundHealth::default(),
         }
     }
 
@@ -54,6 +57,11 @@ impl Cluster {
     /// Where time, uids and names come from.
     pub fn source(&self) -> &Source {
         &self.source
+    }
+
+    /// The health of what runs beside the requests.
+    pub fn background(&self) -> &BackgroundHealth {
+        &self.background
     }
 
     /// A stored object.

@@ -6,6 +6,7 @@ use http::HeaderMap;
 
 use super::answer::{self, Answer};
 use super::counters::Counters;
+use super::guard::Panics;
 use super::query::Query;
 use super::settings::Settings;
 use super::wish::Wish;
@@ -21,6 +22,7 @@ pub struct Service {
     pub(super) cluster: Arc<Cluster>,
     pub(super) settings: Arc<Settings>,
     pub(super) counters: Counters,
+    pub(super) panics: Panics,
     pub(super) authenticator: Authenticator,
     pub(super) lab: Lab,
     pub(super) log: RequestLog,
@@ -43,6 +45,7 @@ impl Service {
             cluster,
             settings: Arc::default(),
             counters: Counters::default(),
+            panics: Panics::default(),
             authenticator,
             lab: Lab::default(),
             log: RequestLog::default(),

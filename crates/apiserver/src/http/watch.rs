@@ -25,6 +25,7 @@ use super::asked::Asked;
 use super::body::{AnswerBody, Cut};
 use super::counters::CountedWatch;
 use super::ending::Definition;
+use super::guard::GuardedEvents;
 use super::pieces::Pieces;
 use super::query::Query;
 use super::read::too_large;
@@ -160,7 +161,9 @@ impl Service {
         };
         watch.plan_bookmark(now);
         watch.begin(&options, time::after(now, self.settings.version_wait));
-        Ok(answer::events(AnswerBody::events(Stepping::Resting(watch))))
+        let kind = Arc::clone(&asked.kind);
+        let events = GuardedEvents::new(Stepping::Resting(watch), self.panics.clone(), kind);
+        Ok(answer::events(AnswerBody::events(events)))
     }
 }
 

@@ -15,6 +15,7 @@ use pin_project_lite::pin_project;
 use tokio::sync::watch;
 
 use super::gathered::Gathered;
+use super::guard;
 use super::handler::Handler;
 use super::inner::Inner;
 use super::limits::{GRACE, Limits};
@@ -36,7 +37,7 @@ pub(super) async fn serve<H: Handler>(
             let (handler, peer, begun) = (Arc::clone(&inner.handler), Arc::clone(&peer), requests.begin());
             async move {
                 let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
-                match handler.respond(request, (*peer).as_ref()).await {
+                match guard::respond(&*handler, request, (*peer).as_ref()).await {
                     Ok(response) => Ok(response.map(|body| Counted { body, begun })),
                     // An error instead of an answer makes hyper close the connection, or reset the stream.
                     Err(_cut) => Err(io::Error::from(io::ErrorKind::ConnectionReset)),

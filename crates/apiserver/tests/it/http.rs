@@ -6,6 +6,7 @@ mod arithmetic;
 mod conversion;
 mod depth;
 mod hooks;
+mod panics;
 mod read;
 mod shards;
 mod small;
