@@ -16,6 +16,12 @@
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects, reason = "see the module `time`"))]
+
+mod depth;
+mod time;
+mod panics;
+mod health;
 mod refusal;
 mod bell;
 mod strconv;
@@ -46,5 +52,6 @@ pub mod controllers;
 pub mod simulators;
 mod server;
 
+pub use health::{BackgroundHealth, LoopHealth};
 pub use refusal::{Problem, ProblemKind, Refusal};
 pub use server::{ApiServer, ApiServerBuilder, StartError};

@@ -124,7 +124,7 @@ impl Cluster {
         let place = Place::of(kind, quota.key()).part("status");
         self.begin_change(&place, &old, &mut new, &Writer::server("kube-apiserver"), Owning::Track);
         self.ready_change(&place, &old, &mut new)?;
-        let draft = kind.draft(&new).ok_or_else(|| Refusal::internal("a quota has no name"))?;
+        let draft = kind.draft(&new)?;
         let expect = Expect::At(quota.version());
         Ok(self.storage.commit(&kind.collection, quota.key(), expect, Some(draft)).await.is_ok())
     }

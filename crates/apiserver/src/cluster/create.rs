@@ -155,9 +155,7 @@ impl Cluster {
             return Ok(Written { warnings, ..Written::value(object, true) });
         }
         self.ready_to_store(kind, &object).await?;
-        let draft = kind
-            .draft(&object)
-            .ok_or_else(|| Refusal::internal("the object has no name to store it under"))?;
+        let draft = kind.draft(&object)?;
         match self.storage.commit(&kind.collection, &key, Expect::Absent, Some(draft)).await {
             Ok(stored) => {
                 claim.keep(Some(&object));

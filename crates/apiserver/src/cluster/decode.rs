@@ -5,12 +5,13 @@ use serde_json::Value;
 
 use crate::builtin::{self, BuiltinDefinitions};
 use crate::custom;
+use crate::depth;
 use crate::kinds::defaults;
 use crate::patch::json_mistake;
 use crate::protobuf;
 use crate::refusal::{Problem, ProblemKind, Refusal};
 use crate::registry::Kind;
-use crate::request::{BodyForm, yaml};
+use crate::request::{BodyForm, json, yaml};
 use crate::schema::Schema;
 
 /// Where the original keeps its types; part of its words.
@@ -158,9 +159,16 @@ fn parse(expected: &str, body: &Body) -> Result<(Bytes, Value, Vec<String>), Ref
             let object = protobuf::decode(&body.bytes).map_err(|why| unrecognized(&why.to_string()))?;
             (Bytes::from(object.value.to_string()), Ok(object.value), Vec::new())
         }
-        _ => (body.bytes.clone(), serde_json::from_slice::<Value>(&body.bytes), Vec::new()),
+        _ => {
+            let (bytes, parsed) = json::parse(&body.bytes);
+            (bytes, parsed, Vec::new())
+        }
     };
     let found = match parsed {
+        Ok(object) if depth::is_exceeded_by(&object) => {
+            let why = depth::exceeded();
+            return Err(unrecognized(&format!("couldn't get version/kind; json parse error: {why}")));
+        }
         Ok(object @ Value::Object(_)) => match untold(&object) {
             None => return Ok((bytes, object, twice)),
             Some(why) => return Err(unrecognized(&why)),

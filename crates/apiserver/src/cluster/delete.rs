@@ -14,6 +14,7 @@ use crate::kinds::look::{at, items, number, text};
 use crate::refusal::Refusal;
 use crate::registry::Kind;
 use crate::store::{Encoded, Expect};
+use crate::time;
 
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
@@ -154,7 +155,7 @@ impl Cluster {
                     return Ok(going(Shown::Value(kind.shown(object))));
                 }
                 Step::Mark { object, then_remove } => {
-                    let Some(marked) = self.mark(kind, &current, object).await else { continue };
+                    let Some(marked) = self.mark(kind, &current, object).await? else { continue };
                     (marked, then_remove)
                 }
             };
@@ -196,19 +197,26 @@ impl Cluster {
     }
 
     /// Stores a state that says the object is being deleted; `None` when somebody else was faster.
-    async fn mark(&self, kind: &Kind, current: &Arc<Encoded>, object: Value) -> Option<Arc<Encoded>> {
+    async fn mark(
+        &self,
+        kind: &Kind,
+        current: &Arc<Encoded>,
+        object: Value,
+    ) -> Result<Option<Arc<Encoded>>, Refusal> {
         let draft = self.stored_draft(kind, object)?;
         if draft.says_what(current) {
-            return Some(Arc::clone(current));
+            return Ok(Some(Arc::clone(current)));
         }
         let expect = Expect::At(current.version());
-        let marked = self.storage.commit(&kind.collection, current.key(), expect, Some(draft)).await.ok()?;
-        self.definitions_changed(kind).await;
-        Some(marked)
+        let marked = self.storage.commit(&kind.collection, current.key(), expect, Some(draft)).await.ok();
+        if marked.is_some() {
+            self.definitions_changed(kind).await;
+        }
+        Ok(marked)
     }
 
     /// A draft of a value that is in its stored form.
-    fn stored_draft(&self, kind: &Kind, object: Value) -> Option<crate::store::Draft> {
+    fn stored_draft(&self, kind: &Kind, object: Value) -> Result<crate::store::Draft, Refusal> {
         match kind.converted_by_webhook() {
             Some(_) => kind.stored_draft(&object),
             None => kind.draft(&kind.shown(object)),
@@ -281,25 +289,23 @@ impl Cluster {
 
     /// Says that an object will be gone after that many seconds.
     fn mark_going(&self, object: &mut Value, grace: i64) {
-        let end = self.source.now() + jiff::SignedDuration::from_secs(grace);
+        let end = time::seconds_after(self.source.now(), grace);
         let generation = number(object, "/metadata/generation").unwrap_or(0);
         let metadata = metadata_mut(object);
-        metadata
-            .insert("deletionTimestamp".to_owned(), end.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into());
+        metadata.insert("deletionTimestamp".to_owned(), time::stamp(end).into());
         metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
         if generation > 0 {
-            metadata.insert("generation".to_owned(), (generation + 1).into());
+            metadata.insert("generation".to_owned(), generation.saturating_add(1).into());
         }
     }
 
     /// Brings the end of an object nearer, counted from when its deletion began.
     fn shorten(&self, object: &mut Value, before: i64, grace: i64) {
         let end = text(object, "/metadata/deletionTimestamp").parse::<jiff::Timestamp>();
-        let end =
-            end.map_or_else(|_| self.source.now(), |it| it - jiff::SignedDuration::from_secs(before - grace));
+        let earlier = grace.saturating_sub(before);
+        let end = end.map_or_else(|_| self.source.now(), |it| time::seconds_after(it, earlier));
         let metadata = metadata_mut(object);
-        metadata
-            .insert("deletionTimestamp".to_owned(), end.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into());
+        metadata.insert("deletionTimestamp".to_owned(), time::stamp(end).into());
         metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use super::Cluster;
 use super::charges::Charges;
+use crate::health::BackgroundHealth;
 
 impl Cluster {
     /// A copy that goes its own way; costs next to nothing until one of them writes.
@@ -18,6 +19,7 @@ impl Cluster {
             charges: Charges::default(),
             tokens: self.tokens.clone(),
             establishing: AtomicBool::new(self.establishing.load(Ordering::Relaxed)),
+            background: BackgroundHealth::default(),
         };
         copy.refresh_definitions();
         copy

@@ -11,6 +11,7 @@ use super::update::{ATTEMPTS, Attempt, check_name, check_version};
 use super::{Cluster, FieldValidation, Place, Writer, Written};
 use crate::builtin;
 use crate::custom;
+use crate::depth;
 use crate::kinds::look::text;
 use crate::ownership;
 use crate::patch::{Patch, PatchKind, json_name};
@@ -220,6 +221,10 @@ pub(super) fn decode_applied(
         Err(_) => yaml::parse(body).map(|it| (it.value, it.twice)),
     };
     match parsed {
+        Ok((value, _)) if depth::is_exceeded_by(&value) => {
+            let why = depth::exceeded();
+            Err(Refusal::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}")))
+        }
         Ok((Value::Object(_), twice)) if validation == FieldValidation::Strict && !twice.is_empty() => {
             let twice = twice.join("\n  ");
             Err(Refusal::bad_request(format!(

@@ -33,6 +33,11 @@ impl Source {
         Self { random: Mutex::new(StdRng::seed_from_u64(seed)), clock: Some((start, Instant::now())) }
     }
 
+    /// Whether the same seed gives the same course of things: time and names come from a seed.
+    pub fn is_seeded(&self) -> bool {
+        self.clock.is_some()
+    }
+
     /// A source for a copy of the cluster: the same clock, its own randomness, which follows from this one's.
     #[must_use]
     pub fn fork(&self) -> Self {

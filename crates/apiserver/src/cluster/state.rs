@@ -9,6 +9,7 @@ use super::addresses::Addresses;
 use super::charges::Charges;
 use super::source::Source;
 use super::token_key::TokenKey;
+use crate::health::BackgroundHealth;
 use crate::registry::{Catalog, Kind, Registry};
 use crate::store::{Encoded, Storage, Store};
 
@@ -22,6 +23,7 @@ pub struct Cluster {
     pub(super) charges: Charges,
     pub(super) tokens: TokenKey,
     pub(super) establishing: AtomicBool,
+    pub(super) background: BackgroundHealth,
 }
 
 impl Cluster {
@@ -43,6 +45,7 @@ impl Cluster {
             charges: Charges::default(),
             tokens,
             establishing: AtomicBool::new(true),
+            background: BackgroundHealth::default(),
         }
     }
 
@@ -72,6 +75,11 @@ impl Cluster {
     /// Where time, uids and names come from.
     pub fn source(&self) -> &Source {
         &self.source
+    }
+
+    /// The health of what runs beside the requests.
+    pub fn background(&self) -> &BackgroundHealth {
+        &self.background
     }
 
     /// A stored object.

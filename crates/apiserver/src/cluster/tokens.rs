@@ -10,6 +10,7 @@ use super::{Cluster, User};
 use crate::kinds::look::{at, items, number, text};
 use crate::refusal::{Problem, ProblemKind, Refusal};
 use crate::store::Encoded;
+use crate::time;
 
 /// Who signs, as tokens name it.
 const ISSUER: &str = "https://kubernetes.default.svc";
@@ -20,6 +21,8 @@ const BINDABLE: [(&str, &str, &str); 3] =
 const INVALID: &str = "invalid bearer token";
 /// How long a token lives at least.
 const SHORTEST: i64 = 600;
+/// The longest time a token can be requested for, in seconds: `maxExpirationSeconds` of kube-apiserver's validation.
+const LONGEST: i64 = 1 << 32;
 
 impl Cluster {
     /// Lets a token stand for a user from now on.
@@ -170,13 +173,14 @@ impl Cluster {
             .get(&"/serviceaccounts".into(), key)
             .ok_or_else(|| Refusal::not_found("", "serviceaccounts", key.name()))?;
         let seconds = number(request, "/spec/expirationSeconds").unwrap_or(3600);
-        if seconds < SHORTEST {
-            let problem = Problem::with_value(
-                "spec.expirationSeconds",
-                ProblemKind::Invalid,
-                seconds,
-                "may not specify a duration less than 10 minutes",
-            );
+        let wrong = match seconds {
+            ..SHORTEST => Some("may not specify a duration less than 10 minutes"),
+            SHORTEST..=LONGEST => None,
+            _ => Some("may not specify a duration larger than 2^32 seconds"),
+        };
+        if let Some(why) = wrong {
+            let field = "spec.expirationSeconds";
+            let problem = Problem::with_value(field, ProblemKind::Invalid, seconds, why);
             return Err(Refusal::invalid("authentication.k8s.io", "TokenRequest", "", &[problem]));
         }
         let bound = self.bound_object(key, request)?;
@@ -185,7 +189,7 @@ impl Cluster {
             audiences.push(ISSUER.into());
         }
         let now = self.source.now();
-        let end = now + jiff::SignedDuration::from_secs(seconds);
+        let end = time::seconds_after(now, seconds);
         let (namespace, name) = (key.namespace().unwrap_or_default(), key.name());
         let mut claims = json!({
             "aud": audiences, "exp": end.as_second(), "iat": now.as_second(), "nbf": now.as_second(), "iss": ISSUER,
@@ -204,8 +208,7 @@ impl Cluster {
         if bound.is_none() {
             answer["spec"]["boundObjectRef"] = Value::Null;
         }
-        answer["status"] =
-            json!({ "token": token, "expirationTimestamp": end.strftime("%Y-%m-%dT%H:%M:%SZ").to_string() });
+        answer["status"] = json!({ "token": token, "expirationTimestamp": time::stamp(end) });
         Ok(answer)
     }
 }

@@ -121,8 +121,7 @@ impl Cluster {
         let warnings = warned;
         let done = |written: Written| Ok(Attempt::Done(Written { warnings: warnings.clone(), ..written }));
         self.ready_to_store(kind, &new).await?;
-        let draft =
-            kind.draft(&new).ok_or_else(|| Refusal::internal("the object has no name to store it under"))?;
+        let draft = kind.draft(&new)?;
         if draft.says_what(current) && !goes(kind, &new) {
             return done(Written::stored(Arc::clone(current), false));
         }

@@ -14,6 +14,7 @@ use super::feed::{Feed, Step};
 use super::part::{builtin, writer};
 use crate::cluster::{Cluster, DeleteOptions, Place};
 use crate::store::Encoded;
+use crate::time;
 
 /// How long an event lives after its last change: the default of the original.
 const TIME_TO_LIVE: Duration = Duration::from_secs(60 * 60);
@@ -27,7 +28,7 @@ struct Expiring {
 
 impl Expiring {
     fn add(&mut self, event: &Encoded, now: Instant) {
-        self.queue.push_back((now + TIME_TO_LIVE, event.key().clone(), event.version()));
+        self.queue.push_back((time::after(now, TIME_TO_LIVE), event.key().clone(), event.version()));
     }
 
     fn next(&self) -> Option<Instant> {

@@ -5,13 +5,15 @@
 //! store ─► feed (cursors, bells) ─► pending (keys) ─► look at the store, decide, write through the verbs ─► store …
 //! ```
 //!
-//! Each controller is one loop; all of them are one task. It wakes when something it follows has changed or a time is up, never to poll,
+//! Each controller is one loop, and supervised: one that panics is started again and takes no other with it. Each has a task
+//! of its own, unless the cluster is seeded: then all are one task, in fixed order. A loop wakes when something it follows has changed or a time is up, never to poll,
 //! and acts on what is stored now, not on what it was told: a change only says where to look. What it decides is a pure
 //! function. The verbs leave all of a change or nothing, so a controller may be dropped at any moment and started again.
 //!
 //! The `mod` lines below are in layer order.
 
 mod part;
+mod supervise;
 pub(crate) mod feed;
 pub(crate) mod pending;
 pub(crate) mod reconcile;
@@ -31,6 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use part::{Running, builtin, together, writer};
+pub(crate) use supervise::supervised;
 
 use crate::cluster::Cluster;
 
@@ -96,12 +99,17 @@ impl Controllers {
     ///
     /// Must be polled inside a runtime: the bells that wake the controllers are tasks of their own, owned by this future.
     pub async fn run(self, cluster: Arc<Cluster>, shutdown: impl Future<Output = ()>) {
-        let mut all: Vec<Running> = Vec::new();
+        together(self.supervised(&cluster), shutdown).await;
+    }
+
+    /// Returns the controllers, each of which runs for ever.
+    pub(crate) fn supervised(self, cluster: &Arc<Cluster>) -> Vec<Running> {
+        let mut all = Vec::new();
         if self.namespaces {
-            all.push(Box::pin(reconcile::run(Arc::clone(&cluster), namespaces::Namespaces::default())));
+            all.push(reconcile::supervised(cluster, namespaces::Namespaces::default));
         }
         if self.definitions {
-            all.push(Box::pin(reconcile::run(Arc::clone(&cluster), definitions::Definitions)));
+            all.push(reconcile::supervised(cluster, || definitions::Definitions));
         }
         if self.volumes {
             all.push(Box::pin(reconcile::run(Arc::clone(&cluster), volumes::Volumes::default())));
@@ -113,14 +121,14 @@ impl Controllers {
             all.push(Box::pin(reconcile::run(Arc::clone(&cluster), api_service::ApiService::default())));
         }
         if self.garbage {
-            all.push(Box::pin(garbage::run(Arc::clone(&cluster))));
+            all.push(supervised(garbage::NAME, cluster, |it| Box::pin(garbage::run(it))));
         }
         if self.events {
-            all.push(Box::pin(expiry::run(Arc::clone(&cluster))));
+            all.push(supervised("event-expiry", cluster, |it| Box::pin(expiry::run(it))));
         }
         if let Some(period) = self.history {
-            all.push(Box::pin(forgetting::run(cluster, period)));
+            all.push(supervised("history", cluster, move |it| Box::pin(forgetting::run(it, period))));
         }
-        together(all, shutdown).await;
+        all
     }
 }

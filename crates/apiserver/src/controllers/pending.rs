@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::time;
+
 /// How long the first retry waits, and the longest that any does; the original begins alike.
 const FIRST_RETRY: Duration = Duration::from_millis(5);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
@@ -48,7 +50,7 @@ impl<K: Clone + Ord + Hash> Pending<K> {
 
     /// Look at this one after a while, unless it is to be looked at earlier anyway.
     pub(crate) fn add_after(&mut self, key: K, delay: Duration) {
-        let moment = Instant::now() + delay;
+        let moment = time::from_now(delay);
         if self.is_ready.contains(&key) || self.moment.get(&key).is_some_and(|known| *known <= moment) {
             return;
         }
@@ -61,7 +63,7 @@ impl<K: Clone + Ord + Hash> Pending<K> {
     pub(crate) fn retry(&mut self, key: K) {
         let failures = self.failures.entry(key.clone()).or_default();
         let delay = FIRST_RETRY.saturating_mul(1 << (*failures).min(16)).min(LONGEST_RETRY);
-        *failures += 1;
+        *failures = failures.saturating_add(1);
         self.add_after(key, delay);
     }
 
@@ -159,6 +161,16 @@ mod tests {
         pending.retry("a");
         pending.retry_all_now();
         assert_eq!(taken(&mut pending), ["a"], "there is no need to wait when the cause is gone");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_may_wait_for_longer_than_any_clock_goes() {
+        let mut pending = Pending::default();
+        pending.add_after("a", Duration::MAX);
+        assert!(tokio::time::timeout(Duration::from_secs(3600), pending.due()).await.is_err());
+        pending.add_after("a", Duration::from_secs(1));
+        pending.due().await;
+        assert_eq!(taken(&mut pending), ["a"]);
     }
 
     #[tokio::test(start_paused = true)]

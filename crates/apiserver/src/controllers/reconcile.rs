@@ -11,8 +11,11 @@ use std::time::Duration;
 use dogwatch_core::ObjectKey;
 
 use super::feed::{Feed, Step};
+use super::part::Running;
 use super::pending::Pending;
+use super::supervise;
 use crate::cluster::Cluster;
+use crate::panics::caught;
 use crate::refusal::Refusal;
 use crate::store::{CollectionName, Encoded};
 
@@ -22,7 +25,7 @@ const TURN: usize = 64;
 
 /// Brings what is in line with what should be, object by object.
 pub(crate) trait Reconciler: Send {
-    /// The name, for the log.
+    /// The name, for logs, metrics and health checks.
     fn name(&self) -> &'static str;
 
     /// The collections that are followed all the time.
@@ -77,6 +80,15 @@ impl Next {
     }
 }
 
+/// Runs what `make` makes, under supervision and under its own name.
+pub(crate) fn supervised<R: Reconciler + 'static>(
+    cluster: &Arc<Cluster>,
+    mut make: impl FnMut() -> R + Send + 'static,
+) -> Running {
+    let name = make().name();
+    supervise::supervised(name, cluster, move |it| Box::pin(run(it, make())))
+}
+
 /// The loop. Never ends by itself; dropping the future stops it without harm.
 pub(crate) async fn run<R: Reconciler>(cluster: Arc<Cluster>, mut reconciler: R) {
     let mut runner = Runner::new(&cluster, &reconciler);
@@ -84,7 +96,13 @@ pub(crate) async fn run<R: Reconciler>(cluster: Arc<Cluster>, mut reconciler: R)
     loop {
         runner.absorb(&cluster, &mut reconciler);
         if let Some(key) = runner.pending.take() {
-            let outcome = reconciler.sync(&cluster, &key).await;
+            // A panic over one key is a failure of that key: the others would wait for as long as it is there.
+            let outcome = caught(reconciler.sync(&cluster, &key)).await.unwrap_or_else(|panic| {
+                let controller = reconciler.name();
+                cluster.background().panicked(controller);
+                tracing::error!(controller, %key, panic = panic.0, "a controller panicked over an object");
+                Err(Refusal::internal(panic.0))
+            });
             runner.settle(reconciler.name(), key, outcome);
             turn += 1;
             if turn % TURN == 0 {
@@ -191,5 +209,65 @@ impl Runner {
                 self.waiting.entry(collection).or_default().insert(key.clone());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::{Source, Writer};
+    use crate::controllers::together;
+
+    /// Panics over one ConfigMap and notes the others.
+    #[derive(Default)]
+    struct Fussy {
+        seen: Arc<std::sync::Mutex<Vec<String>>>,
+    }
+
+    impl Reconciler for Fussy {
+        fn name(&self) -> &'static str {
+            "fussy"
+        }
+
+        fn follows(&self, _: &Cluster) -> Vec<CollectionName> {
+            vec!["/configmaps".into()]
+        }
+
+        fn touched(
+            &mut self,
+            _: &Cluster,
+            _: &CollectionName,
+            _: Option<&Encoded>,
+            after: Option<&Encoded>,
+        ) -> Vec<ObjectKey> {
+            after.map(|it| it.key().clone()).into_iter().collect()
+        }
+
+        async fn sync(&mut self, _: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
+            assert_ne!(key.name(), "poison", "on purpose");
+            self.seen.lock().expect("no panic while it is held").push(key.name().to_owned());
+            Ok(Next::touch())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_makes_a_controller_panic_keeps_no_other_waiting() {
+        let cluster = Arc::new(Cluster::new(Source::real()));
+        cluster.bootstrap().await;
+        for name in ["a", "poison", "z"] {
+            let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name } });
+            cluster.add(map, &Writer::server("test")).await.expect("created");
+        }
+        let seen: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+        let shared = Arc::clone(&seen);
+        let fussy = supervised(&cluster, move || Fussy { seen: Arc::clone(&shared) });
+        together(vec![fussy], tokio::time::sleep(Duration::from_secs(60))).await;
+        let seen = seen.lock().expect("no panic while it is held");
+        assert_eq!(seen.iter().filter(|it| ["a", "z"].contains(&it.as_str())).count(), 2, "{seen:?}");
+        let health = cluster.background().loops()["fussy"].clone();
+        assert!((5..30).contains(&health.panics), "it is tried again, later each time: {health:?}");
+        assert_eq!(health.down, None);
     }
 }

@@ -203,7 +203,7 @@ impl Lab {
         // Time goes on, as if something had happened in a collection nobody looks at.
         let (store, collection) = (cluster.store(), CollectionName::from("dogwatch/faults"));
         let key = ObjectKey::cluster("expired");
-        let draft = Draft::new(&json!({ "metadata": { "name": key.name() } }), Vec::new());
+        let draft = Draft::new(&json!({ "metadata": { "name": key.name() } }), Vec::new()).ok();
         if let Ok(there) = store.commit(&collection, &key, Expect::Absent, draft) {
             // Whoever was faster has moved time on just as well.
             let _ = store.commit(&collection, &key, Expect::At(there.version()), None);

@@ -14,6 +14,7 @@ use super::rule::DropAfter;
 use super::scope::OwnedCall;
 use super::shared::Shared;
 use crate::bell::Listener;
+use crate::time;
 
 /// The lab's view of one watch. Its owner asks it before each delivery and tells it what was delivered:
 ///
@@ -104,7 +105,7 @@ impl WatchLab {
             }
             let now = Instant::now();
             if self.due.is_none() && self.weather.lags {
-                self.due = Some(now + self.draw_lag());
+                self.due = Some(time::after(now, self.draw_lag()));
             }
             match self.due {
                 Some(due) if due > now => tokio::select! {
@@ -160,7 +161,7 @@ impl WatchLab {
 
     /// Tells how many events were delivered. Bookmarks and errors are none.
     pub fn told(&mut self, events: usize) {
-        self.told += events as u64;
+        self.told = self.told.saturating_add(events as u64);
     }
 
     /// Whether [`Self::frames`] would group anything otherwise than it is.

@@ -10,7 +10,7 @@ use crate::cluster::{DeleteOptions, Propagation};
 use crate::patch::json_mistake;
 use crate::protobuf;
 use crate::refusal::{Problem, ProblemKind, Refusal};
-use crate::request::{BodyForm, yaml};
+use crate::request::{BodyForm, json, yaml};
 
 /// How something is deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,8 +114,9 @@ fn from_query(query: &Query) -> Result<Written, Refusal> {
 fn from_body(body: &Bytes, form: BodyForm) -> Result<Written, Refusal> {
     let value: Value = match form {
         BodyForm::Json => {
-            let why = |it: serde_json::Error| json_mistake(body).unwrap_or_else(|| it.to_string());
-            serde_json::from_slice(body).map_err(|it| unreadable(&why(it)))?
+            let (text, value) = json::parse(body);
+            let why = |it: serde_json::Error| json_mistake(&text).unwrap_or_else(|| it.to_string());
+            value.map_err(|it| unreadable(&why(it)))?
         }
         BodyForm::Protobuf => {
             protobuf::decode(body).map_err(|it| Refusal::bad_request(it.to_string()))?.value

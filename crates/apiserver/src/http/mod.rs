@@ -32,6 +32,7 @@ mod asked;
 mod show;
 mod ending;
 mod telling;
+mod guard;
 mod service;
 mod list;
 mod read;

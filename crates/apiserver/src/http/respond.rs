@@ -22,6 +22,7 @@ use crate::auth::{Deed, PeerIdentity};
 use crate::cluster::User;
 use crate::faults::{self, Act, Call};
 use crate::log::Record;
+use crate::panics::{caught, caught_in};
 use crate::refusal::Refusal;
 use crate::request::{Route, Verb};
 
@@ -53,17 +54,27 @@ impl Service {
         let begun = Instant::now();
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query());
-        let meant = self.understand(&parts, &query);
+        let panicked = |panic| self.panics.answer(&panic, parts.method.as_str(), parts.uri.path());
+        let meant = caught_in(|| self.understand(&parts, &query)).unwrap_or_else(|panic| Meant {
+            route: Route::Other(String::new()),
+            verb: parts.method.as_str().to_ascii_lowercase(),
+            asked: Some(Err(Unserved::Refused(panicked(panic)))),
+        });
         let deed = Deed {
             method: parts.method.as_str(),
             path: parts.uri.path(),
             watches: query.flag("watch") == Some(true),
         };
-        let user = self
-            .guard(&parts, peer)
-            .and_then(|()| self.authenticator.authenticate(&deed, &parts.headers, peer, &self.cluster));
+        let authenticate = || {
+            self.guard(&parts, peer)
+                .and_then(|()| self.authenticator.authenticate(&deed, &parts.headers, peer, &self.cluster))
+        };
+        let user = caught_in(authenticate).unwrap_or_else(|panic| Err(panicked(panic)));
         let answered = match &user {
-            Ok(user) => self.weather(&meant, &parts, &query, user, body).await,
+            Ok(user) => match caught(self.weather(&meant, &parts, &query, user, body)).await {
+                Ok(answered) => answered,
+                Err(panic) => Ok(self.refuse(&panicked(panic), None, &parts.headers, &query)),
+            },
             Err(refusal) => Ok(self.refuse(refusal, None, &parts.headers, &query)),
         };
         let name = user.as_ref().map(|it| it.name.as_str()).unwrap_or_default();

@@ -10,6 +10,7 @@ use super::answer::{self, Answer};
 use super::body_meter::{BodyMeter, Reservation};
 use super::connection_info::ConnectionInfo;
 use super::counters::Counters;
+use super::guard::Panics;
 use super::incoming;
 use super::query::Query;
 use super::settings::Settings;
@@ -28,6 +29,7 @@ pub struct Service {
     pub(super) counters: Counters,
     /// The request bodies that are in memory.
     pub(super) bodies: BodyMeter,
+    pub(super) panics: Panics,
     pub(super) authenticator: Authenticator,
     pub(super) lab: Lab,
     pub(super) log: RequestLog,
@@ -53,6 +55,7 @@ impl Service {
             settings: Arc::default(),
             counters: Counters::default(),
             bodies: BodyMeter::default(),
+            panics: Panics::default(),
             authenticator,
             lab: Lab::default(),
             log: RequestLog::default(),

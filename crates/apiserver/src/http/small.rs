@@ -15,12 +15,23 @@ use super::pieces::Pieces;
 use super::query::Query;
 use super::service::Service;
 use super::wish::Wish;
+use crate::cluster::Cluster;
 use crate::refusal::Refusal;
 
 /// What is checked, by the names that scripts know.
 const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
 /// What is checked besides before the server is ready.
 const READY_CHECKS: [&str; 2] = ["informer-sync", "shutdown"];
+
+/// Why a check of a controller fails. Its panic is in the log only: everybody may ask for the health.
+const DOWN: &str = "it panicked and is started again after a pause";
+
+/// One thing that is checked.
+struct Check {
+    name: String,
+    /// Why it fails, where it does.
+    failure: Option<&'static str>,
+}
 
 /// What there is besides resources and checks.
 const OTHER_PATHS: [&str; 10] = [
@@ -67,25 +78,39 @@ impl Service {
     pub(super) fn health(&self, path: &str, query: &Query) -> Option<Answer> {
         let mut segments = path.strip_prefix('/')?.splitn(2, '/');
         let endpoint = segments.next().filter(|it| matches!(*it, "healthz" | "livez" | "readyz"))?;
-        let more: &[&str] = if endpoint == "readyz" { &READY_CHECKS } else { &[] };
-        let checks = || CHECKS.iter().chain(more);
+        let checks = self.checks(endpoint);
+        let failed = |it: &Check| it.failure.is_some();
         match segments.next().unwrap_or_default() {
             "" => {}
-            check if checks().any(|it| *it == check) => return Some(answer::text(StatusCode::OK, "ok")),
-            _ => return Some(answer::page_not_found()),
-        }
-        if query.flag("verbose").is_none() {
-            return Some(answer::text(StatusCode::OK, "ok"));
+            name => {
+                return Some(match checks.iter().find(|it| it.name == name) {
+                    None => answer::page_not_found(),
+                    Some(Check { failure: None, .. }) => answer::text(StatusCode::OK, "ok"),
+                    Some(Check { failure: Some(why), .. }) => {
+                        let text = format!("internal server error: {why}\n");
+                        answer::text(StatusCode::INTERNAL_SERVER_ERROR, text)
+                    }
+                });
+            }
         }
         let excluded: Vec<&str> = query.all("exclude").collect();
+        let is_excluded = |it: &Check| excluded.contains(&it.name.as_str());
+        let passed = !checks.iter().any(|it| failed(it) && !is_excluded(it));
+        if passed && query.flag("verbose").is_none() {
+            return Some(answer::text(StatusCode::OK, "ok"));
+        }
         let mut text = String::new();
-        for check in checks() {
-            let how = if excluded.contains(check) { "excluded: ok" } else { "ok" };
-            text.push_str(&format!("[+]{check} {how}\n"));
+        for check in &checks {
+            let name = &check.name;
+            text.push_str(&match check {
+                check if is_excluded(check) => format!("[+]{name} excluded: ok\n"),
+                check if failed(check) => format!("[-]{name} failed: reason withheld\n"),
+                _ => format!("[+]{name} ok\n"),
+            });
         }
         let unknown: Vec<String> = excluded
             .iter()
-            .filter(|it| !checks().any(|known| known == *it))
+            .filter(|it| !checks.iter().any(|known| known.name == **it))
             .map(|it| format!("{it:?}"))
             .collect();
         if !unknown.is_empty() {
@@ -94,8 +119,27 @@ impl Service {
                 "warn: some health checks cannot be excluded: no matches for {unknown}\n"
             ));
         }
-        text.push_str(&format!("{endpoint} check passed\n"));
-        Some(answer::text(StatusCode::OK, text))
+        let (code, outcome) = match passed {
+            true => (StatusCode::OK, "passed"),
+            false => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),
+        };
+        text.push_str(&format!("{endpoint} check {outcome}\n"));
+        Some(answer::text(code, text))
+    }
+
+    /// The checks behind an endpoint. Controllers and simulators that run here are part of being ready, and not of being
+    /// alive: one that is down is started again by itself, and a restart of the process would lose every object.
+    fn checks(&self, endpoint: &str) -> Vec<Check> {
+        let check = |name: &&str| Check { name: (*name).to_owned(), failure: None };
+        let mut checks: Vec<Check> = CHECKS.iter().map(check).collect();
+        if endpoint == "readyz" {
+            checks.extend(READY_CHECKS.iter().map(check));
+            checks.extend(self.cluster.background().loops().into_iter().map(|(name, health)| Check {
+                name: format!("controller/{name}"),
+                failure: health.down.map(|_| DOWN),
+            }));
+        }
+        checks
     }
 
     /// Who signs the tokens of service accounts, and with which keys: for those outside who are shown one.
@@ -138,9 +182,8 @@ impl Service {
             }
         }
         for endpoint in ["healthz", "livez", "readyz"] {
-            let more: &[&str] = if endpoint == "readyz" { &READY_CHECKS } else { &[] };
             paths.push(format!("/{endpoint}"));
-            paths.extend(CHECKS.iter().chain(more).map(|check| format!("/{endpoint}/{check}")));
+            paths.extend(self.checks(endpoint).iter().map(|it| format!("/{endpoint}/{}", it.name)));
         }
         paths.sort_unstable();
         paths.dedup();
@@ -150,10 +193,32 @@ impl Service {
 
     /// `/metrics`
     pub(super) fn metrics(&self) -> Answer {
-        let body = AnswerBody::whole(Pieces::from_iter([Bytes::from(self.counters.text())]));
+        let text = [self.counters.text(), self.panics.text(), background(&self.cluster)].concat();
+        let body = AnswerBody::whole(Pieces::from_iter([Bytes::from(text)]));
         let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
         answer::of(StatusCode::OK, Some(content_type), body)
     }
+}
+
+/// The health of controllers and simulators in the text format of Prometheus.
+fn background(cluster: &Cluster) -> String {
+    let loops = cluster.background().loops();
+    let mut text =
+        "# HELP apiserver_controller_panics_total Counter of panics of each controller and simulator.\n\
+                    # TYPE apiserver_controller_panics_total counter\n"
+            .to_owned();
+    for (name, health) in &loops {
+        text.push_str(&format!("apiserver_controller_panics_total{{name=\"{name}\"}} {}\n", health.panics));
+    }
+    text.push_str(
+        "# HELP apiserver_controller_up Whether each controller and simulator runs: 0 while it rests after a panic.\n\
+         # TYPE apiserver_controller_up gauge\n",
+    );
+    for (name, health) in &loops {
+        let up = u8::from(health.down.is_none());
+        text.push_str(&format!("apiserver_controller_up{{name=\"{name}\"}} {up}\n"));
+    }
+    text
 }
 
 /// The architecture by the name clients know.
@@ -162,5 +227,54 @@ fn go_architecture() -> &'static str {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use http_body_util::BodyExt;
+
+    use super::*;
+    use crate::auth::Authenticator;
+    use crate::cluster::Source;
+
+    #[tokio::test]
+    async fn a_controller_that_is_down_makes_the_server_unready_and_not_dead() {
+        let cluster = Arc::new(Cluster::new(Source::real()));
+        let service = Service::new(Arc::clone(&cluster), Authenticator::new());
+        let get = async |path: &str, query: &str| {
+            let answer = service.health(path, &Query::parse(Some(query))).expect("it is a check");
+            let code = answer.status().as_u16();
+            let text = answer.into_body().collect().await.expect("not cut").to_bytes();
+            (code, String::from_utf8(text.to_vec()).expect("text"))
+        };
+        let ok = (200, "ok".to_owned());
+        cluster.background().up("tidy");
+        cluster.background().up("garbage");
+        assert_eq!(get("/readyz", "").await, ok);
+        assert_eq!(get("/readyz/controller/tidy", "").await, ok);
+
+        cluster.background().down("tidy", "a secret");
+        let (code, text) = get("/readyz", "").await;
+        assert_eq!(code, 500);
+        assert!(
+            text.contains("[+]controller/garbage ok\n[-]controller/tidy failed: reason withheld\n"),
+            "{text}"
+        );
+        assert!(text.ends_with("readyz check failed\n"), "{text}");
+        let (code, text) = get("/readyz/controller/tidy", "").await;
+        assert_eq!((code, text.contains("secret")), (500, false), "{text}");
+        assert_eq!(get("/readyz", "exclude=controller/tidy").await, ok);
+        for alive in ["/livez", "/healthz"] {
+            assert_eq!(get(alive, "").await, ok);
+        }
+        let metrics = background(&cluster);
+        assert!(metrics.contains("\napiserver_controller_panics_total{name=\"tidy\"} 1\n"), "{metrics}");
+        assert!(metrics.contains("\napiserver_controller_up{name=\"tidy\"} 0\n"), "{metrics}");
+
+        cluster.background().up("tidy");
+        assert_eq!(get("/readyz", "").await, ok);
     }
 }

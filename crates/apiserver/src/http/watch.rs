@@ -29,6 +29,7 @@ use super::asked::Asked;
 use super::body::{AnswerBody, Cut};
 use super::counters::CountedWatch;
 use super::ending::Definition;
+use super::guard::GuardedEvents;
 use super::pieces::Pieces;
 use super::query::Query;
 use super::read::too_large;
@@ -43,6 +44,7 @@ use crate::refusal::Refusal;
 use crate::registry::Kind;
 use crate::request::{InitialEvents, WatchOptions};
 use crate::store::{Change, Compacted, Cursor, Encoded};
+use crate::time;
 
 /// How many bytes of events go out together: enough for one write, little enough to share the connection.
 const BATCH: usize = 64 * 1024;
@@ -140,9 +142,9 @@ impl Service {
         }
         let selection = self.selection(asked, query, &options.labels, &options.fields)?;
         let now = Instant::now();
-        let timeout = options
-            .timeout
-            .unwrap_or_else(|| self.settings.watch_timeout.mul_f64(1.0 + self.cluster.source().fraction()));
+        let timeout = options.timeout.unwrap_or_else(|| {
+            time::scaled(self.settings.watch_timeout, 1.0 + self.cluster.source().fraction())
+        });
         let mut watch = Watch {
             cluster: Arc::clone(&self.cluster),
             kind: Arc::clone(&asked.kind),
@@ -153,8 +155,8 @@ impl Service {
             bookmarks: options.bookmarks,
             bookmark_period: self.settings.bookmark_period,
             next_bookmark: now,
-            deadline: now + timeout,
-            alarm: Box::pin(sleep_until(now + timeout)),
+            deadline: time::after(now, timeout),
+            alarm: Box::pin(sleep_until(time::after(now, timeout))),
             alarmed: None,
             stage: Stage::Over,
             told: options.version,
@@ -162,8 +164,10 @@ impl Service {
             _counted: self.counters.watch(&asked.kind.def.group, &asked.kind.def.plural),
         };
         watch.plan_bookmark(now);
-        watch.begin(&options, now + self.settings.version_wait);
-        Ok(answer::events(AnswerBody::events(Stepping::Resting(watch))))
+        watch.begin(&options, time::after(now, self.settings.version_wait));
+        let kind = Arc::clone(&asked.kind);
+        let events = GuardedEvents::new(Stepping::Resting(watch), self.panics.clone(), kind);
+        Ok(answer::events(AnswerBody::events(events)))
     }
 }
 
@@ -202,7 +206,7 @@ impl Stepwise for Watch {
             Act::Bookmark => self.tell_bookmark().await,
             Act::Flush => {
                 // What was told before is on its way by then, and not cut off too.
-                sleep_until(Instant::now() + FLUSHED).await;
+                sleep_until(time::from_now(FLUSHED)).await;
                 self.stage = Stage::Cut;
             }
         }
@@ -476,8 +480,8 @@ impl Watch {
         let last = self.deadline.checked_sub(LAST_BOOKMARK).filter(|it| *it > now);
         self.next_bookmark = match last {
             _ if !self.bookmarks => self.deadline,
-            Some(last) => last.min(now + self.bookmark_period),
-            None => now + self.bookmark_period,
+            Some(last) => last.min(time::after(now, self.bookmark_period)),
+            None => time::after(now, self.bookmark_period),
         };
     }
 }

@@ -225,7 +225,7 @@ fn keep_generation(names: KindNames<'_>, traits: KindTraits, new: &mut Value, ol
     };
     let changed =
         wanted(new) != wanted(old) || counts_metadata.iter().any(|field| at(new, field) != at(old, field));
-    let generation = number(old, "/metadata/generation").unwrap_or(0) + i64::from(changed);
+    let generation = number(old, "/metadata/generation").unwrap_or(0).saturating_add(i64::from(changed));
     if let Some(map) = new.as_object_mut().filter(|_| generation > 0) {
         object(map, "metadata").insert("generation".to_owned(), generation.into());
     }

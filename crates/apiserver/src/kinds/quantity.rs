@@ -5,8 +5,19 @@ use serde_json::Value;
 /// An amount in billionths, and how it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quantity {
+    /// Capped at both ends of its type.
     nano: i128,
     form: Form,
+    /// The amount as written, where billionths cannot hold it.
+    beyond: Option<Beyond>,
+}
+
+/// An amount that is too large to be counted in billionths: `digits * 10^exponent`. kube-apiserver keeps such amounts as
+/// they are when they have up to 18 digits, and caps all others at 2^63-1 (`resource.ParseQuantity`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Beyond {
+    digits: i64,
+    exponent: i32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +28,14 @@ enum Form {
 }
 
 const BILLION: i128 = 1_000_000_000;
+/// The largest amount that is written with more than [`EXACT`] digits, or in binary units.
+const CAP: i128 = i64::MAX as i128 * BILLION;
+/// How many digits an amount may have to be kept whatever its size.
+const EXACT: usize = 18;
+/// How many digits of an amount are looked at. Those behind them are less than a billionth, or the amount is capped.
+const SIGNIFICANT: usize = 30;
+/// The same for binary units, so that the product with the largest of them fits.
+const SIGNIFICANT_BINARY: usize = 19;
 const BINARY: &[&str] = &["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const DECIMAL: &[(&str, i32)] = &[
     ("n", -9),
@@ -54,45 +73,72 @@ impl Quantity {
         if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
             return None;
         }
-        let (scale, form) = scale_of(suffix)?;
-        let mut nano = 0_i128;
-        let mut place = scale;
-        for digit in whole.bytes() {
-            nano = nano.checked_mul(10)?.checked_add(scale.checked_mul(i128::from(digit - b'0'))?)?;
+        let (unit, form) = unit_of(suffix)?;
+        let whole = whole.trim_start_matches('0');
+        let all = whole.bytes().chain(fraction.bytes()).skip_while(|it| *it == b'0');
+        let significant = if form == Form::Binary { SIGNIFICANT_BINARY } else { SIGNIFICANT };
+        let (mut digits, mut dropped, mut lost) = (0_i128, 0_i64, false);
+        for (at, digit) in all.enumerate() {
+            let digit = i128::from(digit.wrapping_sub(b'0'));
+            if at < significant {
+                digits = digits.saturating_mul(10).saturating_add(digit);
+            } else {
+                dropped = dropped.saturating_add(1);
+                lost |= digit != 0;
+            }
         }
-        let mut lost = false;
-        for digit in fraction.bytes().map(|digit| i128::from(digit - b'0')) {
-            lost |= (place * digit) % 10 != 0 && place < 10;
-            nano += place * digit / 10;
-            place /= 10;
+        let places = i64::try_from(fraction.len()).ok()?;
+        let exponent = unit.exponent.saturating_sub(places).saturating_add(dropped);
+        let exact = form != Form::Binary && whole.len().saturating_add(fraction.len()) <= EXACT;
+        let (nano, cut) = nano_of(digits.saturating_mul(unit.factor), exponent);
+        let mut read = Self { nano: nano.saturating_add(i128::from(cut || lost)), form, beyond: None };
+        if !exact {
+            read.nano = read.nano.min(CAP);
+        } else if read.nano == i128::MAX {
+            // An exponent that does not fit is as good as the largest that does.
+            let exponent = i32::try_from(exponent).unwrap_or(i32::MAX);
+            read.beyond = Some(Beyond { digits: i64::try_from(digits).ok()?, exponent });
         }
-        nano += i128::from(lost);
-        Some(Self { nano: if negative { -nano } else { nano }, form })
+        Some(if negative { read.negated() } else { read })
+    }
+
+    fn negated(self) -> Self {
+        let beyond = self.beyond.map(|it| Beyond { digits: it.digits.saturating_neg(), ..it });
+        Self { nano: self.nano.saturating_neg(), beyond, ..self }
     }
 
     /// So many of something.
     pub fn count(number: usize) -> Self {
-        let nano = i128::try_from(number).unwrap_or(i128::MAX / BILLION) * BILLION;
-        Self { nano, form: Form::Decimal }
+        let nano = i128::try_from(number).unwrap_or(i128::MAX).saturating_mul(BILLION);
+        Self { nano, form: Form::Decimal, beyond: None }
     }
 
     /// Both together, written as the first unless that is nothing.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        let form = if self.is_zero() { other.form } else { self.form };
-        Self { nano: self.nano.saturating_add(other.nano), form }
+        // Only an exponent can write what is beyond billionths and all units.
+        let beyond_units = self.beyond.is_none() && other.beyond.is_some();
+        let form = if self.is_zero() || beyond_units { other.form } else { self.form };
+        let beyond = self.beyond.or(other.beyond);
+        Self { nano: self.nano.saturating_add(other.nano), form, beyond }.kept_if_beyond()
     }
 
     /// What is left when that much is taken away: nothing at the least.
     #[must_use]
     pub fn less(self, other: Self) -> Self {
-        Self { nano: self.nano.saturating_sub(other.nano).max(0), ..self }
+        Self { nano: self.nano.saturating_sub(other.nano).max(0), ..self }.kept_if_beyond()
     }
 
     /// The next whole number.
     #[must_use]
     pub fn rounded_up(self) -> Self {
-        Self { nano: self.units() * BILLION, ..self }
+        Self { nano: self.units().saturating_mul(BILLION), ..self }.kept_if_beyond()
+    }
+
+    /// Drops the amount as written where billionths can hold it after all.
+    fn kept_if_beyond(self) -> Self {
+        let beyond = self.beyond.filter(|_| self.nano.saturating_abs() == i128::MAX);
+        Self { beyond, ..self }
     }
 
     /// In units, rounded up.
@@ -123,12 +169,15 @@ impl Quantity {
 
     /// Whether it is more than another amount, however both are written.
     pub fn exceeds(self, other: Self) -> bool {
-        self.nano > other.nano
+        match (self.beyond, other.beyond) {
+            (Some(one), Some(two)) if self.nano == other.nano => one.magnitude() > two.magnitude(),
+            _ => self.nano > other.nano,
+        }
     }
 
     /// Whether it is as much as another amount, however both are written.
     pub fn equals(self, other: Self) -> bool {
-        self.nano == other.nano
+        self.nano == other.nano && self.beyond.map(Beyond::magnitude) == other.beyond.map(Beyond::magnitude)
     }
 
     /// The one way to write it: the largest unit that needs no fraction.
@@ -136,7 +185,7 @@ impl Quantity {
         if self.nano == 0 {
             return "0".to_owned();
         }
-        let small = self.nano.abs() < 1024 * BILLION;
+        let small = self.nano.saturating_abs() < 1024 * BILLION;
         if self.form == Form::Binary && self.is_whole() && !small {
             let mut number = self.nano / BILLION;
             let mut unit = 0;
@@ -147,8 +196,12 @@ impl Quantity {
             let suffix = if unit == 0 { "" } else { BINARY[unit - 1] };
             return format!("{number}{suffix}");
         }
-        let (mut number, mut exponent) = (self.nano, -9);
-        while number % 1000 == 0 && exponent < 18 {
+        let (mut number, mut exponent) = match self.beyond {
+            None => (self.nano, -9),
+            Some(beyond) => beyond.in_thousands(),
+        };
+        let largest = if self.form == Form::Exponent { i32::MAX - 3 } else { 18 };
+        while number % 1000 == 0 && exponent < largest {
             number /= 1000;
             exponent += 3;
         }
@@ -163,18 +216,58 @@ impl Quantity {
     }
 }
 
-/// What one is worth in billionths with a suffix, and which form that is.
-fn scale_of(suffix: &str) -> Option<(i128, Form)> {
+impl Beyond {
+    /// The same amount with an exponent that is a multiple of three, as it is written.
+    fn in_thousands(self) -> (i128, i32) {
+        let (mut digits, mut exponent) = (i128::from(self.digits), self.exponent);
+        while exponent % 3 != 0 {
+            digits = digits.saturating_mul(10);
+            exponent -= 1;
+        }
+        (digits, exponent)
+    }
+
+    /// Orders amounts of this size: by sign, by the place of the first digit, by all digits.
+    fn magnitude(self) -> (i64, i128) {
+        let (mut digits, mut place) = (i128::from(self.digits), i64::from(self.exponent));
+        while digits.unsigned_abs() < 10_u128.pow(19) {
+            digits = digits.saturating_mul(10);
+            place = place.saturating_sub(1);
+        }
+        (place.saturating_mul(self.digits.signum()), digits)
+    }
+}
+
+/// What a suffix stands for: `factor * 10^exponent`.
+struct Unit {
+    factor: i128,
+    exponent: i64,
+}
+
+/// Turns `number * 10^exponent` into billionths, and says whether something less than one was cut off.
+fn nano_of(number: i128, exponent: i64) -> (i128, bool) {
+    let shift = exponent.saturating_add(9);
+    let power = u32::try_from(shift.unsigned_abs()).ok().and_then(|it| 10_i128.checked_pow(it));
+    match (number, power) {
+        (0, _) => (0, false),
+        (_, Some(power)) if shift >= 0 => (number.saturating_mul(power), false),
+        (_, Some(power)) => (number / power, number % power != 0),
+        (_, None) if shift >= 0 => (i128::MAX, false),
+        (_, None) => (0, true),
+    }
+}
+
+/// What a suffix stands for, and which form that is.
+fn unit_of(suffix: &str) -> Option<(Unit, Form)> {
     if let Some(unit) = BINARY.iter().position(|known| *known == suffix) {
-        let factor = 1024_i128.checked_pow(u32::try_from(unit).ok()? + 1)?;
-        return Some((factor * BILLION, Form::Binary));
+        let factor = 1024_i128.checked_pow(u32::try_from(unit).ok()?.checked_add(1)?)?;
+        return Some((Unit { factor, exponent: 0 }, Form::Binary));
     }
     if let Some((_, exponent)) = DECIMAL.iter().find(|(known, _)| *known == suffix) {
-        return Some((10_i128.checked_pow(u32::try_from(exponent + 9).ok()?)?, Form::Decimal));
+        return Some((Unit { factor: 1, exponent: i64::from(*exponent) }, Form::Decimal));
     }
-    let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-    let power = u32::try_from(exponent + 9).ok()?;
-    Some((10_i128.checked_pow(power)?, Form::Exponent))
+    let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
+    Some((Unit { factor: 1, exponent }, Form::Exponent))
 }
 
 /// Writes an amount the one way; what is none stays as it is.
@@ -206,6 +299,23 @@ mod tests {
             ("0", "0"),
             ("1E", "1E"),
             ("100n", "100n"),
+            ("1e21", "1e21"),
+            ("1e-4", "100e-6"),
+            ("0.9e29", "90e27"),
+            ("-0.9e29", "-90e27"),
+            ("1e2147483647", "10e2147483646"),
+            ("9999999999E", "9999999999E"),
+            ("999999999999999999E", "999999999999999999E"),
+            ("1e-400", "1e-9"),
+            ("-1e-400", "-1e-9"),
+            ("0e2147483647", "0"),
+            ("16Ei", "9223372036854775807"),
+            ("8Ei", "9223372036854775807"),
+            ("7Ei", "7Ei"),
+            ("99999999999999999999", "9223372036854775807"),
+            ("-99999999999999999999", "-9223372036854775807"),
+            ("0.00000000000000000000001", "1n"),
+            ("1.00000000000000000000001", "1000000001n"),
         ] {
             assert_eq!(Quantity::parse(written).expect(written).canonical(), canonical, "{written}");
         }
@@ -228,7 +338,49 @@ mod tests {
         assert_eq!((of("0.5").rounded_up(), Quantity::count(3)), (Quantity::count(1), of("3")));
     }
 
+    #[test]
+    fn amounts_beyond_all_reason_are_still_ordered() {
+        let of = |text: &str| Quantity::parse(text).expect("an amount");
+        let ordered = [
+            "-1e400",
+            "-2e39",
+            "-1e39",
+            "-1",
+            "0",
+            "1",
+            "9e28",
+            "1e30",
+            "2e30",
+            "12e30",
+            "1e400",
+            "1e2147483647",
+        ];
+        for (at, one) in ordered.iter().enumerate() {
+            for (other_at, other) in ordered.iter().enumerate() {
+                assert_eq!(of(one).exceeds(of(other)), at > other_at, "{one} and {other}");
+                assert_eq!(of(one).equals(of(other)), at == other_at, "{one} and {other}");
+            }
+        }
+        assert!(of("10e400").equals(of("1e401")));
+        let most = of("1e400");
+        assert_eq!(most.plus(most).canonical(), "10e399");
+        assert_eq!(
+            (most.less(of("1e401")).canonical(), most.rounded_up().canonical()),
+            ("0".into(), "10e399".into())
+        );
+        assert_eq!(of("1").plus(of("1e400")).canonical(), "10e399");
+    }
+
     proptest! {
+        #[test]
+        fn no_text_is_too_much(text in "[+-]?[0-9]{0,45}[.]?[0-9]{0,45}(e[+-]?[0-9]{1,20}|[numkMGTPE]i?)?") {
+            if let Some(read) = Quantity::parse(&text) {
+                let again = Quantity::parse(&read.canonical());
+                prop_assert!(again.is_some_and(|it| it.equals(read)), "{:?} and {:?}", read, again);
+                let _ = (read.plus(read), read.less(read), read.rounded_up(), read.units(), read.thousandths());
+            }
+        }
+
         #[test]
         fn writing_it_in_the_one_way_keeps_what_it_is_worth(number in 0_i64..10_000_000, unit in 0_usize..10) {
             let suffix = ["", "m", "k", "M", "G", "Ki", "Mi", "Gi", "u", "e3"][unit];

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::words::rejected;
 use crate::Refusal;
+use crate::depth;
 
 /// The original accepts no more than this.
 const MOST_OPERATIONS: usize = 10_000;
@@ -30,33 +31,37 @@ pub(super) fn check_length(operations: &[Value]) -> Result<(), Refusal> {
     Err(refusal)
 }
 
-/// How deep a document may become: as deep as the parser reads it again, so that moves cannot build a tower.
-const DEEPEST: usize = 127;
+/// How many values all measurements of one patch may visit. A patch that keeps a large document at the limit of its depth
+/// would otherwise walk all of it after each operation.
+const MOST_MEASURED: usize = 10_000_000;
 
 /// Applies the operations in order. All or nothing: the result counts only if every one applied.
 pub(super) fn apply(original: &Value, operations: &[Value]) -> Result<Value, Refusal> {
     let mut document = original.clone();
     let mut copied = 0;
     // Never less than the true depth, which is measured again only when this goes over the limit.
-    let mut depth = depth_of(original);
+    let mut measured = 0;
+    let mut depth = measure(original, &mut measured);
     for operation in operations {
         let operation = Operation(operation.as_object().ok_or_else(rejected)?);
         operation.run(&mut document, &mut copied).ok_or_else(rejected)?;
         depth = depth.max(operation.depth_after(depth));
-        if depth > DEEPEST {
-            depth = depth_of(&document);
+        if depth > depth::TEXT {
+            depth = measure(&document, &mut measured);
         }
-        if depth > DEEPEST {
+        if depth > depth::TEXT || measured > MOST_MEASURED {
             return Err(rejected());
         }
     }
     Ok(document)
 }
 
-fn depth_of(value: &Value) -> usize {
+/// Measures the depth of a value, and counts the values it visits for that.
+fn measure(value: &Value, visited: &mut usize) -> usize {
+    *visited += 1;
     match value {
-        Value::Array(items) => 1 + items.iter().map(depth_of).max().unwrap_or(0),
-        Value::Object(fields) => 1 + fields.values().map(depth_of).max().unwrap_or(0),
+        Value::Array(items) => 1 + items.iter().map(|it| measure(it, visited)).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(|it| measure(it, visited)).max().unwrap_or(0),
         _ => 0,
     }
 }
@@ -101,7 +106,7 @@ impl Operation<'_> {
     fn depth_after(&self, depth: usize) -> usize {
         let parts = |field| self.text(field).map_or(0, |path| path.matches('/').count());
         match self.text("op") {
-            Some("add" | "replace") => parts("path") + self.0.get("value").map_or(0, depth_of),
+            Some("add" | "replace") => parts("path") + self.0.get("value").map_or(0, depth::of),
             Some("move" | "copy") => (depth + parts("path")).saturating_sub(parts("from")),
             _ => 0,
         }
@@ -196,7 +201,7 @@ fn parent<'a>(document: &'a mut Value, path: &str) -> Option<(&'a mut Value, Str
 fn index(part: &str, length: usize) -> Option<usize> {
     let wanted: i64 = part.parse().ok()?;
     let length = i64::try_from(length).ok()?;
-    let at = if wanted < 0 { wanted + length } else { wanted };
+    let at = if wanted < 0 { wanted.saturating_add(length) } else { wanted };
     (0..length).contains(&at).then(|| usize::try_from(at).ok()).flatten()
 }
 

@@ -17,11 +17,11 @@ mod strategic;
 pub(crate) use syntax::mistake as json_mistake;
 pub(crate) use words::json_name;
 
-use std::borrow::Cow;
-
 use serde_json::{Map, Value};
 
 use crate::builtin;
+use crate::depth;
+use crate::request::json as request_json;
 use crate::schema::{Definitions, Schema};
 use crate::{Problem, ProblemKind, Refusal};
 
@@ -142,6 +142,9 @@ impl Patch {
         if patched.is_array() {
             return Err(self.unfit(&patched, NO_OBJECT));
         }
+        if depth::is_exceeded_by(&patched) {
+            return Err(self.unfit(&patched, &depth::exceeded()));
+        }
         Ok(patched)
     }
 
@@ -167,11 +170,12 @@ fn decoding(why: &str, prefixed: bool) -> String {
     if prefixed { format!("error decoding patch: {why}") } else { why.to_owned() }
 }
 
-/// The value of a text, or why there is none. Bytes that are not UTF-8 are replaced, not refused.
+/// The value of a text, or why there is none. What is no text is replaced, not refused.
 fn parse(body: &[u8]) -> Result<Value, String> {
-    let text: Cow<'_, str> = String::from_utf8_lossy(body);
-    serde_json::from_str(&text)
-        .map_err(|error| syntax::mistake(text.as_bytes()).unwrap_or_else(|| error.to_string()))
+    let text = request_json::readable(body);
+    let value = serde_json::from_str(&text)
+        .map_err(|error| syntax::mistake(text.as_bytes()).unwrap_or_else(|| error.to_string()))?;
+    if depth::of(&value) > depth::TEXT { Err(depth::exceeded()) } else { Ok(value) }
 }
 
 /// The operations of a JSON patch, or why they are none.

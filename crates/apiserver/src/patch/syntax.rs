@@ -3,13 +3,12 @@
 //! Only asked after the parser has refused a text, so it needs to be right, not quick. It does not recurse: the text is
 //! whatever someone sent.
 
+use crate::depth;
+
 /// The first mistake in `text`, or none where the text is well-formed.
 pub(crate) fn mistake(text: &[u8]) -> Option<String> {
     Scanner { text, at: 0, open: Vec::new() }.scan().err()
 }
-
-/// The original stops here too.
-const DEPTH: usize = 10_000;
 
 struct Scanner<'a> {
     text: &'a [u8],
@@ -92,7 +91,7 @@ impl Scanner<'_> {
     fn open(&mut self, due: u8, next: Next) -> Result<Next, String> {
         self.at += 1;
         self.open.push(due);
-        if self.open.len() > DEPTH { Err("exceeded max depth".to_owned()) } else { Ok(next) }
+        if self.open.len() > depth::TEXT { Err(depth::exceeded()) } else { Ok(next) }
     }
 
     fn close(&mut self) -> Next {
@@ -244,8 +243,8 @@ mod tests {
 
     #[test]
     fn text_of_any_depth_is_scanned_without_recursion() {
-        assert_eq!(mistake("[".repeat(1_000_000).as_bytes()).as_deref(), Some("exceeded max depth"));
-        let deep = "[".repeat(9_000) + &"]".repeat(9_000);
+        assert_eq!(mistake("[".repeat(1_000_000).as_bytes()), Some(depth::exceeded()));
+        let deep = "[".repeat(depth::TEXT) + &"]".repeat(depth::TEXT);
         assert_eq!(mistake(deep.as_bytes()), None);
     }
 

@@ -17,6 +17,12 @@ pub enum ProtobufError {
         /// The kind it says it is of.
         kind: String,
     },
+    /// Messages, and the JSON in them, are nested too deep.
+    #[error("exceeded max depth of {limit}")]
+    TooDeep {
+        /// How many levels an object may have.
+        limit: usize,
+    },
     /// The bytes end early, or are no message.
     #[error("proto: {0}")]
     Malformed(&'static str),

@@ -8,9 +8,11 @@ use serde_json::{Map, Number, Value};
 use super::error::ProtobufError;
 use super::table::{Field, Repeat, Shape, Table};
 use super::wire::{Malformed, Raw, Reader};
+use crate::depth;
 
-/// How deep messages may be in one another.
-const DEEPEST: usize = 100;
+/// How deep messages may be nested, those of inner envelopes included. Some messages have no level of their own in JSON,
+/// so there may be more of them than levels of the object, which are counted when it is read.
+const DEEPEST: usize = 2 * depth::OBJECT;
 
 /// What every body in protobuf begins with.
 const MAGIC: &[u8] = b"k8s\0";
@@ -29,8 +31,17 @@ pub struct Object {
 /// Reads a body: the envelope, and the object in it.
 ///
 /// # Errors
-/// When it is not protobuf, of no known kind, or malformed.
+/// When it is not protobuf, of no known kind, malformed, or nested too deep.
 pub fn decode(body: &[u8]) -> Result<Object, ProtobufError> {
+    let object = decode_at(body, 0)?;
+    if depth::is_exceeded_by(&object.value) {
+        return Err(ProtobufError::TooDeep { limit: depth::OBJECT });
+    }
+    Ok(object)
+}
+
+/// Reads an envelope that is that many levels deep in another one.
+fn decode_at(body: &[u8], depth: usize) -> Result<Object, ProtobufError> {
     let envelope = body.strip_prefix(MAGIC).ok_or(ProtobufError::NotProtobuf)?;
     let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
     let mut fields = Reader::new(envelope);
@@ -53,7 +64,7 @@ pub fn decode(body: &[u8]) -> Result<Object, ProtobufError> {
     let table = Table::get();
     let unknown = || ProtobufError::UnknownKind { api_version: api_version.clone(), kind: kind.clone() };
     let message = table.of_kind(&api_version, &kind).ok_or_else(unknown)?;
-    let mut value = Decoder { table, depth: 0 }.message(message, raw)?;
+    let mut value = Decoder { table, depth }.message(message, raw)?;
     if let Some(map) = value.as_object_mut() {
         map.insert("apiVersion".to_owned(), api_version.as_str().into());
         map.insert("kind".to_owned(), kind.as_str().into());
@@ -70,12 +81,37 @@ struct Decoder<'a> {
 impl Decoder<'_> {
     fn message(self, message: usize, bytes: &[u8]) -> Result<Value, ProtobufError> {
         if self.depth > DEEPEST {
-            return Err(ProtobufError::Malformed("nested too deep"));
+            return Err(ProtobufError::TooDeep { limit: depth::OBJECT });
         }
         let inner = Self { depth: self.depth + 1, ..self };
-        let fields = inner.fields(message, bytes)?;
         let name = self.table.messages[message].name;
-        special(name.rsplit('.').next().unwrap_or(name), fields)
+        match name.rsplit('.').next().unwrap_or(name) {
+            "FieldsV1" => inner.json(inner.bytes_of(message, "Raw", bytes)?),
+            "RawExtension" | "JSON" => inner.json(inner.bytes_of(message, "raw", bytes)?),
+            name => Ok(special(name, inner.fields(message, bytes)?)),
+        }
+    }
+
+    /// The bytes that a field of a message holds; the last ones where it is there several times, none where it is not.
+    fn bytes_of<'b>(self, message: usize, name: &str, bytes: &'b [u8]) -> Result<&'b [u8], ProtobufError> {
+        let (mut reader, mut found) = (Reader::new(bytes), &[][..]);
+        while let Some((number, raw)) = reader.next()? {
+            if self.table.messages[message].fields.get(&number).is_some_and(|it| it.name == name) {
+                found = raw.bytes()?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The value of raw bytes: JSON, or an envelope of their own.
+    fn json(self, bytes: &[u8]) -> Result<Value, ProtobufError> {
+        if bytes.is_empty() {
+            return Ok(Value::Null);
+        }
+        if bytes.starts_with(MAGIC) {
+            return decode_at(bytes, self.depth).map(|it| it.value);
+        }
+        serde_json::from_slice(bytes).map_err(|_| Malformed("raw bytes are not JSON").into())
     }
 
     /// The fields of a message by the names they have in JSON.
@@ -151,10 +187,10 @@ impl Decoder<'_> {
 }
 
 /// The messages whose form in JSON is not that of their fields, by the last part of their name.
-fn special(name: &str, fields: Map<String, Value>) -> Result<Value, ProtobufError> {
+fn special(name: &str, fields: Map<String, Value>) -> Value {
     let whole = |key: &str| fields.get(key).and_then(Value::as_i64).unwrap_or(0);
     let take = |key: &str| fields.get(key).cloned();
-    Ok(match name {
+    match name {
         "Time" => time(whole("seconds"), 0, "%Y-%m-%dT%H:%M:%SZ"),
         "MicroTime" => time(whole("seconds"), whole("nanos"), "%Y-%m-%dT%H:%M:%S%.6fZ"),
         "Duration" => duration(whole("duration")).into(),
@@ -164,15 +200,13 @@ fn special(name: &str, fields: Map<String, Value>) -> Result<Value, ProtobufErro
         },
         "IntOrString" if whole("type") == 0 => whole("intVal").into(),
         "IntOrString" => take("strVal").unwrap_or_else(|| "".into()),
-        "FieldsV1" => json(take("Raw"))?,
-        "RawExtension" | "JSON" => json(take("raw"))?,
         "Verbs" | "ExtraValue" => take("items").unwrap_or_else(|| Value::Array(Vec::new())),
         "JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrStringArray" => {
             let chosen = take("schema").or_else(|| take("jSONSchemas")).or_else(|| take("property"));
             chosen.or_else(|| take("allows")).unwrap_or(Value::Null)
         }
         _ => Value::Object(fields),
-    })
+    }
 }
 
 /// A point in time; the first of all is none.
@@ -212,19 +246,6 @@ fn duration(nanos: i64) -> String {
         }
     };
     format!("{sign}{text}")
-}
-
-/// What raw bytes hold: JSON, or an object of their own in protobuf.
-fn json(raw: Option<Value>) -> Result<Value, ProtobufError> {
-    let Some(Value::String(encoded)) = raw else { return Ok(Value::Null) };
-    let bytes = BASE64_STANDARD.decode(encoded).unwrap_or_default();
-    if bytes.is_empty() {
-        return Ok(Value::Null);
-    }
-    if bytes.starts_with(MAGIC) {
-        return decode(&bytes).map(|it| it.value);
-    }
-    serde_json::from_slice(&bytes).map_err(|_| Malformed("raw bytes are not JSON").into())
 }
 
 #[cfg(test)]

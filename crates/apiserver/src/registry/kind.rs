@@ -3,17 +3,18 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-use dogwatch_core::FieldSelector;
+use dogwatch_core::{FieldSelector, Reason};
 use serde_json::Value;
 
 use crate::builtin::{BuiltinDefinitions, ResourceDef};
 use crate::custom::{self, CustomKind};
+use crate::kinds::look::text;
 use crate::kinds::prepare::KindNames;
 use crate::kinds::traits::KindTraits;
 use crate::kinds::{self, autoscaling, events, fields};
 use crate::refusal::{Problem, Refusal};
 use crate::schema::{Definitions, Schema};
-use crate::store::{CollectionName, Draft, Encoded};
+use crate::store::{CollectionName, Draft, Encoded, Unstorable};
 
 /// One resource in one version.
 #[derive(Debug)]
@@ -178,8 +179,9 @@ impl Kind {
 
     /// An object of this version, ready to be stored.
     ///
-    /// Gives `None` when it has no name to store it under.
-    pub fn draft(&self, object: &Value) -> Option<Draft> {
+    /// # Errors
+    /// 422 when it is nested too deep, 500 when it has no name to store it under.
+    pub fn draft(&self, object: &Value) -> Result<Draft, Refusal> {
         let as_it_is = match &self.family {
             Family::Builtin => true,
             Family::Custom { kind, .. } => kind.storage().is_none_or(|it| it.name == self.def.version),
@@ -198,20 +200,27 @@ impl Kind {
 
     /// An object in its stored form, ready to be stored again, whichever schema it was stored under.
     ///
-    /// Gives `None` when it has no name to store it under.
-    pub(crate) fn stored_draft(&self, object: &Value) -> Option<Draft> {
-        let fields = match self.custom_version() {
-            Some(_) => {
-                let Family::Custom { kind, .. } = &self.family else { return None };
+    /// # Errors
+    /// As for [`Kind::draft`].
+    pub(crate) fn stored_draft(&self, object: &Value) -> Result<Draft, Refusal> {
+        let fields = match &self.family {
+            Family::Custom { kind, .. } => {
                 let values = kind.versions.iter().flat_map(|it| it.field_values(object));
                 values.map(|(name, value)| (Cow::Owned(name.to_owned()), value)).collect()
             }
-            None => {
+            _ => {
                 let selectable = fields::selectable(&self.def.group, &self.def.kind);
                 selectable.iter().map(|it| (Cow::Borrowed(it.as_str()), it.value(object))).collect()
             }
         };
-        Draft::new(object, fields)
+        Draft::new(object, fields).map_err(|why| match why {
+            Unstorable::TooDeep => {
+                let name = text(object, "/metadata/name");
+                let message = format!("{} {name:?} is invalid: {why}", self.def.kind);
+                Refusal::new(Reason::Invalid, message)
+            }
+            _ => Refusal::internal(why.to_string()),
+        })
     }
 
     /// A selector by the stored names of its fields.

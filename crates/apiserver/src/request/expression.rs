@@ -41,6 +41,8 @@ const OPERATORS: [&[&str]; 5] =
 /// How deep expressions may be nested, so that no request can exhaust the stack.
 const DEEPEST: usize = 100;
 
+const TOO_DEEP: &str = "CEL parse error: expression recursion limit exceeded";
+
 /// Reads an expression from left to right.
 struct Reader<'t> {
     rest: &'t str,
@@ -56,7 +58,13 @@ impl<'t> Reader<'t> {
     fn binary(&mut self, level: usize, depth: usize) -> Result<Expression<'t>, String> {
         let Some(operators) = OPERATORS.get(level) else { return self.primary(depth) };
         let mut left = self.binary(level + 1, depth)?;
+        let mut height = depth;
         while let Some(operator) = operators.iter().find(|it| self.eat(it)) {
+            // A chain is a tree that leans to the left, and dropping it recurses just as deep.
+            height += 1;
+            if height > DEEPEST {
+                return Err(TOO_DEEP.to_owned());
+            }
             let right = self.binary(level + 1, depth)?;
             left = Expression::Call(format!("_{operator}_"), vec![left, right]);
         }
@@ -65,7 +73,7 @@ impl<'t> Reader<'t> {
 
     fn primary(&mut self, depth: usize) -> Result<Expression<'t>, String> {
         if depth > DEEPEST {
-            return Err("CEL parse error: expression recursion limit exceeded".to_owned());
+            return Err(TOO_DEEP.to_owned());
         }
         if self.eat("!") {
             let negated = self.primary(depth + 1)?;
@@ -167,6 +175,21 @@ impl<'t> Reader<'t> {
         match self.rest.chars().next() {
             Some(odd) => format!("CEL parse error: Syntax error: unexpected {:?}", odd.to_string()),
             None => "CEL parse error: Syntax error: unexpected end".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neither_nesting_nor_chains_exhaust_the_stack() {
+        assert!(Expression::read(&vec!["f(a)"; 50].join(" || ")).is_ok());
+        for text in
+            [vec!["a"; 200_000].join("||"), "(".repeat(200_000), "!".repeat(200_000), "f(".repeat(200_000)]
+        {
+            assert_eq!(Expression::read(&text).map(|_| ()), Err(TOO_DEEP.to_owned()));
         }
     }
 }

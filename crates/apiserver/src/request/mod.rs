@@ -9,6 +9,7 @@ mod selector;
 mod options;
 mod expression;
 mod shards;
+pub(crate) mod json;
 pub mod yaml;
 
 pub use continue_token::ContinueToken;

@@ -7,7 +7,14 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::{DuplicateKeyPolicy, Error, NonFiniteFloatPolicy, Options};
+
+use crate::depth;
+
+/// The stack of a thread that reads YAML, with room for the deepest body several times over. Pages that are not used cost
+/// nothing.
+const STACK: usize = 16 * 1024 * 1024;
 
 /// What a body says, and which keys it says twice, such as `line 7: key "k" already set in map`.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +30,17 @@ pub struct Document {
 /// # Errors
 /// What is wrong with it, such as `yaml: line 2: did not find expected key`.
 pub fn parse(body: &[u8]) -> Result<Document, String> {
+    // serde-saphyr takes about 30 KiB of stack for each level in a build without optimizations: 70 levels are all that a
+    // thread of the runtime has. Starting a thread costs some 50 µs, and most bodies are JSON.
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("yaml".to_owned()).stack_size(STACK);
+        let parsing = thread.spawn_scoped(scope, || parse_here(body));
+        let parsed = parsing.map_err(|error| format!("yaml: it cannot be read now: {error}"))?.join();
+        parsed.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+fn parse_here(body: &[u8]) -> Result<Document, String> {
     let text = std::str::from_utf8(body).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
     match read(text, DuplicateKeyPolicy::Error) {
         Ok(value) => Ok(Document { value, twice: Vec::new() }),
@@ -44,15 +62,23 @@ fn read(text: &str, duplicates: DuplicateKeyPolicy) -> Result<Value, Error> {
         legacy_octal_numbers: true,
         non_finite_float_policy: NonFiniteFloatPolicy::AsString,
         with_snippet: false,
+        budget: serde_saphyr::budget! { max_depth: depth::TEXT },
     };
     let documents: Vec<Node> = serde_saphyr::from_multiple_with_options(text, options)?;
     Ok(documents.into_iter().next().map_or(Value::Null, |it| it.0))
 }
 
 fn described(error: &Error) -> String {
+    if let Error::Budget { breach: BudgetBreach::Depth { .. }, .. } = error.without_snippet() {
+        return format!("yaml: {}", depth::exceeded());
+    }
     let message = error.without_snippet().to_string();
     // The place comes first, and without the column.
     let message = message.split(" at line ").next().unwrap_or(&message);
+    // What the parser says of brackets, before they are counted as levels.
+    if message == "recursion limit exceeded" {
+        return format!("yaml: {}", depth::exceeded());
+    }
     let message = match message {
         "unclosed bracket '['" => "did not find expected ',' or ']'",
         "unclosed bracket '{'" => "did not find expected ',' or '}'",

@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::Cluster;
-use crate::controllers::Controllers;
+use crate::controllers::{Controllers, together};
 use crate::simulators::Simulators;
 
 /// The tasks beside the requests. Dropping it ends them where they stand, which does no harm: every write is whole.
@@ -22,19 +22,20 @@ impl Background {
         controllers: Controllers,
         simulators: Option<Simulators>,
     ) -> Self {
+        let mut all = controllers.supervised(cluster);
+        all.extend(simulators.map(|it| it.supervised(cluster)).into_iter().flatten());
         let (mut tasks, shutdown) = (JoinSet::new(), CancellationToken::new());
         let ended = || shutdown.clone().cancelled_owned();
-        let tidy = controllers.run(Arc::clone(cluster), ended());
-        match simulators {
-            None => tasks.spawn(tidy),
-            // One task for both, so that a seeded cluster does the same in the same order each time.
-            Some(simulators) => {
-                let live = simulators.run(Arc::clone(cluster), ended());
-                tasks.spawn(async move {
-                    tokio::join!(biased; tidy, live);
-                })
+        if cluster.source().is_seeded() {
+            // One task polls all of them in a fixed order. With a task each, the threads of the runtime would decide which
+            // of them takes the next uid of the seed.
+            tasks.spawn(together(all, ended()));
+        } else {
+            // A task each, so that one with a lot to do does not keep the others waiting.
+            for one in all {
+                tasks.spawn(together(vec![one], ended()));
             }
-        };
+        }
         Self { tasks, shutdown }
     }
 

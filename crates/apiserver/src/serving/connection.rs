@@ -17,6 +17,7 @@ use pin_project_lite::pin_project;
 use tokio::sync::watch;
 
 use super::gathered::Gathered;
+use super::guard;
 use super::handler::Handler;
 use super::inner::Inner;
 use super::limits::{GRACE, Limits};
@@ -44,7 +45,7 @@ pub(super) async fn serve<H: Handler>(
             request.extensions_mut().insert(info.clone());
             async move {
                 let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
-                match handler.respond(request, (*peer).as_ref()).await {
+                match guard::respond(&*handler, request, (*peer).as_ref()).await {
                     Ok(mut response) => {
                         if let Some(unread) = unread
                             && !unread.is_drained(limits.drain).await

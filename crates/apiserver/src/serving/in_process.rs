@@ -25,7 +25,7 @@ use tower_service::Service;
 
 use super::handler::{BoxError, Handler};
 use super::limits::Limits;
-use super::{connection, inner::Inner};
+use super::{connection, guard, inner::Inner};
 
 /// What is on its way in each direction of a pipe.
 const PIPE: usize = 64 * 1024;
@@ -193,7 +193,7 @@ where
                 return Err(gone().into());
             };
             let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
-            match now.clone().run_until_cancelled(handler.respond(request, None)).await {
+            match now.clone().run_until_cancelled(guard::respond(&*handler, request, None)).await {
                 Some(Ok(response)) => Ok(response.map(|body| Living::new(body, now).boxed_unsync())),
                 Some(Err(_cut)) => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
                 None => Err(gone().into()),

@@ -17,6 +17,7 @@
 
 mod certificates;
 mod handler;
+mod guard;
 mod limits;
 mod tls;
 mod inner;

@@ -29,7 +29,7 @@ use std::sync::Arc;
 pub use settings::Simulators;
 
 use crate::cluster::Cluster;
-use crate::controllers::{Running, reconcile, together};
+use crate::controllers::{Running, reconcile, supervised, together};
 
 impl Simulators {
     /// Runs the simulators until `shutdown` is ready. Dropping the future stops them too, at once and without harm.
@@ -37,22 +37,28 @@ impl Simulators {
     /// Must be polled inside a runtime. With [`Controllers`](crate::controllers::Controllers) beside it in the same task,
     /// the same seed gives the same course of things.
     pub async fn run(self, cluster: Arc<Cluster>, shutdown: impl Future<Output = ()>) {
-        let it = || Arc::clone(&cluster);
-        let mut all: Vec<Running> = vec![
-            Box::pin(nodes::run(it(), self.nodes, self.heartbeat)),
-            Box::pin(reconcile::run(it(), scheduler::Scheduler::default())),
-            Box::pin(reconcile::run(it(), kubelet::Kubelet::new(&self))),
+        together(self.supervised(&cluster), shutdown).await;
+    }
+
+    /// Returns the simulators, each of which runs for ever.
+    pub(crate) fn supervised(self, cluster: &Arc<Cluster>) -> Vec<Running> {
+        let (count, heartbeat, workloads) = (self.nodes, self.heartbeat, self.workloads);
+        let certificate = self.root_certificate.clone();
+        let mut all = vec![
+            supervised("nodes", cluster, move |it| Box::pin(nodes::run(it, count, heartbeat))),
+            reconcile::supervised(cluster, scheduler::Scheduler::default),
+            reconcile::supervised(cluster, move || kubelet::Kubelet::new(&self)),
         ];
-        if self.workloads {
-            let accounts = accounts::Accounts { certificate: self.root_certificate.clone() };
-            let workloads: [Running; 4] = [
-                Box::pin(reconcile::run(it(), accounts)),
-                Box::pin(reconcile::run(it(), replicasets::ReplicaSets::default())),
-                Box::pin(reconcile::run(it(), deployments::Deployments::default())),
-                Box::pin(reconcile::run(it(), endpoints::Endpoints::default())),
-            ];
-            all.extend(workloads);
+        if workloads {
+            all.extend([
+                reconcile::supervised(cluster, move || accounts::Accounts {
+                    certificate: certificate.clone(),
+                }),
+                reconcile::supervised(cluster, replicasets::ReplicaSets::default),
+                reconcile::supervised(cluster, deployments::Deployments::default),
+                reconcile::supervised(cluster, endpoints::Endpoints::default),
+            ]);
         }
-        together(all, shutdown).await;
+        all
     }
 }

@@ -227,7 +227,8 @@ fn status(set: &Value, active: &[&Value], terminating: usize, now: Timestamp) ->
         };
         ready += 1;
         let since: Option<Timestamp> = text(condition, "/lastTransitionTime").parse().ok();
-        let rest = since.map_or(0, |it| it.as_second() + needed - now.as_second());
+        let rest =
+            since.map_or(0, |it| it.as_second().saturating_add(needed).saturating_sub(now.as_second()));
         if needed == 0 || rest <= 0 {
             available += 1;
         } else {

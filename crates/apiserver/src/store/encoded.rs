@@ -13,6 +13,8 @@ use dogwatch_core::{Labels, ObjectKey};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::depth;
+
 /// The field that is left out of what is encoded, and put in when the version is known.
 const VERSION: &str = "resourceVersion";
 
@@ -37,7 +39,22 @@ pub enum Told {
     Deleted,
 }
 
+/// Why an object cannot be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unstorable {
+    /// It has no name to store it under, or no metadata at all.
+    #[error("the object has no name to store it under")]
+    NoName,
+    /// It is nested so deep that it could not be read again.
+    #[error("{}", depth::exceeded())]
+    TooDeep,
+}
+
 /// An object that is encoded but for its version.
+///
+/// [`Draft::new`] is the only way into the store, so what it accepts must be readable ever after: [`Encoded::to_value`]
+/// relies on its checks.
 #[derive(Clone, Debug)]
 pub struct Draft {
     about: About,
@@ -102,12 +119,17 @@ impl Draft {
     /// Encodes an object; whatever version it carries is left out. `fields` are those, besides name and namespace, by which
     /// objects of its kind can be selected.
     ///
-    /// Gives `None` when it has no name to store it under, or no metadata at all.
-    pub fn new(object: &Value, fields: Vec<SelectableField>) -> Option<Self> {
-        let object = object.as_object()?;
-        let metadata = object.get("metadata")?.as_object()?;
+    /// # Errors
+    /// When it has no name to store it under, or is nested too deep to be read again.
+    pub fn new(object: &Value, fields: Vec<SelectableField>) -> Result<Self, Unstorable> {
+        if depth::is_exceeded_by(object) {
+            return Err(Unstorable::TooDeep);
+        }
+        let object = object.as_object().ok_or(Unstorable::NoName)?;
+        let metadata = object.get("metadata").and_then(Value::as_object).ok_or(Unstorable::NoName)?;
         let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
-        let key = ObjectKey::from_parts(Some(text("namespace")), text("name")).ok()?;
+        let key =
+            ObjectKey::from_parts(Some(text("namespace")), text("name")).map_err(|_| Unstorable::NoName)?;
         let labels = metadata.get("labels").and_then(Value::as_object).into_iter().flatten();
         let labels =
             labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect();
@@ -138,7 +160,7 @@ impl Draft {
         // Behind the last entry there is a comma; there is one, for the metadata are there.
         out.pop();
         out.push(b'}');
-        Some(Self { about, text: out, preamble, version_at })
+        Ok(Self { about, text: out, preamble, version_at })
     }
 
     /// Notes the schema that the object was readied under: what a later schema does not know is then told from it.
@@ -253,9 +275,10 @@ impl Encoded {
         }
     }
 
-    /// The object as a value, to be changed.
+    /// Returns the object as a value, to be changed.
     pub fn to_value(&self) -> Value {
-        serde_json::from_slice(self.json()).expect("it was encoded from a value")
+        serde_json::from_slice(self.json())
+            .expect("a draft is encoded from a value that is less deep than the parser reads")
     }
 
     /// What stands before the digits of the version, and behind them.
@@ -346,7 +369,7 @@ mod tests {
         for object in
             [json!({}), json!({ "metadata": {} }), json!({ "metadata": { "name": "a/b" } }), json!(5)]
         {
-            assert!(Draft::new(&object, vec![]).is_none());
+            assert_eq!(Draft::new(&object, vec![]).map(|_| ()), Err(Unstorable::NoName));
         }
     }
 }

@@ -25,7 +25,7 @@ use std::task::{Context, Poll, ready};
 
 use dogwatch_core::ObjectKey;
 
-pub use encoded::{Draft, Encoded, SelectableField, Told};
+pub use encoded::{Draft, Encoded, SelectableField, Told, Unstorable};
 pub use history::{Compacted, History};
 pub use log::Change;
 pub use storage::{Pending, Storage};

@@ -18,6 +18,8 @@ use tokio_rustls::client::TlsStream;
 
 use super::target::Target;
 use super::trust;
+use crate::patch::json_mistake;
+use crate::request::json;
 
 /// How long an answer may be: an object of the greatest size, several times over.
 const LONGEST: usize = 16 * 1024 * 1024;
@@ -35,8 +37,11 @@ pub(crate) async fn post(target: &Target, question: &Value, limit: Duration) -> 
         Ok(Ok(answered)) => answered,
     };
     match code {
-        code if code.is_success() => serde_json::from_slice(&body)
-            .map_err(|why| format!("couldn't get version/kind; json parse error: {why}")),
+        code if code.is_success() => {
+            let (text, answer) = json::parse(&body);
+            let why = |it: serde_json::Error| json_mistake(&text).unwrap_or_else(|| it.to_string());
+            answer.map_err(|it| format!("couldn't get version/kind; json parse error: {}", why(it)))
+        }
         StatusCode::NOT_FOUND => Err("the server could not find the requested resource".to_owned()),
         code if code.is_server_error() => {
             let said = String::from_utf8_lossy(&body);

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::depth;
 use crate::kinds::look::{items, text};
 
 const GROUP: &str = "apiextensions.k8s.io";
@@ -54,6 +55,9 @@ fn accepted(index: usize, from: &Value, to: &Value, desired: &str) -> Result<Val
     let (version, kind) = (text(to, "/apiVersion"), text(to, "/kind"));
     if version != desired {
         return Err(wrong(format!("invalid groupVersion (expected {desired}, received {version})")));
+    }
+    if depth::is_exceeded_by(to) {
+        return Err(wrong(depth::exceeded()));
     }
     if kind != text(from, "/kind") {
         return Err(wrong(format!("invalid kind (expected {}, received {kind})", text(from, "/kind"))));

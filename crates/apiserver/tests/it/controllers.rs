@@ -638,3 +638,47 @@ async fn a_charge_for_what_was_not_stored_is_given_back() {
     it.until_one(QUOTAS, "a/q", |it| it["status"]["used"]["configmaps"] == "1").await;
     it.add(map("a", "two", &[])).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_with_a_grace_period_beyond_all_time_holds_nobody_else_up() {
+    let it = running().await;
+    for name in ["a", "b"] {
+        it.add(namespace(name)).await;
+    }
+    let mut on_a_node = pod("a", "p");
+    on_a_node["spec"]["nodeName"] = "n".into();
+    on_a_node["spec"]["terminationGracePeriodSeconds"] = i64::MAX.into();
+    let mut held = finalized(pod("a", "q"));
+    held["spec"]["terminationGracePeriodSeconds"] = i64::MAX.into();
+    it.add(on_a_node).await;
+    it.add(held).await;
+    it.delete(NAMESPACES, "a", None).await;
+    it.until_one(NAMESPACES, "a", |it| condition(it, "NamespaceContentRemaining")["status"] == "True").await;
+
+    let parent = it.add(map("default", "parent", &[])).await;
+    it.add(map("default", "child", &[owner(&parent, false)])).await;
+    it.delete(MAPS, "default/parent", None).await;
+    it.gone(MAPS, "default/child").await;
+    it.delete(NAMESPACES, "b", None).await;
+    it.gone(NAMESPACES, "b").await;
+    let panics: u64 = it.cluster.background().loops().values().map(|it| it.panics).sum();
+    assert_eq!(panics, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_as_deep_as_may_be_are_collected_and_their_namespace_goes() {
+    let it = running().await;
+    it.add(namespace("a")).await;
+    it.add(definition("widgets", "Widget")).await;
+    let mut deep = widget("a", "w");
+    deep["spec"] = (0..99).fold(json!(1), |inner, _| json!({ "a": inner }));
+    it.add(deep.clone()).await;
+    let parent = it.add(map("default", "parent", &[])).await;
+    deep["metadata"] =
+        json!({ "name": "w", "namespace": "default", "ownerReferences": [owner(&parent, false)] });
+    it.add(deep).await;
+    it.delete(MAPS, "default/parent", None).await;
+    it.gone(WIDGETS, "default/w").await;
+    it.delete(NAMESPACES, "a", None).await;
+    it.gone(NAMESPACES, "a").await;
+}

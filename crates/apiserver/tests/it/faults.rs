@@ -236,7 +236,7 @@ async fn a_forced_bookmark_is_asked_for_once() {
 fn with_a_pod() -> (Cluster, CollectionName, u64) {
     let cluster = Cluster::new(Source::real());
     let pods = CollectionName::from("/pods");
-    let draft = Draft::new(&json!({ "metadata": { "name": "a", "namespace": "b" } }), vec![]);
+    let draft = Draft::new(&json!({ "metadata": { "name": "a", "namespace": "b" } }), vec![]).ok();
     let key = ObjectKey::namespaced("b", "a");
     let version = cluster.store().commit(&pods, &key, Expect::Absent, draft).unwrap().version();
     (cluster, pods, version)

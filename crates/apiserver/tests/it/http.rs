@@ -2,8 +2,11 @@
 
 mod webhook;
 
+mod arithmetic;
 mod conversion;
+mod depth;
 mod hooks;
+mod panics;
 mod read;
 mod shards;
 mod small;

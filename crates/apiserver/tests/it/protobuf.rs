@@ -64,3 +64,55 @@ fn no_bytes_bring_the_reader_down() {
         assert_eq!(protobuf::decode(&encoded[1..]), Err(ProtobufError::NotProtobuf), "{name}");
     }
 }
+
+/// A field of bytes.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut out = vec![number << 3 | 2];
+    let mut length = bytes.len();
+    while length >= 0x80 {
+        out.push((length & 0x7f) as u8 | 0x80);
+        length >>= 7;
+    }
+    out.push(length as u8);
+    out.extend_from_slice(bytes);
+    out
+}
+
+/// A ControllerRevision whose data are raw bytes.
+fn revision(raw: &[u8]) -> Vec<u8> {
+    let type_meta = [field(1, b"apps/v1"), field(2, b"ControllerRevision")].concat();
+    let object = [field(1, &field(1, b"a")), field(2, &field(1, raw))].concat();
+    [b"k8s\0".to_vec(), field(1, &type_meta), field(2, &object)].concat()
+}
+
+fn nested(levels: usize, core: &[u8]) -> Vec<u8> {
+    (0..levels).fold(core.to_vec(), |inner, _| revision(&inner))
+}
+
+#[test]
+fn envelopes_in_one_another_add_up_to_one_limit() {
+    // Half of what a thread of the runtime has.
+    let small = std::thread::Builder::new().stack_size(1024 * 1024);
+    let decoding = small.spawn(|| {
+        assert!(protobuf::decode(&nested(90, b"{}")).is_ok());
+        for levels in [101, 500, 1300, 20_000] {
+            let refused = protobuf::decode(&nested(levels, b"{}")).expect_err("it is too deep");
+            assert_eq!(refused.to_string(), "exceeded max depth of 100", "{levels} levels");
+        }
+        // Levels of the JSON inside count too.
+        let list = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+        assert!(protobuf::decode(&nested(30, list(60).as_bytes())).is_ok());
+        assert!(protobuf::decode(&nested(30, list(80).as_bytes())).is_err());
+    });
+    decoding.unwrap().join().expect("no overflow of the stack, which would end the process");
+}
+
+#[test]
+fn the_raw_bytes_of_an_envelope_are_read_once() {
+    let text = serde_json::to_vec(&serde_json::json!({ "a": "x".repeat(100_000) })).unwrap();
+    let mut value = &protobuf::decode(&nested(80, &text)).expect("it can be read").value;
+    for _ in 0..80 {
+        value = &value["data"];
+    }
+    assert_eq!(value["a"].as_str().map(str::len), Some(100_000));
+}

@@ -1,6 +1,6 @@
 //! Connections of every kind to a handler that is not the API.
 
-mod client;
+pub(crate) mod client;
 
 use std::time::Duration;
 
@@ -45,6 +45,12 @@ impl Handler for Toy {
             "/broken" => {
                 let pieces = [Ok(Frame::data(Bytes::from("first"))), Err(BoxError::from("broken"))];
                 BodyExt::boxed_unsync(StreamBody::new(stream::iter(pieces)))
+            }
+            "/panic" => panic!("on purpose"),
+            "/panic-later" => {
+                let first = stream::iter([Ok::<_, BoxError>(Frame::data(Bytes::from("first")))]);
+                let later = stream::once(async { panic!("on purpose") });
+                BodyExt::boxed_unsync(StreamBody::new(first.chain(later)))
             }
             "/echo" => {
                 let body = request.into_body().collect().await.map_err(|_| Cut)?;
@@ -270,4 +276,30 @@ async fn nobody_reaches_a_server_that_is_gone() {
     assert!(body.frame().await.unwrap().is_err());
     assert!(service.oneshot(request()).await.is_err());
     assert!(connector.connect().is_err());
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_loses_its_stream_and_no_other() {
+    let (serving, address) = plain().await;
+    for version in [Version::HTTP_11, Version::HTTP_2] {
+        let mut sender = over_tcp(address, version).await;
+        assert!(send(&mut sender, "/panic").await.is_err(), "{version:?}");
+        if version == Version::HTTP_11 {
+            sender = over_tcp(address, version).await;
+        }
+        // Over HTTP/1.1 the panic may come before the head has left.
+        let response = send(&mut sender, "/panic-later").await;
+        let body = async { response.ok()?.into_body().collect().await.ok() };
+        assert!(body.await.is_none(), "{version:?}");
+        if version == Version::HTTP_2 {
+            assert_eq!(text(&mut sender, "/").await, "nobody in HTTP/2.0", "the connection lives on");
+        }
+    }
+    for path in ["/panic", "/panic-later"] {
+        let request = Request::get(path).body(Full::<Bytes>::default()).unwrap();
+        match serving.service().oneshot(request).await {
+            Err(_) => assert_eq!(path, "/panic"),
+            Ok(response) => assert!(response.into_body().collect().await.is_err()),
+        }
+    }
 }

@@ -26,12 +26,16 @@ use super::part::{builtin, writer};
 use super::pending::Pending;
 use super::recorder::{self, Note};
 use crate::cluster::{Cluster, DeleteOptions, Place, Propagation, Writer};
+use crate::panics::caught;
 use crate::refusal::Refusal;
 use crate::registry::{Catalog, Kind};
 use crate::store::{CollectionName, Encoded};
 use decide::{Standing, Verdict};
 use graph::{Graph, Node, Uid};
 use head::{FOREGROUND, Head, ORPHAN, OwnerRef};
+
+/// The name, for logs, metrics and health checks.
+pub(super) const NAME: &str = "garbage-collector";
 
 /// When the catalog is looked at again after a definition has changed, in case it followed a moment later.
 const SECOND_LOOK: Duration = Duration::from_millis(100);
@@ -44,7 +48,11 @@ pub(super) async fn run(cluster: Arc<Cluster>) {
         if let Some(work) = collector.pending.take() {
             match &work {
                 Work::Catalog => collector.refresh(),
-                Work::Object(uid) => match collector.look(uid).await {
+                Work::Object(uid) => match caught(collector.look(uid)).await.unwrap_or_else(|panic| {
+                    cluster.background().panicked(NAME);
+                    tracing::error!(controller = NAME, %uid, panic = panic.0, "a controller panicked over an object");
+                    Err(Refusal::internal(panic.0))
+                }) {
                     Ok(()) => collector.pending.forget(&work),
                     Err(refusal) => {
                         tracing::debug!(%uid, %refusal, "will try again");

@@ -87,7 +87,7 @@ pub(super) fn set_size(set: &mut Value, size: i64, wanted: &Wanted) -> bool {
 
 /// The revision for the template of now: one more than all others have.
 pub(super) fn next_revision(olds: &[Set]) -> i64 {
-    olds.iter().map(|it| it.revision).max().unwrap_or(0) + 1
+    olds.iter().map(|it| it.revision).max().unwrap_or(0).saturating_add(1)
 }
 
 fn longer_history(history: &str, revision: &str) -> String {

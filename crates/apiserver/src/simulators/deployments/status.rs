@@ -118,16 +118,16 @@ fn progress(
             it["reason"] = "".into();
         });
         set(conditions, "Progressing", "True", "ReplicaSetUpdated", &message, now);
-        return Some(deadline + 1);
+        return Some(deadline.saturating_add(1));
     }
     let current = conditions.iter().find(|it| text(it, "/type") == "Progressing")?;
     if matches!(text(current, "/reason"), "NewReplicaSetAvailable" | "ProgressDeadlineExceeded") {
         return None;
     }
     let since: Timestamp = text(current, "/lastUpdateTime").parse().ok()?;
-    let rest = since.as_second() + deadline - observed.now.as_second();
+    let rest = since.as_second().saturating_add(deadline).saturating_sub(observed.now.as_second());
     if rest >= 0 {
-        return Some(rest + 1);
+        return Some(rest.saturating_add(1));
     }
     let message = format!("{about} has timed out progressing.");
     set(conditions, "Progressing", "False", "ProgressDeadlineExceeded", &message, now);

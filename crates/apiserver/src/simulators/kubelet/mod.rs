@@ -21,6 +21,7 @@ use crate::kinds::look::{at, flag, items, number, text};
 use crate::refusal::Refusal;
 use crate::registry::Kind;
 use crate::store::{CollectionName, Encoded};
+use crate::time;
 use status::Facts;
 
 /// Reports pods as if they ran.
@@ -68,7 +69,8 @@ impl Kubelet {
             let takes = match stage {
                 Stage::Accept | Stage::Refresh => Duration::ZERO,
                 Stage::Start => {
-                    self.settings.ready_after + self.settings.jitter.mul_f64(cluster.source().fraction())
+                    let jitter = time::scaled(self.settings.jitter, cluster.source().fraction());
+                    self.settings.ready_after.saturating_add(jitter)
                 }
                 Stage::Complete => self.settings.complete_after,
                 Stage::Stop => {

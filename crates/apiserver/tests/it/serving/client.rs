@@ -21,12 +21,12 @@ use tokio_rustls::TlsConnector;
 type Body = Full<Bytes>;
 
 /// Sends requests on one connection.
-pub(super) enum Sender {
+pub(crate) enum Sender {
     One(http1::SendRequest<Body>),
     Two(http2::SendRequest<Body>),
 }
 
-pub(super) async fn send(sender: &mut Sender, path: &str) -> hyper::Result<Response<Incoming>> {
+pub(crate) async fn send(sender: &mut Sender, path: &str) -> hyper::Result<Response<Incoming>> {
     match sender {
         Sender::One(sender) => {
             let request = Request::get(path).header("host", "localhost").body(Body::default()).unwrap();
@@ -42,7 +42,7 @@ pub(super) async fn send(sender: &mut Sender, path: &str) -> hyper::Result<Respo
 }
 
 /// Speaks HTTP over a stream.
-pub(super) async fn speak<S>(stream: S, version: Version) -> Sender
+pub(crate) async fn speak<S>(stream: S, version: Version) -> Sender
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -58,12 +58,12 @@ where
     }
 }
 
-pub(super) async fn over_tcp(address: SocketAddr, version: Version) -> Sender {
+pub(crate) async fn over_tcp(address: SocketAddr, version: Version) -> Sender {
     speak(TcpStream::connect(address).await.unwrap(), version).await
 }
 
 /// Connects to `localhost` by TLS, trusting this authority, in what the server chose of the protocols offered.
-pub(super) async fn over_tls(
+pub(crate) async fn over_tls(
     address: SocketAddr,
     authority: &str,
     identity: Option<&ClientCertificate>,

@@ -1,0 +1,112 @@
+//! Keeps a controller running: one that panics is started again, later each time, and takes no other with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::part::Running;
+use crate::cluster::Cluster;
+use crate::panics::caught;
+
+/// How long a controller rests after its first panic, and after many in a row.
+const FIRST_REST: Duration = Duration::from_secs(1);
+const LONGEST_REST: Duration = Duration::from_secs(30);
+/// A controller that has run for so long is well again: its next panic is a first one.
+const WELL: Duration = Duration::from_secs(60);
+
+/// Runs what `start` makes under a name, for ever. Dropping the future stops it.
+///
+/// A controller keeps nothing that it cannot find in the store, so a new one takes up where the old one was.
+pub(crate) fn supervised(
+    name: &'static str,
+    cluster: &Arc<Cluster>,
+    mut start: impl FnMut(Arc<Cluster>) -> Running + Send + 'static,
+) -> Running {
+    let cluster = Arc::clone(cluster);
+    Box::pin(async move {
+        let mut rest = FIRST_REST;
+        loop {
+            cluster.background().up(name);
+            let begun = Instant::now();
+            // Making it is part of it: some read the store before their first wait.
+            let run = async { start(Arc::clone(&cluster)).await };
+            let Err(panic) = caught(run).await else { return };
+            cluster.background().down(name, &panic.0);
+            if begun.elapsed() >= WELL {
+                rest = FIRST_REST;
+            }
+            tracing::error!(
+                controller = name,
+                panic = panic.0,
+                ?rest,
+                "a controller panicked; restarting it after a pause"
+            );
+            tokio::time::sleep(rest).await;
+            rest = rest.saturating_mul(2).min(LONGEST_REST);
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::cluster::Source;
+    use crate::controllers::together;
+
+    fn cluster() -> Arc<Cluster> {
+        Arc::new(Cluster::new(Source::real()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_controller_that_panics_is_started_again_later_each_time() {
+        let (cluster, started) = (cluster(), Arc::new(AtomicUsize::new(0)));
+        let count = Arc::clone(&started);
+        let bad = supervised("bad", &cluster, move |_| {
+            let count = Arc::clone(&count);
+            Box::pin(async move {
+                if count.fetch_add(1, Ordering::Relaxed) < 7 {
+                    panic!("on purpose");
+                }
+                std::future::pending().await
+            })
+        });
+        let health = || cluster.background().loops()["bad"].clone();
+        let running = tokio::spawn(bad);
+        let mut rests = Vec::new();
+        for _ in 0..7 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            assert_eq!(health().down.as_deref(), Some("on purpose"));
+            let (before, begun) = (started.load(Ordering::Relaxed), Instant::now());
+            while started.load(Ordering::Relaxed) == before {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            rests.push(begun.elapsed().as_secs_f64().round());
+        }
+        assert_eq!(rests, [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]);
+        assert_eq!((health().panics, health().down), (7, None));
+        running.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_controller_that_panics_takes_no_other_with_it() {
+        let (cluster, steps) = (cluster(), Arc::new(AtomicUsize::new(0)));
+        let (panicking, counted) = ("panicking", Arc::clone(&steps));
+        let bad = supervised(panicking, &cluster, |_| panic!("before it has begun"));
+        let good = supervised("good", &cluster, move |_| {
+            let counted = Arc::clone(&counted);
+            Box::pin(async move {
+                loop {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    counted.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        });
+        together(vec![bad, good], tokio::time::sleep(Duration::from_millis(10_500))).await;
+        assert_eq!(steps.load(Ordering::Relaxed), 10);
+        let loops = cluster.background().loops();
+        assert_eq!((loops["good"].panics, loops["panicking"].panics), (0, 4));
+    }
+}

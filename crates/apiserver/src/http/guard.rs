@@ -1,0 +1,95 @@
+//! A panic in one request stays in that request: it is answered with 500, counted and logged, and nothing else notices.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+
+use super::body::Cut;
+use super::pieces::Pieces;
+use super::telling::Telling;
+use crate::panics::{Panicked, caught_in};
+use crate::refusal::Refusal;
+use crate::registry::Kind;
+
+/// kube-apiserver answers so (`WithPanicRecovery`).
+const WORDS: &str = "This request caused apiserver to panic. Look in the logs for details.";
+
+/// Counts the requests that panicked. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Panics(Arc<AtomicU64>);
+
+impl Panics {
+    /// Counts and logs a panic, and returns the answer to the request. `subject` is its path, or its resource.
+    pub(super) fn answer(&self, panic: &Panicked, method: &str, subject: &str) -> Refusal {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(method, subject, panic = panic.0, "a request panicked");
+        Refusal::internal(WORDS)
+    }
+
+    /// The count in the text format of Prometheus.
+    pub(super) fn text(&self) -> String {
+        let count = self.0.load(Ordering::Relaxed);
+        format!(
+            "# HELP apiserver_request_panics_total Counter of requests that panicked and were answered with 500.\n\
+             # TYPE apiserver_request_panics_total counter\napiserver_request_panics_total {count}\n"
+        )
+    }
+}
+
+/// The events of a watch. A panic ends them with an event of type `ERROR`, as other failures do, so that the connection
+/// lives on.
+pub(super) struct GuardedEvents<S> {
+    /// `None` when it has panicked.
+    events: Option<S>,
+    panics: Panics,
+    kind: Arc<Kind>,
+}
+
+impl<S> GuardedEvents<S> {
+    pub(super) fn new(events: S, panics: Panics, kind: Arc<Kind>) -> Self {
+        Self { events: Some(events), panics, kind }
+    }
+}
+
+impl<S: Stream<Item = Result<Pieces, Cut>> + Unpin> Stream for GuardedEvents<S> {
+    type Item = Result<Pieces, Cut>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        let Some(events) = &mut this.events else { return Poll::Ready(None) };
+        caught_in(|| Pin::new(events).poll_next(context)).unwrap_or_else(|panic| {
+            this.events = None;
+            let refusal = this.panics.answer(&panic, "WATCH", &this.kind.def.plural);
+            Poll::Ready(Some(Ok(Pieces::from_iter([Telling::error(&refusal)]))))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt;
+    use futures_util::stream;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::registry::Catalog;
+
+    #[tokio::test]
+    async fn a_watch_that_panics_ends_with_an_error_event() {
+        let panics = Panics::default();
+        let events = stream::iter([1, 2, 3]).map(|it| match it {
+            1 => Ok(Pieces::from(b"{}\n".to_vec())),
+            _ => panic!("number {it}"),
+        });
+        let kind = Catalog::default().kind("", "v1", "pods").expect("it is always served");
+        let all: Vec<_> = GuardedEvents::new(events, panics.clone(), kind).collect().await;
+        let [Ok(_), Ok(last)] = &all[..] else { panic!("{} events", all.len()) };
+        let last: Vec<u8> = last.clone().into_iter().flatten().collect();
+        let event: Value = serde_json::from_slice(&last).expect("JSON");
+        assert_eq!((&event["type"], &event["object"]["code"]), (&"ERROR".into(), &500.into()), "{event}");
+        assert!(panics.text().ends_with("\napiserver_request_panics_total 1\n"), "{}", panics.text());
+    }
+}
