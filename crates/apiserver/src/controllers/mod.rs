@@ -112,13 +112,13 @@ impl Controllers {
             all.push(reconcile::supervised(cluster, || definitions::Definitions));
         }
         if self.volumes {
-            all.push(Box::pin(reconcile::run(Arc::clone(&cluster), volumes::Volumes::default())));
+            all.push(reconcile::supervised(cluster, volumes::Volumes::default));
         }
         if self.quotas {
-            all.push(Box::pin(reconcile::run(Arc::clone(&cluster), quotas::Quotas::default())));
+            all.push(reconcile::supervised(cluster, quotas::Quotas::default));
         }
         if self.api_service {
-            all.push(Box::pin(reconcile::run(Arc::clone(&cluster), api_service::ApiService::default())));
+            all.push(reconcile::supervised(cluster, api_service::ApiService::default));
         }
         if self.garbage {
             all.push(supervised(garbage::NAME, cluster, |it| Box::pin(garbage::run(it))));

@@ -127,6 +127,27 @@ async fn a_token_review_answers_for_the_audiences_that_were_asked_for_and_no_oth
 }
 
 #[tokio::test]
+async fn an_access_review_says_that_nothing_is_authorized() {
+    let cluster = cluster().await;
+    for (plural, spec) in [
+        ("selfsubjectaccessreviews", json!({})),
+        ("subjectaccessreviews", json!({ "user": "bob" })),
+        ("localsubjectaccessreviews", json!({ "user": "bob" })),
+    ] {
+        let kind = cluster.catalog().kind("authorization.k8s.io", "v1", plural).unwrap();
+        let namespace = kind.def.namespaced.then_some("default");
+        let place = Place { kind: &kind, namespace, name: "", part: "" };
+        let mut review =
+            json!({ "apiVersion": "authorization.k8s.io/v1", "kind": kind.def.kind, "spec": spec });
+        review["spec"]["resourceAttributes"] = json!({ "verb": "delete", "resource": "nodes" });
+        let made = cluster.create(&place, review, &Writer::server("test")).await.unwrap();
+        let status = made.object.to_value(&kind)["status"].clone();
+        let reason = status["reason"].as_str().unwrap();
+        assert!(status["allowed"] == true && reason.contains("does not authorize"), "{plural}: {status}");
+    }
+}
+
+#[tokio::test]
 async fn a_token_dies_with_its_account() {
     let cluster = cluster().await;
     let token = account_token(&cluster).await;

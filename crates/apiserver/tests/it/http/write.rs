@@ -307,3 +307,20 @@ async fn a_request_for_a_connection_takes_no_body_and_touches_nothing() {
         assert_eq!(server.get(&path).await.bytes, before, "{path}");
     }
 }
+
+#[tokio::test]
+async fn a_definition_with_rules_is_stored_with_a_warning_that_they_are_not_enforced() {
+    let server = Server::start().await;
+    let schema = json!({ "type": "object", "properties": { "size": { "type": "integer",
+        "x-kubernetes-validations": [{ "rule": "self != 13" }] } } });
+    let definition = json!({ "metadata": { "name": "widgets.example.com" }, "spec": { "group": "example.com",
+        "scope": "Namespaced", "names": { "plural": "widgets", "kind": "Widget" },
+        "versions": [{ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } }] } });
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let made = server.post(path, definition).await;
+    let warning = r#"299 - "spec.versions[0].schema.openAPIV3Schema: x-kubernetes-validations are stored but not enforced: this server does not evaluate CEL""#;
+    assert_eq!((made.code.as_u16(), made.header("warning")), (201, warning));
+    let labelled = json!({ "metadata": { "labels": { "a": "b" } } });
+    let changed = server.merge(&format!("{path}/widgets.example.com"), labelled).await;
+    assert_eq!((changed.code.as_u16(), changed.header("warning")), (200, ""), "the rules are not new");
+}
