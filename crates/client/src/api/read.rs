@@ -23,7 +23,7 @@ pub struct List<K> {
     pub bad: Vec<BadItem>,
 }
 
-impl<K: DeserializeOwned + 'static> Api<K> {
+impl<K: DeserializeOwned> Api<K> {
     /// Reads one object.
     ///
     /// # Errors
@@ -51,7 +51,9 @@ impl<K: DeserializeOwned + 'static> Api<K> {
             Err(error) => Err(error),
         }
     }
+}
 
+impl<K: DeserializeOwned + 'static> Api<K> {
     /// Reads one answer: everything, or one page where the parameters set a limit.
     ///
     /// Items are decoded while the body arrives; one that cannot be is in [`List::bad`], and the others are there.
@@ -87,6 +89,13 @@ impl<K: DeserializeOwned + 'static> Api<K> {
         ListStream::paged(self.list_source(), params.clone())
     }
 
+    fn list_source(&self) -> ListSource {
+        let request = self.accepting(self.on_collection(self.client.get()), Shape::List);
+        ListSource { request, fields: self.fields, gvk: self.resource.gvk.clone() }
+    }
+}
+
+impl<K: DeserializeOwned> Api<K> {
     /// Opens a watch: one event after another off an open body. Dropping the stream ends it.
     ///
     /// The stream ends when the server ends the watch, which it does now and then; see [`Self::watch_from`] for one
@@ -109,13 +118,6 @@ impl<K: DeserializeOwned + 'static> Api<K> {
         RetryWatcher::new(self.watch_source(), params)
     }
 
-    fn list_source(&self) -> ListSource {
-        let request = self.accepting(self.on_collection(self.client.get()), Shape::List);
-        ListSource { request, fields: self.fields, gvk: self.resource.gvk.clone() }
-    }
-}
-
-impl<K: DeserializeOwned> Api<K> {
     pub(super) fn watch_source(&self) -> WatchSource {
         let request = self.accepting(self.on_collection(self.client.get()), Shape::Watch);
         WatchSource { request, fields: self.fields }
