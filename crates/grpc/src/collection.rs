@@ -368,6 +368,28 @@ mod tests {
 
     use super::*;
 
+    /// Programs that were started together drift apart.
+    #[tokio::test(start_paused = true)]
+    async fn refreshes_are_due_up_to_a_fifth_later_than_asked_for() {
+        let period = Duration::from_secs(100);
+        let notes = Notes {
+            bells: Arc::default(),
+            trouble: Mutex::default(),
+            renewals: watch::Sender::new(0),
+            refresh_every: Some(period),
+            refresh_at: Mutex::default(),
+            confirmed: watch::Sender::new(0),
+            confirmed_at: Mutex::default(),
+        };
+        let due = || {
+            notes.reads_all();
+            notes.refresh_at.lock().expect("it is due at some time") - Instant::now()
+        };
+        let all: Vec<_> = (0..50).map(|_| due()).collect();
+        assert!(all.iter().all(|it| (period..=period.mul_f64(1.2)).contains(it)), "{all:?}");
+        assert!(all.iter().any(|it| it.abs_diff(all[0]) > Duration::from_secs(2)), "{all:?}");
+    }
+
     #[test]
     fn failures_are_sorted_by_what_is_done_about_them() {
         let refused = |reason| Error::from(Status::failure(reason, "no"));

@@ -36,6 +36,7 @@ mod races;
 pub use channel::measure;
 pub use channel::{
     ChannelBuilder, Code, ConfigError, EndpointStatus, Interrupted, KubeChannel, ResponseBody, Retry,
+    WaitForReady,
 };
 pub use connection::{Backoff, State};
 pub use dial::{DialError, channel, channel_builder};

@@ -186,6 +186,10 @@ impl ChannelBuilder {
 
     /// How long calls wait while nobody can be called. Once that has been so for longer, calls fail at once with the reason. 10 s
     /// unless called; the deadline of a call holds too.
+    ///
+    /// While there has never been an endpoint, and the reason is one that waiting does not help against, such as a service that does not
+    /// exist ([`Unavailable::is_definite`](crate::Unavailable::is_definite)), calls wait for a second at most. A single call waits longer
+    /// with [`WaitForReady`](crate::WaitForReady).
     #[must_use]
     pub fn ready_timeout(mut self, timeout: Duration) -> Self {
         self.ready_timeout = timeout.min(EVER);

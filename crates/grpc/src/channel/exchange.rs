@@ -23,7 +23,7 @@ use super::body::{Call, ResponseBody, Stream};
 use super::core::Core;
 use super::head::Head;
 use super::outgoing::{BodyError, Outgoing};
-use super::snapshot::{Slot, Unready};
+use super::snapshot::{CENTURY, Slot, Unready};
 use super::status::{Code, Failure, pushback_of, timeout_of};
 use crate::chance;
 use crate::connection::may_have_left;
@@ -181,6 +181,7 @@ where
         self.late = true;
         let asked = Instant::now();
         let again = asked + PAUSE * self.transparent.max(1);
+        let patience = if self.head.waits_for_ready() { CENTURY } else { self.core.settings.ready_timeout };
         let mut revision = self.core.revision.subscribe();
         loop {
             if let Some(picked) = self.pick() {
@@ -189,9 +190,9 @@ where
             }
             let unready = self.core.snapshot.load().unready.clone();
             let until = match &unready {
-                Some(unready) => unready.until(asked, self.core.settings.ready_timeout),
+                Some(unready) => unready.until(asked, patience),
                 // The endpoint that the key belongs to is being connected; another snapshot says what becomes of it.
-                None if self.tried.is_empty() => asked + self.core.settings.ready_timeout,
+                None if self.tried.is_empty() => asked + patience,
                 None => again,
             };
             let bound = self.deadline.map_or(until, |it| it.min(until));

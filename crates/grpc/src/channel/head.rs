@@ -12,8 +12,23 @@ use super::status::{TIMEOUT, timeout_value};
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("dogwatch-grpc/", env!("CARGO_PKG_VERSION")));
 
+/// In the extensions of a request: its call waits until an endpoint can be called or its deadline passes, whatever the reason is.
+///
+/// It is gRPC's wait-for-ready, for one call. Without it a call fails after `ready_timeout`, or after a second where waiting does not
+/// help.
+///
+/// ```
+/// use dogwatch_grpc::WaitForReady;
+///
+/// let mut request = tonic::Request::new("message");
+/// request.extensions_mut().insert(WaitForReady);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitForReady;
+
 #[derive(Debug)]
 pub(crate) struct Head {
+    waits_for_ready: bool,
     method: Method,
     path: Option<PathAndQuery>,
     /// As the caller made them, until they are given away.
@@ -30,7 +45,13 @@ impl Head {
         }
         let kept = headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
         let path = parts.uri.into_parts().path_and_query;
-        Self { method: parts.method, path, fresh: Some(headers), kept }
+        let waits_for_ready = parts.extensions.get::<WaitForReady>().is_some();
+        Self { waits_for_ready, method: parts.method, path, fresh: Some(headers), kept }
+    }
+
+    /// Whether the caller asked for [`WaitForReady`].
+    pub(crate) fn waits_for_ready(&self) -> bool {
+        self.waits_for_ready
     }
 
     /// All values of a header.

@@ -20,6 +20,7 @@ pub mod measure;
 pub use self::body::{Interrupted, ResponseBody};
 pub use self::builder::{ChannelBuilder, ConfigError};
 pub use self::core::EndpointStatus;
+pub use self::head::WaitForReady;
 pub use self::kube_channel::KubeChannel;
 pub use self::retry::Retry;
 pub use self::status::Code;

@@ -50,10 +50,14 @@ pub(crate) struct Unready {
 /// How long calls wait where waiting does not help: for a service that was created a moment ago, together with its caller.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// How long calls wait that wait until an endpoint is ready: a moment that clocks can still name.
+pub(crate) const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
+
 impl Unready {
     /// Until when a call waits that began to at `asked`. Reasons may change, and each begins anew; the patience of a call does not.
     pub(crate) fn until(&self, asked: Instant, ready_timeout: Duration) -> Instant {
-        let patience = if self.definite { ready_timeout.min(GRACE) } else { ready_timeout };
+        let hopeless = self.definite && ready_timeout < CENTURY;
+        let patience = if hopeless { ready_timeout.min(GRACE) } else { ready_timeout };
         self.since.map_or(asked, |it| it.min(asked)) + patience
     }
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use dogwatch_grpc::{KubeChannel, Unavailable};
+use dogwatch_grpc::{KubeChannel, Unavailable, WaitForReady};
 use tokio::time::Instant;
-use tonic::{Code, Status};
+use tonic::{Code, Request, Status};
 
-use crate::echo::EchoClient;
+use crate::echo::{EchoClient, message};
 use crate::pods::{Pod, Service, endpoints, until};
 use crate::still::{STEP, StillTime};
 
@@ -74,4 +74,28 @@ async fn once_there_were_endpoints_calls_wait_whatever_the_reason_is() {
     let (status, took) = call(&clock, &channel).await;
     assert!(status.message().ends_with("there is no such service"), "{status}");
     assert!((9 * STEP..16 * STEP).contains(&took), "after {took:?}");
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_ready_waits_for_as_long_as_it_may() {
+    let clock = StillTime::begin();
+    let pods = Pod::start_many(1).await;
+    let service = Service::new();
+    service.unavailable(Unavailable::ServiceNotFound);
+    let channel = service.channel();
+    let call = |timeout: Option<Duration>| {
+        let (client, mut request) = (EchoClient::new(&channel), Request::new(message("hello", 0)));
+        request.extensions_mut().insert(WaitForReady);
+        timeout.into_iter().for_each(|it| request.set_timeout(it));
+        tokio::spawn(async move { client.ask(request).await })
+    };
+    let (bounded, unbounded) = (call(Some(20 * STEP)), call(None));
+    let took = clock.until(|| bounded.is_finished()).await;
+    assert!(took >= 20 * STEP, "{took:?}");
+    assert_eq!(bounded.await.unwrap().unwrap_err().code(), Code::DeadlineExceeded);
+    clock.pass(600 * STEP).await;
+    assert!(!unbounded.is_finished());
+    service.set(endpoints(&pods));
+    until(&channel, |it| it.ready_endpoints() == 1).await;
+    unbounded.await.unwrap().unwrap();
 }

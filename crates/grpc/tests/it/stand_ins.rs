@@ -1,5 +1,6 @@
 //! Endpoints that cannot be reached: others stand in for them in a subset, and on a ring their keys wait or go on.
 
+use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::Ordering;
 
 use dogwatch_grpc::{KubeChannel, RingHash};
@@ -12,7 +13,7 @@ use crate::still::{STEP, StillTime, breath};
 
 /// A node that dies with all of a client's few pods, while half of the service lives.
 #[tokio::test]
-async fn a_subset_whose_pods_are_dead_is_replaced_by_pods_that_live_and_comes_back() {
+async fn a_subset_whose_pods_are_dead_is_replaced_by_pods_that_live() {
     let clock = StillTime::begin();
     let pods = Pod::start_many(4).await;
     let dead: Vec<_> = (0..4).map(|_| refused()).collect();
@@ -31,6 +32,32 @@ async fn a_subset_whose_pods_are_dead_is_replaced_by_pods_that_live_and_comes_ba
     // Each has one connection, however many it has tried.
     let connections: usize = pods.iter().map(|it| it.seen.connections.load(Ordering::SeqCst)).sum();
     assert_eq!(connections, 20);
+}
+
+/// The one of the subset is back: its stand-in gives up its place, so that clients stay spread.
+#[tokio::test]
+async fn a_stand_in_leaves_when_the_one_it_stands_for_is_back() {
+    let clock = StillTime::begin();
+    let mut pods = Pod::start_many(2).await;
+    let service = Service::of(&pods);
+    let channel = KubeChannel::builder(service.receiver()).no_keep_alive().subset(1).build().unwrap();
+    until(&channel, |it| it.ready_endpoints() == 1).await;
+    let connected = |at: SocketAddr| {
+        let channel = channel.clone();
+        move || {
+            let peers: Vec<_> = channel.endpoints().iter().filter_map(|it| it.peer).collect();
+            channel.ready_endpoints() == 1 && peers == [at]
+        }
+    };
+    let first = usize::from(!connected(pods[0].address)());
+    let (own, other) = (pods[first].address, pods[1 - first].address);
+    pods[first].kill().await;
+    clock.until(connected(other)).await;
+    EchoClient::new(&channel).one("hello").await.unwrap();
+    let listener = TcpListener::bind(own).unwrap();
+    let _back = Pod::at(listener).await;
+    clock.until(connected(own)).await;
+    EchoClient::new(&channel).one("hello").await.unwrap();
 }
 
 fn by_user() -> RingHash {
