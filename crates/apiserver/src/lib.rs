@@ -14,6 +14,12 @@
 //! change objects; [`store`] keeps all their versions and [`reading`] tells them; [`discovery`], [`openapi`] and [`mod@print`]
 //! describe them.
 //!
+//! # What it does not do
+//!
+//! There is no authorization: whoever is let in may do everything, and access reviews say so. RBAC objects, CEL rules of custom resource
+//! definitions and admission policies are stored and not enforced. A server that needs no credentials refuses what a web page could
+//! send to it: see [`ApiServerBuilder::advertise`] for one that is reached by another name than localhost.
+//!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects, reason = "see the module `time`"))]

@@ -32,8 +32,7 @@ pub(crate) fn on(error: &anyhow::Error) -> Option<&'static str> {
 fn on_request(error: &Error) -> Option<&'static str> {
     match error {
         Error::Config(ConfigError::NoCluster(_)) => Some(
-            "name one with --kubeconfig FILE, --context NAME or --server URL; without a cluster, `dogwatch serve` runs an API server \
-                and `dogwatch demo` shows what can be done with one",
+            "name one with --kubeconfig FILE, --context NAME or --server URL; or start your own with `dogwatch serve`, or try `dogwatch demo`",
         ),
         _ if error.transport() == Some(TransportErrorKind::Tls) => Some(
             "name the cluster's certificate authority in a kubeconfig, or try without verification by --insecure-skip-tls-verify",

@@ -1,4 +1,4 @@
-//! How a command fails: one line on stderr that says what happened and what to do about it, and exit code 1.
+//! How a command fails: a line on stderr that says what happened, one that says what to do about it, and exit code 1.
 //!
 //! Knows errors only as chains of causes; what to advise is the caller's to say. A reader of our output that went away
 //! is no failure: `dogwatch … | head` ends quietly.
@@ -12,12 +12,18 @@ pub(crate) fn report(error: &anyhow::Error, advice: Option<&str>) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     // If stderr is gone too, there is nobody left to tell.
-    let _ = writeln!(io::stderr(), "error: {}", line(error, advice));
+    let _ = write!(io::stderr(), "{}", lines(error, advice));
     ExitCode::FAILURE
 }
 
-/// The whole failure on one line: its causes from the outermost in, each once, then the advice.
-fn line(error: &anyhow::Error, advice: Option<&str>) -> String {
+/// The failure as it is printed, each part on a line of its own.
+fn lines(error: &anyhow::Error, advice: Option<&str>) -> String {
+    let hint = advice.map(|it| format!("hint: {it}\n")).unwrap_or_default();
+    format!("error: {}\n{hint}", line(error))
+}
+
+/// What happened, on one line: its causes from the outermost in, each once.
+fn line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain() {
         let said = on_one_line(&cause.to_string());
@@ -28,10 +34,6 @@ fn line(error: &anyhow::Error, advice: Option<&str>) -> String {
             }
             line.push_str(&said);
         }
-    }
-    if let Some(advice) = advice {
-        line.push_str("; ");
-        line.push_str(advice);
     }
     line
 }
@@ -61,22 +63,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn causes_are_joined_and_the_advice_comes_last() {
+    fn causes_are_joined_and_the_advice_is_a_line_of_its_own() {
         let error = anyhow!("connection refused").context("cannot reach https://a");
-        assert_eq!(line(&error, None), "cannot reach https://a: connection refused");
-        assert_eq!(line(&error, Some("start it")), "cannot reach https://a: connection refused; start it");
+        assert_eq!(lines(&error, None), "error: cannot reach https://a: connection refused\n");
+        let advised = "error: cannot reach https://a: connection refused\nhint: start it\n";
+        assert_eq!(lines(&error, Some("start it")), advised);
     }
 
     #[test]
     fn a_cause_that_was_already_said_is_not_said_again() {
         let error = anyhow!("timed out").context("gave up: timed out").context("no list");
-        assert_eq!(line(&error, None), "no list: gave up: timed out");
+        assert_eq!(line(&error), "no list: gave up: timed out");
     }
 
     #[test]
     fn a_list_of_problems_becomes_one_line() {
         let error = anyhow!("the file is wrong:\n  a: is missing\n\n  b: is odd\n");
-        assert_eq!(line(&error, None), "the file is wrong: a: is missing; b: is odd");
+        assert_eq!(line(&error), "the file is wrong: a: is missing; b: is odd");
     }
 
     #[test]
@@ -92,6 +95,6 @@ mod tests {
         struct Gone(#[source] io::Error);
         let gone = anyhow::Error::new(Gone(ErrorKind::BrokenPipe.into()));
         assert!(!is_broken_pipe(&gone));
-        assert_eq!(line(&gone, None), "the server is gone: broken pipe");
+        assert_eq!(line(&gone), "the server is gone: broken pipe");
     }
 }

@@ -1,6 +1,6 @@
 //! The `dogwatch` command: reads the command line, starts the log and the runtime, and hands over to one command.
 //!
-//! Exit codes: 0 done, 1 failed (one line on stderr says what to do about it), 2 bad usage.
+//! Exit codes: 0 done, 1 failed (stderr says why, and what to do about it), 2 bad usage.
 
 mod failure;
 mod logging;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use dogwatch::config::Overrides;
 use dogwatch::{Api, Client, Config, DynamicObject, PatchParams, ResourceType};
@@ -9,8 +10,12 @@ use dogwatch_apiserver::ApiServer;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+use tokio::time::timeout;
 
 use crate::dogwatch;
+
+/// Longer than anything takes on a busy machine.
+const LONG: Duration = Duration::from_secs(60);
 
 /// A command that runs, and is gone with this.
 pub(crate) struct Following {
@@ -36,7 +41,8 @@ impl Following {
     /// The next line on stdout.
     pub(crate) async fn line(&mut self) -> String {
         let out = self.out.as_mut().expect("it is still read");
-        match out.next_line().await.expect("it prints text") {
+        let line = timeout(LONG, out.next_line()).await.expect("a line on stdout within a minute");
+        match line.expect("it prints text") {
             Some(line) => line,
             None => panic!("no more lines, but {:?}", self.err.next_line().await),
         }
@@ -52,7 +58,10 @@ impl Following {
     pub(crate) async fn told(&mut self, part: &str) -> String {
         let mut others = Vec::new();
         loop {
-            match self.err.next_line().await.expect("it prints text") {
+            let Ok(line) = timeout(LONG, self.err.next_line()).await else {
+                panic!("no {part:?} within a minute, but {others:?}")
+            };
+            match line.expect("it prints text") {
                 Some(line) if line.contains(part) => return line,
                 Some(line) => others.push(line),
                 None => panic!("no {part:?} in {others:?}"),

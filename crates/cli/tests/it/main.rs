@@ -25,6 +25,17 @@ fn run(home: &Path, arguments: &[&str]) -> Output {
     dogwatch(home, arguments).output().expect("the command was built with this test")
 }
 
+/// Checks that a failure is a line that says what happened, and at most one more that says what to do.
+fn assert_failure(said: &str) {
+    let lines: Vec<&str> = said.lines().collect();
+    let is_it = match lines[..] {
+        [error] => error.starts_with("error: "),
+        [error, hint] => error.starts_with("error: ") && hint.starts_with("hint: "),
+        _ => false,
+    };
+    assert!(is_it && said.ends_with('\n'), "{said:?}");
+}
+
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("the command prints UTF-8")
 }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 
-use crate::{dogwatch, run, text};
+use crate::{assert_failure, dogwatch, run, text};
 
 /// A server in a process of its own, which ends with it.
 struct Served {
@@ -186,7 +186,7 @@ fn a_kubeconfig_that_cannot_be_written_is_named() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(text(&output.stdout), "");
     let said = text(&output.stderr);
-    assert_eq!(said.lines().count(), 1, "{said}");
+    assert_failure(said);
     assert!(said.contains(file.to_str().unwrap()), "{said}");
     // Not the name of the temporary file that would have become it.
     assert!(said.ends_with("kubeconfig: No such file or directory (os error 2)\n"), "{said}");
@@ -200,20 +200,20 @@ fn it_does_not_leave_this_machine_without_tls_and_a_token() {
         assert_eq!(output.status.code(), Some(1), "{more:?}");
         assert_eq!(text(&output.stdout), "");
         let said = text(&output.stderr);
-        assert_eq!(said.lines().count(), 1, "{said}");
+        assert_failure(said);
         assert!(said.contains("--tls") && said.contains("--token") && said.contains("--bind"), "{said}");
     }
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_in_one_line() {
+fn a_port_that_is_taken_is_told_with_what_to_do() {
     let home = tempfile::tempdir().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let output = run(home.path(), &["serve", "--bind", &address]);
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
-    assert_eq!(said.lines().count(), 1, "{said}");
+    assert_failure(said);
     assert!(said.contains(&address) && said.contains("--bind"), "{said}");
 }
 
