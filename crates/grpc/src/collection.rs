@@ -9,9 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dogwatch_client::{Api, Error};
-use dogwatch_core::{
-    FieldSelector, ListParams, Reason, ResourceType, ResourceVersion, Status, View, WatchParams,
-};
+use dogwatch_core::{ListParams, Reason, ResourceType, Status, View, WatchParams};
 use dogwatch_informer::{
     Change, Index, InformerBuilder, ListEvent, ListWatch, Lists, NotFound, SharedInformer, Store, Watches,
 };
@@ -257,8 +255,8 @@ impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Noted<T> {
 
     fn newest_version(
         &self,
-        fields: FieldSelector,
-    ) -> BoxFuture<'static, Result<Option<ResourceVersion>, Error>> {
+        fields: dogwatch_core::FieldSelector,
+    ) -> BoxFuture<'static, Result<Option<dogwatch_core::ResourceVersion>, Error>> {
         ListWatch::newest_version(&self.api, fields)
     }
 }
