@@ -83,6 +83,13 @@ pub struct Client {
     acting_as: Option<Arc<Impersonation>>,
 }
 
+/// Tells clients apart that exist at the same time; see [`Client::identity`]. A later client may get the identity of one that is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClientIdentity {
+    inner: usize,
+    acting_as: usize,
+}
+
 struct Inner {
     service: HttpService,
     /// The address of the server, without a trailing slash.
@@ -190,6 +197,13 @@ impl Client {
     #[must_use]
     pub fn acting_as(&self, who: Impersonation) -> Self {
         Self { inner: Arc::clone(&self.inner), acting_as: Some(Arc::new(who)) }
+    }
+
+    /// Returns what tells this client from others: equal for clones, different for one with other connections, or one that acts as
+    /// another user.
+    pub fn identity(&self) -> ClientIdentity {
+        let acting_as = self.acting_as.as_ref().map_or(0, |it| Arc::as_ptr(it) as usize);
+        ClientIdentity { inner: Arc::as_ptr(&self.inner) as usize, acting_as }
     }
 
     /// As whom requests act unless they say otherwise.

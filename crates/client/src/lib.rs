@@ -59,7 +59,7 @@ mod kube;
 
 pub use api::Api;
 pub use body::{BoxError, RequestBody, ResponseBody, boxed};
-pub use client::{Client, ClientBuilder, HttpService, HttpStack};
+pub use client::{Client, ClientBuilder, ClientIdentity, HttpService, HttpStack};
 pub use config::Config;
 pub use discovery::{CachedDiscovery, Discovery, RestMapper};
 pub use error::{Error, InvalidRequest};

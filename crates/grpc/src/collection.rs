@@ -298,6 +298,13 @@ impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Noted<T> {
             }
         })
     }
+
+    fn newest_version(
+        &self,
+        fields: dogwatch_core::FieldSelector,
+    ) -> BoxFuture<'static, Result<Option<dogwatch_core::ResourceVersion>, Error>> {
+        ListWatch::newest_version(&self.api, fields)
+    }
 }
 
 struct Following<T> {

@@ -37,6 +37,11 @@ impl<T: Object> Batch<T> {
         Self { changes, since, hasher, hashes: OnceLock::new() }
     }
 
+    /// How many changes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.changes.len()
+    }
+
     fn hashes(&self) -> &[u64] {
         self.hashes.get_or_init(|| {
             let hash = |change: &Change<T>| {

@@ -21,11 +21,25 @@ pub enum Delta<T> {
     /// Inside a list: forget what the list told of it. Outside: the server told that it was deleted, but not in a way that
     /// could be decoded; what was known of it is gone, and unknown keys are nothing to tell. A `Bookmark` with the version follows.
     Dropped(ObjectKey),
+    /// The object of this key exists, and its newest state, of this version, could not be decoded.
+    ///
+    /// Never inside a list, whose `End` says so. What was known of the object stays, and is marked as out of date until the object
+    /// is read again or goes. A `Bookmark` with the version follows.
+    Unreadable {
+        /// Which object.
+        key: ObjectKey,
+        /// The version that could not be decoded.
+        version: ResourceVersion,
+    },
+    /// The list has an object that could not be decoded, and of which not even the name is known: nothing that the list lacks may be
+    /// taken for deleted. Only inside a list.
+    Nameless,
     /// The list is whole: what it did not name is not there.
     End {
         /// The version of the list.
         version: ResourceVersion,
-        /// Objects that are there and could not be decoded: they are not gone, and what was known of them stays.
+        /// Objects that are there and could not be decoded: they are not gone, and what was known of them stays, marked as out of
+        /// date.
         unreadable: Vec<ObjectKey>,
     },
     /// The list cannot be read to its end: forget what it brought, and keep what was known.

@@ -1,6 +1,7 @@
 //! One informer per collection for a whole program, whoever asks for it, and all of them started, awaited and stopped together.
 //!
-//! It holds no informer itself: who asked for one holds it, and when the last of them lets go, it stops.
+//! It holds no informer itself: the callers hold them, by an informer, a store or a lister. When the last of these is dropped, the
+//! informer stops.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -9,19 +10,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dogwatch_client::api::StaticScope;
-use dogwatch_client::{Api, Client};
-use dogwatch_core::{FieldSelector, Gvr, LabelSelector, Object, ResourceType, View};
+use dogwatch_client::{Api, Client, ClientIdentity};
+use dogwatch_core::{FieldSelector, LabelSelector, Object, ResourceType, View};
 use futures_core::future::BoxFuture;
 use futures_util::future::join_all;
 use kube_core::{DynamicObject, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::informer::{InformerBuilder, Life, NotSynced, SharedInformer, WeakInformer};
+use crate::informer::{Contents, InformerBuilder, Life, NotSynced, SharedInformer, WeakInformer};
 
-/// Hands out informers: one for each resource, selection and payload, shared by all who ask for it.
+/// Hands out informers: one for each client, resource, selection and payload, shared by all who ask for it.
 ///
-/// A clone is the same factory. It keeps no informer alive: hold on to what it gives you, also where you only read the store. When
-/// the last handle is dropped the informer stops, and the next who asks gets a new one.
+/// A clone is the same factory. It keeps no informer alive: hold on to what it gives you, be it the informer, its store or a lister.
+/// When the last of them is dropped the informer stops, and the next caller gets a new one.
 #[derive(Clone)]
 pub struct InformerFactory {
     client: Client,
@@ -43,10 +44,9 @@ struct Members {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     payload: TypeId,
-    resource: Gvr,
-    namespaces: Vec<String>,
-    labels: String,
-    fields: String,
+    /// Another server, or another user whom the client acts as, has other objects.
+    client: ClientIdentity,
+    contents: Contents,
 }
 
 /// Which objects of a collection an informer holds: all, unless it says otherwise.
@@ -55,6 +55,7 @@ pub struct Selection {
     namespaces: Vec<String>,
     labels: Option<LabelSelector>,
     fields: Option<FieldSelector>,
+    shard: Option<String>,
 }
 
 impl Selection {
@@ -76,6 +77,13 @@ impl Selection {
     #[must_use]
     pub fn fields(mut self, fields: FieldSelector) -> Self {
         self.fields = Some(fields);
+        self
+    }
+
+    /// Only the objects of one shard, in the server's own words.
+    #[must_use]
+    pub fn shard(mut self, selector: impl Into<String>) -> Self {
+        self.shard = Some(selector.into());
         self
     }
 }
@@ -108,7 +116,11 @@ impl InformerFactory {
         self.get_with(Selection::default(), |it| it)
     }
 
-    /// The informer of a type with a selection. Where it does not exist yet, the builder is adjusted; where it does, it stays as it is.
+    /// The informer of a type with a selection, which may be adjusted.
+    ///
+    /// Requests share an informer when its store has the same contents: the same selection, freshness ([`Start`](crate::Start)) and
+    /// transform. A transform without captured state is the same as another of its type; one with state is only the same as itself. An
+    /// informer that exists gets the indexes that it lacks, and is otherwise not adjusted again.
     pub fn get_with<T: View>(
         &self,
         selection: Selection,
@@ -132,21 +144,34 @@ impl InformerFactory {
         selection: Selection,
         adjust: impl FnOnce(InformerBuilder<T>) -> InformerBuilder<T>,
     ) -> SharedInformer<T> {
-        let key = self.key::<T>(api, &selection);
-        let mut members = self.members();
-        let known = members.informers.get(&key).and_then(|it| it.any().downcast_ref::<WeakInformer<T>>());
-        if let Some(informer) = known.and_then(WeakInformer::upgrade).filter(|it| !it.is_stopped()) {
-            return informer;
-        }
-        let mut sources = key.namespaces.iter().map(|it| api.clone().within(it));
+        let namespaces = self.namespaces_of(api, &selection);
+        let mut sources = namespaces.iter().map(|it| api.clone().within(it));
         let first = sources.next().unwrap_or_else(|| api.clone());
         let mut builder = sources.fold(SharedInformer::builder(first), InformerBuilder::also);
         builder = builder.labels(selection.labels.unwrap_or_else(LabelSelector::everything));
         builder = builder.fields(selection.fields.unwrap_or_else(FieldSelector::everything));
+        if let Some(selector) = selection.shard {
+            builder = builder.reflector(|it| it.shard(selector));
+        }
         if let Some(period) = self.resync_every {
             builder = builder.resync_every(period);
         }
-        let informer = adjust(builder).build();
+        // Before the look for one that exists: only the settings tell whether that is the same. Never under the lock, as it is the
+        // caller's code.
+        let builder = adjust(builder);
+        let client = api.client().identity();
+        let key = Key { payload: TypeId::of::<T>(), client, contents: builder.contents() };
+        let mut members = self.members();
+        let known = members.informers.get(&key).and_then(|it| it.any().downcast_ref::<WeakInformer<T>>());
+        if let Some(informer) = known.and_then(WeakInformer::upgrade).filter(|it| !it.is_stopped()) {
+            drop(members);
+            for index in builder.into_indexes() {
+                // One of this name is there already.
+                let _ = informer.add_index(index);
+            }
+            return informer;
+        }
+        let informer = builder.build();
         members.informers.retain(|_, it| it.informer().is_some());
         members.lives.retain(|it| !it.is_over());
         members.lives.push(informer.life());
@@ -154,7 +179,8 @@ impl InformerFactory {
         informer
     }
 
-    fn key<T: 'static>(&self, api: &Api<T>, selection: &Selection) -> Key {
+    /// The namespaces to read, in order; none where all of them are.
+    fn namespaces_of<T>(&self, api: &Api<T>, selection: &Selection) -> Vec<String> {
         let mut namespaces = match (api.namespace(), &*selection.namespaces) {
             (Some(namespace), []) => vec![namespace.to_owned()],
             (None, []) => self.namespaces.clone(),
@@ -165,13 +191,7 @@ impl InformerFactory {
         }
         namespaces.sort_unstable();
         namespaces.dedup();
-        Key {
-            payload: TypeId::of::<T>(),
-            resource: api.resource().gvr(),
-            namespaces,
-            labels: selection.labels.as_ref().map(ToString::to_string).unwrap_or_default(),
-            fields: selection.fields.as_ref().map(ToString::to_string).unwrap_or_default(),
-        }
+        namespaces
     }
 
     /// Starts every informer that was not started yet, on the runtime this is called on. What is asked for later needs another

@@ -6,7 +6,6 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dogwatch_core::Object;
@@ -18,8 +17,9 @@ use crate::backlog::{Batch, KeyHasher};
 use crate::backoff::AGES;
 use crate::change::Change;
 use crate::handler::EventHandler;
-use crate::mailbox::{Mailbox, Replay};
+use crate::mailbox::{Mailbox, Replay, Subscription};
 use crate::metrics::InformerMetrics;
+use crate::numbers::Numbers;
 use crate::registration::{Changes, HandlerOptions, Reader, Registration, serve};
 
 /// The end of a mailbox that is written to. Dropping it closes the mailbox: what is in it is still told.
@@ -63,11 +63,13 @@ impl<T: Object> Joining<T> {
     }
 
     fn new(options: HandlerOptions, shared: &Shared) -> Self {
-        let number = shared.count.fetch_add(1, Ordering::Relaxed) + 1;
-        let name: Arc<str> = options.name.unwrap_or_else(|| number.to_string()).into();
+        let number = options.name.is_none().then(|| shared.numbers.take());
+        let numbered = || number.as_ref().map(|it| it.get().to_string());
+        let name: Arc<str> = options.name.or_else(numbered).unwrap_or_default().into();
         let metrics = shared.metrics.handler(&name);
+        let mailbox = Mailbox::new(name, number, options.overflow, shared.hasher.clone(), metrics);
         Self {
-            slot: Slot(Arc::new(Mailbox::new(name, options.overflow, shared.hasher.clone(), metrics))),
+            slot: Slot(Arc::new(mailbox)),
             resync_every: options.resync_every.or(shared.resync_every),
             again_after_relist: options.again_after_relist,
             task: None,
@@ -82,13 +84,13 @@ pub(crate) struct Shared {
     pub(crate) metrics: InformerMetrics,
     /// How often handlers that do not say are told of everything again.
     pub(crate) resync_every: Option<Duration>,
-    /// How many handlers there were, to name them.
-    count: AtomicUsize,
+    /// Names handlers that have no name.
+    numbers: Numbers,
 }
 
 impl Shared {
     pub(crate) fn new(metrics: InformerMetrics, resync_every: Option<Duration>) -> Self {
-        Self { hasher: KeyHasher::default(), metrics, resync_every, count: AtomicUsize::new(0) }
+        Self { hasher: KeyHasher::default(), metrics, resync_every, numbers: Numbers::default() }
     }
 }
 
@@ -107,6 +109,8 @@ struct Member<T> {
     slot: Slot<T>,
     again_after_relist: bool,
     resync: Option<Resync>,
+    /// Whether a task of ours calls it; a stream is read by its owner.
+    called: bool,
 }
 
 #[derive(Debug)]
@@ -124,6 +128,7 @@ impl<T: Object> FanOut<T> {
     /// Takes a handler in, and starts its task on the runtime this runs on. It is told first of what is there already.
     pub(crate) fn join(&mut self, joining: Joining<T>, there: Replay<T>) {
         while self.tasks.try_join_next().is_some() {}
+        self.forget_removed();
         let Joining { slot, resync_every, again_after_relist, task } = joining;
         let mailbox = &slot.0;
         if mailbox.is_removed() {
@@ -138,15 +143,16 @@ impl<T: Object> FanOut<T> {
         }
         let resync = resync_every.map(|every| every.min(AGES));
         let resync = resync.map(|every| Resync { every, next: now + every });
-        self.members.push(Member { slot, again_after_relist, resync });
+        self.members.push(Member { slot, again_after_relist, resync, called: task.is_some() });
         if let Some(task) = task {
             self.tasks.spawn(task);
         }
     }
 
-    /// Tells everybody.
+    /// Delivers changes to all handlers.
     pub(crate) fn publish(&mut self, changes: Vec<Change<T>>) {
-        self.tell(changes, |_| true);
+        self.forget_removed();
+        self.deliver(changes, |member, batch| member.mailbox().push(batch));
     }
 
     /// Says that what was published until now is the first list. It counts once.
@@ -161,16 +167,23 @@ impl<T: Object> FanOut<T> {
         self.members.iter().filter_map(|it| it.resync.as_ref()).map(|it| it.next).min()
     }
 
-    /// Tells those whose time has come of everything again.
+    /// Delivers everything again to those whose time has come. A handler that still has the last resync before it, or that is
+    /// full, is passed over.
     pub(crate) fn resync(&mut self, now: Instant, everything: impl FnOnce() -> Vec<Change<T>>) {
+        self.forget_removed();
         if self.next_resync().is_some_and(|next| next <= now) {
-            self.tell(everything(), |member| match &mut member.resync {
-                Some(resync) if resync.next <= now => {
+            self.deliver(everything(), |member, batch| {
+                if let Some(resync) = member.resync.as_mut().filter(|it| it.next <= now) {
                     resync.next = now + resync.every;
-                    true
+                    member.mailbox().push_resync(batch);
                 }
-                _ => false,
             });
+            // Also where there was nothing to deliver.
+            for resync in self.members.iter_mut().filter_map(|it| it.resync.as_mut()) {
+                if resync.next <= now {
+                    resync.next = now + resync.every;
+                }
+            }
         }
     }
 
@@ -181,20 +194,26 @@ impl<T: Object> FanOut<T> {
 
     /// Tells those who want it of everything again, after a list that was not the first.
     pub(crate) fn relisted(&mut self, everything: impl FnOnce() -> Vec<Change<T>>) {
+        self.forget_removed();
         if self.asks_after_relists() {
-            self.tell(everything(), |it| it.again_after_relist);
+            self.deliver(everything(), |member, batch| {
+                if member.again_after_relist {
+                    member.mailbox().push(batch);
+                }
+            });
         }
     }
 
-    fn tell(&mut self, changes: Vec<Change<T>>, mut whom: impl FnMut(&mut Member<T>) -> bool) {
-        let batch = (!changes.is_empty()).then(|| Batch::new(changes, Instant::now(), self.hasher.clone()));
-        let batch = batch.map(Arc::new);
-        self.members.retain_mut(|member| {
-            if let (true, Some(batch)) = (whom(member), &batch) {
-                member.mailbox().push(batch);
-            }
-            !member.mailbox().is_removed()
-        });
+    fn deliver(&mut self, changes: Vec<Change<T>>, mut to: impl FnMut(&mut Member<T>, &Arc<Batch<T>>)) {
+        if !changes.is_empty() {
+            let batch = Arc::new(Batch::new(changes, Instant::now(), self.hasher.clone()));
+            self.members.iter_mut().for_each(|member| to(member, &batch));
+        }
+    }
+
+    /// Lets go of handlers that were removed, and of streams that were dropped.
+    fn forget_removed(&mut self) {
+        self.members.retain(|it| !it.mailbox().is_removed());
     }
 
     /// Whether a handler that may make the informer wait does so.
@@ -209,10 +228,27 @@ impl<T: Object> FanOut<T> {
         }
     }
 
-    /// Nothing more will come: waits until every handler was told of what waits and has ended.
-    pub(crate) async fn close(mut self) {
+    /// Nothing more will come: waits until every handler has worked off what waits for it, for as long as the grace lasts. What is
+    /// left then is dropped; a call that is under way is waited for. Streams keep what they have not given out.
+    pub(crate) async fn close(mut self, grace: Duration) {
+        let called: Vec<_> =
+            self.members.iter().filter(|it| it.called).map(|it| Arc::clone(&it.slot.0)).collect();
         self.members.clear();
-        while self.tasks.join_next().await.is_some() {}
+        let tasks = &mut self.tasks;
+        let ended = async { while tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(grace, ended).await.is_err() {
+            for mailbox in called.iter().filter(|it| !it.is_removed()) {
+                let (handler, left) = (mailbox.name(), mailbox.lag().pending);
+                tracing::warn!(
+                    handler,
+                    left,
+                    ?grace,
+                    "the informer stops; a slow handler loses what waits for it"
+                );
+                mailbox.remove();
+            }
+            while self.tasks.join_next().await.is_some() {}
+        }
     }
 }
 
@@ -233,7 +269,7 @@ mod tests {
     use std::sync::Mutex;
 
     use dogwatch_core::ResourceType;
-    use futures_util::StreamExt;
+    use futures_util::{FutureExt, StreamExt};
     use k8s_openapi::api::core::v1::ConfigMap;
     use tokio::task::yield_now;
 
@@ -300,7 +336,7 @@ mod tests {
             assert_eq!(registration.lag(), Lag::default());
         }
         fan_out.publish(vec![updated("7", 8, 300)]);
-        fan_out.close().await;
+        fan_out.close(Duration::MAX).await;
         for (told, _) in all {
             let told = told.lock().unwrap();
             assert_eq!((&told[..200], &told[200..]), (&changes[..], &[updated("7", 8, 300)][..]));
@@ -328,7 +364,7 @@ mod tests {
         for change in history {
             assert_eq!(growing.next().await, Some(change));
         }
-        fan_out.close().await;
+        fan_out.close(Duration::MAX).await;
         assert_eq!((merging.next().await, growing.next().await), (None, None));
     }
 
@@ -522,15 +558,39 @@ mod tests {
             handlers.push(changes);
         }
         let start = Instant::now();
-        let mut told = Vec::new();
+        let (mut told, mut counts) = (Vec::new(), [0; 3]);
         while start.elapsed() < Duration::from_secs(6) {
             let next = fan_out.next_resync().expect("two have a period");
             tokio::time::sleep_until(next).await;
             fan_out.resync(Instant::now(), || vec![updated("a", 1, 1)]);
-            let pending: Vec<_> = handlers.iter().map(|it| it.registration().lag().pending).collect();
-            told.push((start.elapsed().as_secs(), pending));
+            for (count, changes) in counts.iter_mut().zip(&mut handlers) {
+                while changes.next().now_or_never().flatten().is_some() {
+                    *count += 1;
+                }
+            }
+            told.push((start.elapsed().as_secs(), counts));
         }
-        assert_eq!(told, [(2, vec![1, 0, 0]), (3, vec![1, 1, 0]), (4, vec![2, 1, 0]), (6, vec![3, 2, 0])]);
+        assert_eq!(told, [(2, [1, 0, 0]), (3, [1, 1, 0]), (4, [2, 1, 0]), (6, [3, 2, 0])]);
+    }
+
+    /// client-go drops what waits at once; a handler that is only a little behind deserves better, and one that is far behind must not
+    /// hold up the end of a program.
+    #[tokio::test(start_paused = true)]
+    async fn in_10_the_end_waits_for_slow_handlers_no_longer_than_the_grace() {
+        for (grace, calls) in [(Duration::MAX, 1000), (Duration::from_secs(5), 1000), (Duration::ZERO, 0)] {
+            let shared = shared();
+            let mut fan_out = FanOut::new(shared.hasher.clone());
+            let (handler, told) = recorder();
+            let (joining, registration) = Joining::handler(handler, HandlerOptions::default(), &shared);
+            fan_out.join(joining, nothing());
+            let (joining, mut changes) = Joining::stream(HandlerOptions::default(), &shared);
+            fan_out.join(joining, nothing());
+            fan_out.publish((0..1000).map(|it| added(&it.to_string(), it + 1)).collect());
+            fan_out.close(grace).await;
+            assert_eq!(told.lock().unwrap().len(), calls, "with a grace of {grace:?}");
+            registration.shut_down().await;
+            assert!(changes.next().await.is_some(), "a stream keeps what it has not given out");
+        }
     }
 
     #[test]

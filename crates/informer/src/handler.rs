@@ -13,7 +13,8 @@ use crate::change::{Change, Deleted};
 /// Reacts to changes of one collection.
 ///
 /// Calls to one handler never overlap, and calls about one object come in the order in which the server made the
-/// changes. The store already shows the new state, or a newer one, when a call is made. A call runs on a task of its own
+/// changes. The store already shows the change, or a later one of the object, when a call is made: an object that was added may be
+/// gone again. A call runs on a task of its own
 /// for this handler, so a slow one delays no other handler; it does hold a thread of the runtime, so put real work on a
 /// queue. A call that panics is reported and counted, and the handler goes on with the next change.
 ///

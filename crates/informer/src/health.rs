@@ -31,6 +31,8 @@ pub struct Health {
     pub poison: u64,
     /// The last object that could not be decoded: its key, the path in it, the reason.
     pub last_poison: Option<BadItem>,
+    /// How many objects exist whose newest state could not be decoded: each is shown in an older state, or not at all.
+    pub unreadable: u64,
 }
 
 /// What a reflector is at.
@@ -75,9 +77,9 @@ pub struct Problem {
 }
 
 impl Health {
-    /// Whether it is in step with the server and nothing troubles it.
+    /// Whether it is synced with the server, nothing troubles it, and every object is shown in its newest state.
     pub fn is_ok(&self) -> bool {
-        self.state == HealthState::Synced && self.problem.is_none()
+        self.state == HealthState::Synced && self.problem.is_none() && self.unreadable == 0
     }
 }
 
@@ -92,6 +94,14 @@ impl fmt::Display for Health {
             HealthState::Retrying { attempts, .. } => write!(f, "retrying after {attempts} failures")?,
             HealthState::Gone => f.write_str("gone")?,
             HealthState::Stopped => f.write_str("stopped")?,
+        }
+        match (self.unreadable, &self.last_poison) {
+            (0, _) => {}
+            (1, Some(bad)) => write!(f, ", except for an object that cannot be decoded ({bad})")?,
+            (count, Some(bad)) => {
+                write!(f, ", except for {count} objects that cannot be decoded (last {bad})")?;
+            }
+            (count, None) => write!(f, ", except for objects that cannot be decoded ({count})")?,
         }
         match &self.problem {
             Some(problem) => write!(f, ": {}", problem.message),

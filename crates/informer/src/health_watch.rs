@@ -213,6 +213,7 @@ fn both(one: Health, other: Health) -> Health {
         rewinds: one.rewinds + other.rewinds,
         poison: one.poison + other.poison,
         last_poison: one.last_poison.or(other.last_poison),
+        unreadable: one.unreadable.saturating_add(other.unreadable),
     }
 }
 

@@ -6,12 +6,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use dogwatch_client::{Api, Error, ListStream, Listed};
-use dogwatch_core::{ListParams, ResourceType, ResourceVersion, WatchParams};
+use dogwatch_core::{FieldSelector, ListParams, ResourceType, ResourceVersion, WatchParams};
 use dogwatch_wire::{BadItem, WatchEvent};
 use futures_core::Stream;
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 /// A list as it arrives. An error ends it; a whole one ends with [`ListEvent::End`]. Dropping it ends the request.
 pub type Lists<T> = BoxStream<'static, Result<ListEvent<T>, Error>>;
@@ -39,6 +39,26 @@ pub trait ListWatch<T>: Send + Sync + 'static {
     /// it refuses, and is listed instead.
     fn lacks_initial_events(&self) -> bool {
         false
+    }
+
+    /// Asks for the version of the server's newest state by one small request. `None`, the default, when the source cannot tell.
+    ///
+    /// A reflector asks before it resumes a watch on a new connection: a server that was restarted with an older state would
+    /// accept the watch and stay silent. The answer must not come from a cache that may be behind.
+    fn newest_version(
+        &self,
+        fields: FieldSelector,
+    ) -> BoxFuture<'static, Result<Option<ResourceVersion>, Error>> {
+        let _ = fields;
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// Asks the server's discovery whether it serves the collection. `None`, the default, when the source cannot tell.
+    ///
+    /// A reflector asks after the collection was not found for a while. Only an answer of the server's own counts: a proxy, or a
+    /// server that has just started, answers 404 too.
+    fn is_served(&self) -> BoxFuture<'static, Result<Option<bool>, Error>> {
+        Box::pin(std::future::ready(Ok(None)))
     }
 }
 
@@ -77,6 +97,31 @@ impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Api<T> {
     fn watch(&self, params: WatchParams) -> BoxFuture<'static, Result<Watches<T>, Error>> {
         let api = self.clone();
         Box::pin(async move { Ok(Box::pin(Api::watch(&api, &params).await?) as Watches<T>) })
+    }
+
+    fn newest_version(
+        &self,
+        fields: FieldSelector,
+    ) -> BoxFuture<'static, Result<Option<ResourceVersion>, Error>> {
+        // Whatever the first object is, it need not be decoded. Without a version the server may not answer from a stale cache.
+        let api = self.reading::<IgnoredAny>();
+        let params = ListParams::default().fields(fields).limit(1);
+        Box::pin(async move {
+            let version = api.list(&params).await?.metadata.version;
+            Ok(Some(version).filter(ResourceVersion::is_exact))
+        })
+    }
+
+    fn is_served(&self) -> BoxFuture<'static, Result<Option<bool>, Error>> {
+        let (client, resource) = (self.client().clone(), Api::resource(self).gvr());
+        Box::pin(async move {
+            let discovery = client.discover().await?;
+            let served = discovery.by_resource(&resource).is_some();
+            // A group whose resources could not be read may have it; and no server is without any group.
+            let unknown = discovery.groups.is_empty()
+                || discovery.failures.iter().any(|it| it.group.as_str() == resource.group.as_str());
+            Ok(if served || !unknown { Some(served) } else { None })
+        })
     }
 }
 

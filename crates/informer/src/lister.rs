@@ -10,7 +10,8 @@ use crate::store::Store;
 
 /// Reads the objects of a store. A clone reads the same store.
 ///
-/// Every call is of the newest state; none waits. Lists are ordered by key.
+/// Every call is of the newest state; none waits. Lists are ordered by key. A lister that an informer gave out keeps that informer
+/// running; before the first list is whole it finds nothing: see [`Self::synced`].
 pub struct Lister<T> {
     store: Store<T>,
 }
@@ -39,6 +40,16 @@ impl<T: Object> Lister<T> {
     /// Reads this store.
     pub fn new(store: Store<T>) -> Self {
         Self { store }
+    }
+
+    /// Whether the first list is whole. Before that, an object that is not found may well exist.
+    pub fn synced(&self) -> bool {
+        self.store.synced()
+    }
+
+    /// Whether the informer has stopped: what is found may be out of date.
+    pub fn is_closed(&self) -> bool {
+        self.store.is_closed()
     }
 
     /// The object with this key.

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use crate::backlog::{Backlog, Batch, Hand, KeyHasher, Next};
 use crate::change::Change;
 use crate::metrics::HandlerMetrics;
+use crate::numbers::Number;
 
 /// What happens to changes that a handler has no time for yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +37,7 @@ pub enum Overflow {
     Coalesce,
     /// Every change is kept until the handler receives it, in the order of the server. Memory has no bound.
     Grow,
-    /// Every change is told, and the informer waits when more than this many of them wait: its store then stands still, and so does
+    /// Every change is delivered, and the informer waits when more than this many of them wait: its store then stands still, and so does
     /// every handler once it was told what the store shows. What the store applies at once is put in at once, so as
     /// many changes as one batch has may wait beyond the number.
     Block(usize),
@@ -74,6 +75,8 @@ pub(crate) struct Replay<T> {
 #[derive(Debug)]
 pub(crate) struct Mailbox<T> {
     name: Arc<str>,
+    /// The number that is its name, where it was given none.
+    _number: Option<Number>,
     overflow: Overflow,
     hasher: KeyHasher,
     metrics: HandlerMetrics,
@@ -92,6 +95,8 @@ struct State<T> {
     in_hand: usize,
     /// The place in the line after everything of the first list, once that is known.
     synced_at: Option<u64>,
+    /// The place in the line after the last resync.
+    resynced_to: u64,
     /// Nothing more will come.
     closed: bool,
     /// Whether the reader has begun.
@@ -104,12 +109,14 @@ struct State<T> {
 impl<T: Object> Mailbox<T> {
     pub(crate) fn new(
         name: Arc<str>,
+        number: Option<Number>,
         overflow: Overflow,
         hasher: KeyHasher,
         metrics: HandlerMetrics,
     ) -> Self {
         Self {
             name,
+            _number: number,
             overflow,
             hasher,
             metrics,
@@ -121,6 +128,7 @@ impl<T: Object> Mailbox<T> {
                 replay: None,
                 in_hand: 0,
                 synced_at: None,
+                resynced_to: 0,
                 closed: false,
                 reading: false,
                 reader: None,
@@ -147,6 +155,21 @@ impl<T: Object> Mailbox<T> {
         let pending = state.pending();
         wake(state, |it| &mut it.reader);
         self.metrics.pending(pending);
+    }
+
+    /// Puts every object in again, unless the informer waits for room, or what was put in so the last time still waits: a handler
+    /// that is slower than its resyncs would be further behind after each of them.
+    pub(crate) fn push_resync(&self, batch: &Arc<Batch<T>>) {
+        if self.is_full() {
+            return;
+        }
+        let mut state = self.state();
+        if state.replay.is_some() || state.backlog.front_place() < state.resynced_to {
+            return;
+        }
+        state.resynced_to = state.backlog.next_place() + batch.len() as u64;
+        drop(state);
+        self.push(batch);
     }
 
     /// Says, once, that the first list is whole: the handler is synced when it was told of what is in now.
@@ -238,8 +261,9 @@ impl<T: Object> Mailbox<T> {
         self.removed.load(Ordering::Acquire)
     }
 
-    /// Says that the handler will not be called any more.
+    /// Says that the handler will not be called any more. The informer forgets it when it next has something to deliver.
     pub(crate) fn ended(&self) {
+        self.removed.store(true, Ordering::Release);
         let state = {
             let mut state = self.state();
             state.closed = true;
@@ -385,7 +409,7 @@ mod tests {
         let resource = ResourceType::namespaced(Gvk::new("", "v1", "ConfigMap"), "configmaps");
         let name = Arc::from("test");
         let metrics = InformerMetrics::new("test", &resource).handler(&name);
-        Mailbox::new(name, overflow, KeyHasher::default(), metrics)
+        Mailbox::new(name, None, overflow, KeyHasher::default(), metrics)
     }
 
     /// Additions of objects that nobody has heard of.

@@ -36,7 +36,7 @@ pub struct HandlerOptions {
 }
 
 impl HandlerOptions {
-    /// Names the handler in metrics and logs. A number unless called.
+    /// Names the handler in metrics and logs. Defaults to the smallest number that no other handler of the informer has.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
@@ -50,8 +50,8 @@ impl HandlerOptions {
         self
     }
 
-    /// Tells the handler of every object again this often, as an update in which nothing changed; at most once a second.
-    /// As often as the informer says unless called.
+    /// Delivers every object again this often, as an update in which nothing changed; at most once a second. One is left out while
+    /// the one before still waits for the handler. Defaults to the informer's period.
     #[must_use]
     pub fn resync_every(mut self, period: Duration) -> Self {
         self.resync_every = Some(period.max(SHORTEST_RESYNC));
@@ -189,7 +189,7 @@ impl<T: Object> Drop for Reader<T> {
 
 /// The changes of a collection, one after another, as a handler would be told of them.
 ///
-/// It ends when the informer does, after what was left to tell. Dropping it is removing the handler. While it is not read, changes
+/// It ends when the informer does, after what was left to deliver. Dropping it removes it from the informer. While it is not read, changes
 /// wait by the [`Overflow`] policy it was made with.
 pub struct Changes<T: Object> {
     reader: Reader<T>,

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use dogwatch::discovery::ServedResource;
+use dogwatch::informer::{NotFound, OnGone};
 use dogwatch::{
     Api, Client, EventKind, FieldSelector, HandlerOptions, LabelSelector, ListParams, ListWatch, Object,
     Overflow, SharedInformer,
@@ -186,6 +187,9 @@ impl View {
             .name(self.found.group_resource())
             .labels(self.labels())
             .fields(self.fields())
+            // A view of what is there: nothing is cleaned up after an object that only seems to be gone.
+            .on_gone(OnGone::Clear)
+            .reflector(|it| it.not_found(NotFound::GoneAfter(AGAIN)))
             .revive_after(Some(AGAIN))
             .build()
     }

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use compact_str::CompactString;
 use dogwatch::informer::{ListEvent, Lists, Watches};
 use dogwatch::{
-    Client, Error, Header, Labels, ListParams, ListWatch, Object, Request, ResourceType, WatchEvent,
-    WatchParams,
+    Api, Client, Error, FieldSelector, Header, Labels, ListParams, ListWatch, Object, Request, ResourceType,
+    ResourceVersion, WatchEvent, WatchParams,
 };
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -233,6 +233,15 @@ impl Rows {
         self.columns.clone()
     }
 
+    /// The same collection, as objects.
+    fn api(&self) -> Api<Value> {
+        let api = Api::dynamic(self.client.clone(), self.resource.clone());
+        match &self.namespace {
+            Some(namespace) => api.within(namespace),
+            None => api,
+        }
+    }
+
     fn request(&self) -> Request {
         let request = self.client.get().resource(&self.resource).accept(ACCEPT);
         match &self.namespace {
@@ -274,6 +283,17 @@ impl ListWatch<Row> for Rows {
     /// In a table, the mark that ends the initial events stands where nobody looks for it.
     fn lacks_initial_events(&self) -> bool {
         true
+    }
+
+    fn newest_version(
+        &self,
+        fields: FieldSelector,
+    ) -> BoxFuture<'static, Result<Option<ResourceVersion>, Error>> {
+        ListWatch::newest_version(&self.api(), fields)
+    }
+
+    fn is_served(&self) -> BoxFuture<'static, Result<Option<bool>, Error>> {
+        ListWatch::is_served(&self.api())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use dogwatch::informer::NotFound;
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
 use dogwatch::{
     Api, Change, Changes, Client, DeleteParams, Deleted, HandlerOptions, HealthState, Index, ListParams,
@@ -287,9 +288,12 @@ async fn informers_follow_a_kind_that_is_removed_and_comes_back() {
         api.create(&WriteParams::default(), &ship).await.expect("created");
     };
     create("a").await;
-    // Asked for again soon, so that the test need not wait for it.
-    let informer =
-        SharedInformer::builder(api.clone()).revive_after(Some(Duration::from_millis(200))).build();
+    // Noticed and asked for again soon, so that the test need not wait for it.
+    let soon = Duration::from_millis(200);
+    let informer = SharedInformer::builder(api.clone())
+        .reflector(|it| it.not_found(NotFound::GoneAfter(soon)))
+        .revive_after(Some(soon))
+        .build();
     let mut changes = informer.changes().expect("it has not stopped");
     informer.start();
     assert_eq!(next(&mut changes).await, "!a");

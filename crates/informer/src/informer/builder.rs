@@ -1,15 +1,16 @@
 //! What one may choose about an informer before it starts.
 
+use std::any::TypeId;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dogwatch_core::{FieldSelector, LabelSelector, Object};
+use dogwatch_core::{FieldSelector, Gvr, LabelSelector, Object};
 use tokio::sync::mpsc;
 
 use super::core::Core;
 use super::feed::Feed;
-use super::pump::Pump;
+use super::pump::{OnGone, Pump};
 use super::shared::SharedInformer;
 use crate::fan_out::{FanOut, Shared};
 use crate::health_watch::Healths;
@@ -17,11 +18,36 @@ use crate::index::Index;
 use crate::list_watch::ListWatch;
 use crate::metrics::InformerMetrics;
 use crate::queue::DeltaQueue;
-use crate::reflector::ReflectorOptions;
+use crate::reflector::{ReflectorOptions, Start};
 use crate::store::StoreWriter;
 
 /// How long after a collection was found to be gone it is asked for again.
 const REVIVE_AFTER: Duration = Duration::from_secs(30);
+
+/// How long a stop waits for handlers to work off what waits for them.
+const STOP_GRACE: Duration = Duration::from_secs(30);
+
+/// The part of an informer's settings that decides what is in its store. Two informers of one client with equal contents are one.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Contents {
+    resource: Gvr,
+    /// In order; empty for all.
+    namespaces: Vec<String>,
+    labels: String,
+    fields: String,
+    shard_selector: Option<String>,
+    start: Start,
+    transform: Option<TransformIdentity>,
+}
+
+/// Which function objects go through.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum TransformIdentity {
+    /// One without state: its type is its identity.
+    Stateless(TypeId),
+    /// One with state, by its address. An informer keeps it, so no other has the address while the informer lives.
+    At(usize),
+}
 
 /// Makes a [`SharedInformer`].
 #[must_use]
@@ -33,6 +59,8 @@ pub struct InformerBuilder<T: Object> {
     resync_every: Option<Duration>,
     queue_capacity: usize,
     revive_after: Option<Duration>,
+    on_gone: OnGone,
+    stop_grace: Duration,
 }
 
 impl<T: Object> SharedInformer<T> {
@@ -52,6 +80,8 @@ impl<T: Object> SharedInformer<T> {
             resync_every: None,
             queue_capacity: DeltaQueue::CAPACITY,
             revive_after: Some(REVIVE_AFTER),
+            on_gone: OnGone::default(),
+            stop_grace: STOP_GRACE,
         }
     }
 }
@@ -106,7 +136,7 @@ impl<T: Object> InformerBuilder<T> {
     }
 
     /// Changes objects before anybody sees them, for example to drop what nobody reads. Key, uid and version must stay as they are.
-    pub fn transform(mut self, transform: impl Fn(T) -> T + Send + Sync + 'static) -> Self {
+    pub fn transform<F: Fn(T) -> T + Send + Sync + 'static>(mut self, transform: F) -> Self {
         self.reflector = self.reflector.transform(transform);
         self
     }
@@ -118,11 +148,24 @@ impl<T: Object> InformerBuilder<T> {
         self
     }
 
-    /// How long after the collection was found not to be served, as when its definition was removed, it is asked for again. Half a
-    /// minute unless called; with `None` the informer stops instead. When a collection is found to be gone, its
-    /// objects are too, and handlers are told so. How soon it is found is up to [`ReflectorOptions::not_found`].
+    /// Sets how long after the collection was found not to be served, as when its definition was removed, it is asked for again.
+    /// Defaults to half a minute; with `None` the informer stops instead. How soon it is found to be gone is up to
+    /// [`ReflectorOptions::not_found`], and what becomes of its objects to [`Self::on_gone`].
     pub fn revive_after(mut self, wait: Option<Duration>) -> Self {
         self.revive_after = wait;
+        self
+    }
+
+    /// Sets what becomes of the objects of a collection that the server does not serve any more. Defaults to [`OnGone::Keep`].
+    pub fn on_gone(mut self, policy: OnGone) -> Self {
+        self.on_gone = policy;
+        self
+    }
+
+    /// Sets how long [`SharedInformer::stop`] waits for handlers to work off what waits for them; what is left then is dropped.
+    /// Defaults to half a minute.
+    pub fn stop_grace(mut self, grace: Duration) -> Self {
+        self.stop_grace = grace;
         self
     }
 
@@ -130,6 +173,32 @@ impl<T: Object> InformerBuilder<T> {
     pub fn reflector(mut self, adjust: impl FnOnce(ReflectorOptions<T>) -> ReflectorOptions<T>) -> Self {
         self.reflector = adjust(self.reflector);
         self
+    }
+
+    /// What tells this informer from others, as far as it decides what is in the store.
+    pub(crate) fn contents(&self) -> Contents {
+        let ReflectorOptions { labels, fields, shard_selector, start, transform, transform_type, .. } =
+            &self.reflector;
+        let mut namespaces: Vec<_> =
+            self.sources.iter().filter_map(|it| it.namespace().map(str::to_owned)).collect();
+        namespaces.sort_unstable();
+        Contents {
+            resource: self.sources[0].resource().gvr(),
+            namespaces,
+            labels: labels.to_string(),
+            fields: fields.to_string(),
+            shard_selector: shard_selector.clone(),
+            start: *start,
+            transform: transform.as_ref().map(|it| match transform_type {
+                Some(stateless) => TransformIdentity::Stateless(*stateless),
+                None => TransformIdentity::At(Arc::as_ptr(it).cast::<()>() as usize),
+            }),
+        }
+    }
+
+    /// The indexes asked for.
+    pub(crate) fn into_indexes(self) -> Vec<Index<T>> {
+        self.indexes
     }
 
     /// The informer, not started.
@@ -165,6 +234,8 @@ impl<T: Object> InformerBuilder<T> {
             joins: joining,
             batch: self.queue_capacity,
             revive_after: self.revive_after,
+            on_gone: self.on_gone,
+            stop_grace: self.stop_grace,
         };
         SharedInformer::from_parts(Arc::new(core), pump)
     }

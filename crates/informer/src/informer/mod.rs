@@ -15,6 +15,8 @@ mod builder;
 
 pub use builder::InformerBuilder;
 pub use core::NotSynced;
+pub use pump::OnGone;
 pub use shared::{InformerStopped, SharedInformer};
 
+pub(crate) use builder::Contents;
 pub(crate) use shared::{Life, WeakInformer};

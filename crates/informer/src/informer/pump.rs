@@ -23,6 +23,23 @@ use crate::reflector::Ended;
 use crate::slow::is_slow_batch;
 use crate::store::{Snapshot, StoreWriter};
 
+/// The policy for the objects of a collection that the server does not serve any more.
+///
+/// A collection counts as gone as [`NotFound`](crate::NotFound) says. The health of the informer says so under either policy, the
+/// informer asks again from time to time, and when the collection is back, handlers receive the difference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnGone {
+    /// The store keeps what is known, and no handler receives a deletion. Where a definition is removed, the server deletes its
+    /// objects first, and the watch delivers that; so what is left is what a server that misbehaves would have deleted.
+    #[default]
+    Keep,
+    /// The store is emptied, and handlers receive a [`Deleted::Missed`](crate::Deleted::Missed) for every object. For readers that show
+    /// what is there, rather than those that clean up after what went. Built-in kinds are kept all the same: a server that
+    /// does not serve them is no whole server.
+    Clear,
+}
+
 /// Everything that an informer's task owns.
 pub(super) struct Pump<T: Object> {
     pub(super) feeds: Vec<Feed<T>>,
@@ -33,6 +50,9 @@ pub(super) struct Pump<T: Object> {
     pub(super) batch: usize,
     /// How long after the collection was found to be gone it is asked for again.
     pub(super) revive_after: Option<Duration>,
+    pub(super) on_gone: OnGone,
+    /// How long handlers may take in the end for what waits for them.
+    pub(super) stop_grace: Duration,
 }
 
 /// Says that the informer has stopped, however its task ends.
@@ -61,7 +81,7 @@ impl<T: Object> Pump<T> {
         while let Ok(joining) = self.joins.try_recv() {
             self.fan_out.join(joining, replay(core.store.snapshot()));
         }
-        self.fan_out.close().await;
+        self.fan_out.close(self.stop_grace).await;
         drop(self.writer);
         tracing::debug!("the informer has stopped");
     }
@@ -134,7 +154,9 @@ impl<T: Object> Pump<T> {
         match why {
             End::Said(Ended::Gone(message)) => {
                 tracing::info!(informer = core.name, %message, "the collection is gone; asking again from time to time");
-                self.clear(core, feed);
+                if self.on_gone == OnGone::Clear && !is_built_in(&core.resource.gvk.group) {
+                    self.clear(core, feed);
+                }
             }
             other => {
                 tracing::error!(informer = core.name, ?other, "a reflector ended badly; it begins again")
@@ -161,6 +183,31 @@ impl<T: Object> Pump<T> {
             }
         }
     }
+}
+
+/// Whether kube-apiserver itself serves the group. The group of a definition has a dot, and may end in `k8s.io` too.
+fn is_built_in(group: &str) -> bool {
+    const BUILT_IN: [&str; 18] = [
+        "admissionregistration.k8s.io",
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "authentication.k8s.io",
+        "authorization.k8s.io",
+        "certificates.k8s.io",
+        "coordination.k8s.io",
+        "discovery.k8s.io",
+        "events.k8s.io",
+        "flowcontrol.apiserver.k8s.io",
+        "internal.apiserver.k8s.io",
+        "networking.k8s.io",
+        "node.k8s.io",
+        "rbac.authorization.k8s.io",
+        "resource.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
+        "storagemigration.k8s.io",
+    ];
+    !group.contains('.') || BUILT_IN.contains(&group)
 }
 
 /// Takes what waits in one of the feeds, beginning with `first` so that none is passed over for ever; which one it was, and whether its

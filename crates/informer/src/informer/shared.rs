@@ -24,8 +24,9 @@ use crate::store::{Store, WaitError};
 /// A local copy of a collection, kept in step with the server, for everybody in the program who needs it.
 ///
 /// It reads the collection once, follows its changes, and goes on through every failure; [`Self::health`] says how it is doing.
-/// A clone is another handle on the same informer. When the last handle is dropped the informer stops, as it does after
-/// [`Self::stop`]; a stopped informer cannot be started again. What was read from it stays readable.
+/// A clone is another handle on the same informer, and so are the stores and listers that it gives out. When the last handle is
+/// dropped the informer stops, as it does after [`Self::stop`]; a stopped informer cannot be started again. What was read from it
+/// stays readable.
 ///
 /// Handlers may come at any time before it stops. Each is told first of what is there, and then of every change, in order and from a task
 /// of its own; see [`EventHandler`] for what it can rely on.
@@ -87,12 +88,14 @@ impl<T: Object> SharedInformer<T> {
         &self.core().resource
     }
 
-    /// The copy itself, to be read from anywhere.
+    /// Returns the copy itself, to be read from anywhere. It keeps the informer running, as this handle does.
+    ///
+    /// A handler of this informer that keeps one keeps the informer until [`Self::stop`]; it may use [`Store::detached`].
     pub fn store(&self) -> Store<T> {
-        self.core().store.clone()
+        self.core().store.kept_by(Arc::clone(&self.handle) as _)
     }
 
-    /// Reads the copy by key, namespace, labels and index.
+    /// Returns a reader of the copy by key, namespace, labels and index. It keeps the informer running.
     pub fn lister(&self) -> Lister<T> {
         Lister::new(self.store())
     }
@@ -133,8 +136,9 @@ impl<T: Object> SharedInformer<T> {
         self.stop().await;
     }
 
-    /// Stops it and waits until every task of it has ended: first what reads from the server, then the handlers, each after it was told
-    /// of what was left for it (rule IN-10). A handler that never returns is waited for for ever.
+    /// Stops it and waits until every task of it has ended: first what reads from the server, then the handlers, each after it has
+    /// worked off what was left for it (rule IN-10). What is left after [`InformerBuilder::stop_grace`](crate::InformerBuilder::stop_grace)
+    /// is dropped. A call of a handler that never returns is waited for for ever.
     pub async fn stop(&self) {
         if self.handle.take_pump().is_some() {
             self.core().end();

@@ -23,12 +23,14 @@ pub(super) struct Collected {
     /// Whether `Begin` has been said: only when there is something to say, so that a server that refuses costs the store nothing.
     begun: bool,
     /// Objects that are there and cannot be decoded.
-    unreadable: BTreeSet<ObjectKey>,
+    pub(super) unreadable: BTreeSet<ObjectKey>,
+    /// How many more such objects there are, of which no name is known.
+    pub(super) nameless: usize,
 }
 
 impl Collected {
     pub(super) fn new(since: Instant, asked: ResourceVersion) -> Self {
-        Self { since, items: 0, asked, begun: false, unreadable: BTreeSet::new() }
+        Self { since, items: 0, asked, begun: false, unreadable: BTreeSet::new(), nameless: 0 }
     }
 
     /// Whether it asks for the newest state, so that asking for a newer one is no way out.
@@ -74,7 +76,13 @@ impl Collected {
                 self.begin(out);
                 self.unreadable.insert(key.clone());
             }
-            (None, _) => {}
+            (None, Some(EventKind::Deleted)) => {}
+            // It may be any of those that the list lacks.
+            (None, _) => {
+                self.begin(out);
+                self.nameless += 1;
+                out.push(Command::Emit(Delta::Nameless));
+            }
         }
     }
 
@@ -83,7 +91,7 @@ impl Collected {
         if self.begun {
             out.push(Command::Emit(Delta::Begin));
         }
-        self.items = 0;
+        (self.items, self.nameless) = (0, 0);
         self.unreadable.clear();
     }
 
@@ -93,9 +101,9 @@ impl Collected {
         }
     }
 
-    pub(super) fn end<T>(mut self, version: ResourceVersion, out: &mut Vec<Command<T>>) {
+    pub(super) fn end<T>(&mut self, version: ResourceVersion, out: &mut Vec<Command<T>>) {
         self.begin(out);
-        let unreadable = self.unreadable.into_iter().collect();
+        let unreadable = self.unreadable.iter().cloned().collect();
         out.push(Command::Emit(Delta::End { version, unreadable }));
     }
 

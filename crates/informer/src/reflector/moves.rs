@@ -9,9 +9,10 @@
 //!
 //! Which move an input leads to is decided in `state.rs`.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use dogwatch_core::{Object, ResourceType, ResourceVersion};
+use dogwatch_core::{Object, ObjectKey, ResourceType, ResourceVersion};
 use tokio::time::Instant;
 
 use super::collected::Collected;
@@ -21,13 +22,16 @@ use super::options::{NotFound, ReflectorOptions};
 use super::requests::{Position, Requests};
 use super::signals::{Command, Ended, Measure, Moment};
 use super::vitals::{Until, Vitals};
-use crate::backoff::Backoff;
+use crate::backoff::{AGES, Backoff};
 use crate::delta::Delta;
-use crate::health::Health;
+use crate::health::{Health, HealthState};
 
 /// How often a watch may come to nothing in a row before the collection is read anew, and a stream of initial events before it
 /// is listed instead. client-go gives in at the first one, and whole fleets of readers list at once when a proxy hiccups.
 pub(super) const PATIENCE: u32 = 3;
+
+/// A watch that ends sooner than this without bringing anything is a short one.
+pub(super) const MOMENT: Duration = Duration::from_secs(1);
 
 /// A reader is told when the initial events pause for this long, each time. client-go's number.
 pub(super) const INITIAL_EVENTS_TICK: Duration = Duration::from_secs(10);
@@ -47,14 +51,33 @@ pub(super) struct Machine {
     pub(super) fruitless: u32,
     /// Streams of initial events in a row that did not come to their end.
     pub(super) unfinished: u32,
-    /// Answers in a row that there is no such collection.
-    pub(super) not_found: u32,
+    /// Since when every answer says that there is no such collection.
+    pub(super) not_found: Option<Instant>,
+    /// Whether the collection was gone when this reflector began, and nothing else has been read since.
+    pub(super) still_gone: bool,
     /// Silences in a row.
     pub(super) stalls: u32,
-    /// Whether the server is known to send bookmarks, so that their absence means something.
+    /// How many times in a row the collection was read anew after silences, and had not changed.
+    pub(super) quiet: u32,
+    /// Whether the collection is being read because of silences.
+    pub(super) after_silence: bool,
+    /// Whether the server is known to send bookmarks from time to time, so that their absence means something.
     pub(super) bookmarks: bool,
+    /// Whether it ended initial events with a bookmark, which it may do and send no others.
+    pub(super) initial_bookmark: bool,
+    /// Whether the source cannot tell the server's newest version.
+    pub(super) incomparable: bool,
+    /// Whether the server may have been restarted since it was last heard of: its newest version is asked for before a watch is
+    /// resumed.
+    pub(super) suspect: bool,
+    /// How long the watch that was asked for last may take.
+    pub(super) watch_timeout: Duration,
     /// Whether it is time to tell of every object again.
     pub(super) resync_due: bool,
+    /// The objects that exist and whose newest state could not be decoded.
+    pub(super) unreadable: BTreeSet<ObjectKey>,
+    /// How many more such objects there may be, of which no name is known.
+    pub(super) nameless: usize,
 }
 
 /// What does not change while a reflector runs.
@@ -80,14 +103,31 @@ pub(super) enum Phase {
     Opening,
     /// Events come.
     Watching(Open),
+    /// The server's newest version was asked for, to resume a watch.
+    Comparing,
+    /// Discovery was asked whether the collection is gone.
+    Discovering(Absence),
     /// A wait, and what comes after it.
     Waiting(Next),
+}
+
+/// A collection that was not found for long enough.
+#[derive(Debug)]
+pub(super) struct Absence {
+    /// What the server answered.
+    pub(super) message: String,
+    /// Whether that was an API server.
+    pub(super) certain: bool,
+    /// How long the server asked to wait.
+    pub(super) least: Option<Duration>,
 }
 
 /// A watch that is open.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) since: Instant,
+    /// How long it may take.
+    pub(super) timeout: Duration,
     pub(super) events: u64,
     /// Whether it brought us further.
     pub(super) advanced: bool,
@@ -121,19 +161,28 @@ impl Machine {
             vitals: Vitals::default(),
             fruitless: 0,
             unfinished: 0,
-            not_found: 0,
+            not_found: None,
+            still_gone: false,
             stalls: 0,
+            quiet: 0,
+            after_silence: false,
             bookmarks: false,
+            initial_bookmark: false,
+            incomparable: false,
+            suspect: false,
+            watch_timeout: Duration::ZERO,
             resync_due: false,
+            unreadable: BTreeSet::new(),
+            nameless: 0,
         }
     }
 
-    /// Begins after another one ended because the collection was gone, and ends at the first answer that it still is: whoever has it
-    /// begin again asks from time to time.
+    /// Begins after another one ended. If that was because the collection was gone, the first answer that it still is ends this one
+    /// too: the informer asks again from time to time.
     pub(super) fn once_more(&mut self, ended: Health) {
-        if matches!(self.policy.not_found, NotFound::EndAfter(_)) {
-            self.policy.not_found = NotFound::EndAfter(1);
-        }
+        self.still_gone = ended.state == HealthState::Gone;
+        // Without it, the first list could be answered from a cache that is older than what was delivered.
+        self.position.last = ended.last_version.clone();
         self.vitals = Vitals::after(ended);
     }
 
@@ -154,6 +203,7 @@ impl Machine {
             return self.list(at, out);
         }
         let params = self.requests.watch_list(&self.position, at.chance);
+        self.watch_timeout = params.timeout.unwrap_or(Duration::MAX);
         self.phase = Phase::OpeningInitial(Collected::new(at.now, params.version.clone()));
         out.push(Command::Watch(params));
     }
@@ -167,8 +217,24 @@ impl Machine {
 
     /// Watches from the last version.
     pub(super) fn follow<T>(&mut self, at: Moment, out: &mut Vec<Command<T>>) {
+        let params = self.requests.watch(&self.position, at.chance);
+        self.watch_timeout = params.timeout.unwrap_or(Duration::MAX);
         self.phase = Phase::Opening;
-        out.push(Command::Watch(self.requests.watch(&self.position, at.chance)));
+        out.push(Command::Watch(params));
+    }
+
+    /// Watches from the last version, after a look at the server's newest one where it may have been restarted.
+    ///
+    /// A server whose state is older than the last version accepts a watch from there and says nothing until it has come that far
+    /// again (kube-apiserver's cacheWatcher drops events and bookmarks that are not newer), which may be never. One
+    /// request with a limit of one tells.
+    pub(super) fn resume<T>(&mut self, at: Moment, out: &mut Vec<Command<T>>) {
+        if self.suspect && self.position.last.is_exact() {
+            self.phase = Phase::Comparing;
+            out.push(Command::Newest(self.requests.fields()));
+        } else {
+            self.follow(at, out);
+        }
     }
 
     /// Waits, at least as long as the server asked for, and goes on.
@@ -179,7 +245,7 @@ impl Machine {
         least: Option<Duration>,
         out: &mut Vec<Command<T>>,
     ) {
-        let wait = self.backoff.delay(at.now, at.chance).max(least.unwrap_or_default());
+        let wait = self.backoff.delay(at.now, at.chance).max(least.unwrap_or_default()).min(AGES);
         self.vitals.retrying(at.now, at.now + wait);
         self.phase = Phase::Waiting(next);
         out.push(Command::Wait(wait));
@@ -213,7 +279,7 @@ impl Machine {
     pub(super) fn complete<T>(
         &mut self,
         at: Moment,
-        list: Collected,
+        mut list: Collected,
         version: ResourceVersion,
         out: &mut Vec<Command<T>>,
     ) -> bool {
@@ -227,7 +293,13 @@ impl Machine {
             items: list.items,
         }));
         list.end(version.clone(), out);
-        (self.fruitless, self.unfinished, self.not_found, self.stalls) = (0, 0, 0, 0);
+        (self.unreadable, self.nameless) = (list.unreadable, list.nameless);
+        self.vitals.unreadable(self.unreadable.len() + self.nameless);
+        (self.fruitless, self.unfinished, self.stalls) = (0, 0, 0);
+        (self.not_found, self.still_gone, self.suspect) = (None, false, false);
+        // A collection that is only quiet is read anew ever more seldom.
+        let unchanged = std::mem::take(&mut self.after_silence) && version == self.position.last;
+        self.quiet = if unchanged { self.quiet.saturating_add(1) } else { 0 };
         self.position.unavailable = false;
         self.position.last = version.clone();
         self.vitals.synced(at.now, version);
@@ -259,7 +331,7 @@ impl Machine {
     /// The end of a watch, in numbers; whether it was one that brought nothing.
     pub(super) fn watched<T>(&mut self, at: Moment, open: &Open, out: &mut Vec<Command<T>>) -> bool {
         let took = at.now.saturating_duration_since(open.since);
-        let short = took < Duration::from_secs(1) && !open.advanced;
+        let short = took < MOMENT && !open.advanced;
         out.push(Command::Measure(Measure::Watched { took, events: open.events, short }));
         short
     }
@@ -275,7 +347,7 @@ impl Machine {
 }
 
 impl Open {
-    pub(super) fn new(since: Instant, ordered: bool) -> Self {
-        Self { since, events: 0, advanced: false, ordered }
+    pub(super) fn new(since: Instant, timeout: Duration, ordered: bool) -> Self {
+        Self { since, timeout, events: 0, advanced: false, ordered }
     }
 }

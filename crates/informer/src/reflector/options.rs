@@ -1,5 +1,6 @@
 //! What one may choose about a reflector. The defaults are client-go's, except where its users were hurt by them.
 
+use std::any::TypeId;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,10 +53,12 @@ pub struct ReflectorOptions<T> {
     pub seed: Option<u64>,
     /// Changes objects before anybody sees them.
     pub transform: Option<Transform<T>>,
+    /// The type of the transform, where it has no state: two of one type are then the same.
+    pub(crate) transform_type: Option<TypeId>,
 }
 
 /// How fresh the first state must be. Later ones are never older than what was seen before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Start {
     /// As new as the moment of asking, where the server can stream it; a server that cannot answers a list from its cache, which may be
@@ -68,21 +71,24 @@ pub enum Start {
     Newest,
 }
 
-/// What to do about a collection that the server does not serve: its definition is not installed yet, or was removed.
+/// The policy for a collection that is not found: its definition is not installed yet, or was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotFound {
     /// Ask again for ever.
     KeepTrying,
-    /// End after so many such answers in a row, with nothing else in between. 0 counts as 1. What was known is kept: who reads the
-    /// queue decides what becomes of it.
-    EndAfter(u32),
+    /// Ask again, and end as [`Ended::Gone`](crate::Ended::Gone) when nothing but 404 came for this long and the server's discovery
+    /// confirms that the collection is not served ([`ListWatch::is_served`](crate::ListWatch::is_served)). A source that cannot ask
+    /// discovery needs an answer with a `Status`: plain text may be from anything between here and the server.
+    ///
+    /// What was known is kept; the reader of the queue decides what becomes of it.
+    GoneAfter(Duration),
 }
 
 impl Default for NotFound {
-    /// Three: one answer may come from a server that has not heard of the definition yet.
+    /// Two minutes: servers that start, and proxies before servers that do, answer 404 for a while.
     fn default() -> Self {
-        Self::EndAfter(3)
+        Self::GoneAfter(Duration::from_secs(120))
     }
 }
 
@@ -187,7 +193,8 @@ impl<T> ReflectorOptions<T> {
 
     /// Changes objects before anybody sees them; see [`Transform`] for what it may do.
     #[must_use]
-    pub fn transform(mut self, transform: impl Fn(T) -> T + Send + Sync + 'static) -> Self {
+    pub fn transform<F: Fn(T) -> T + Send + Sync + 'static>(mut self, transform: F) -> Self {
+        self.transform_type = (size_of::<F>() == 0).then(TypeId::of::<F>);
         self.transform = Some(Arc::new(transform));
         self
     }
@@ -211,6 +218,7 @@ impl<T> Default for ReflectorOptions<T> {
             not_found: NotFound::default(),
             seed: None,
             transform: None,
+            transform_type: None,
         }
     }
 }

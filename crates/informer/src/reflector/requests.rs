@@ -59,6 +59,12 @@ impl Requests {
         params.limit(limit).at(version)
     }
 
+    /// The field selector, for the request that asks for nothing but a version. The labels are left out of it: a server without a
+    /// cache would read objects until one matches.
+    pub(super) fn fields(&self) -> FieldSelector {
+        self.fields.clone()
+    }
+
     /// Watches from where one is; `chance` in [0, 1) spreads the ends of watches.
     pub(super) fn watch(&self, position: &Position, chance: f64) -> WatchParams {
         self.narrowed(WatchParams::from(position.last.clone()), chance)

@@ -5,7 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dogwatch_client::Error;
 use dogwatch_core::Object;
+use futures_core::future::BoxFuture;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
@@ -25,6 +27,9 @@ use crate::queue::DeltaSender;
 
 /// So many objects that cannot be decoded are warned of, one by one; more of them are only counted.
 const POISON_WARNINGS: u64 = 10;
+
+/// How long a small request may take.
+const QUICK: Duration = Duration::from_secs(10);
 
 /// Follows one collection, and writes what it learns to a queue.
 ///
@@ -53,8 +58,9 @@ impl<T: Object> Reflector<T> {
         Self { source, name, resync, transform, chances, machine, sender, health: HealthSender::new() }
     }
 
-    /// Goes on where another reflector of the same collection ended because the collection was gone: its numbers count on, that it is
-    /// gone is shown until there is something newer to tell, and one more answer that it is gone ends this one too.
+    /// Goes on where another reflector of the same collection ended: its numbers count on, and nothing older than what it has
+    /// delivered is read. If it ended because the collection was gone, that is shown until there is something newer to tell, and
+    /// one more answer that it is gone ends this one too.
     pub(crate) fn after(mut self, ended: Health) -> Self {
         self.machine.once_more(ended);
         self.health.publish(self.machine.vitals.health());
@@ -76,7 +82,8 @@ impl<T: Object> Reflector<T> {
     pub async fn run(self) -> Ended {
         let meter = Meter::new(&self.name, &named(self.source.resource()));
         let resync = self.resync.map(|period| {
-            let period = period.min(AGES);
+            // A period of zero, which only the field itself can be set to, would panic.
+            let period = period.clamp(Duration::from_millis(1), AGES);
             let mut timer = tokio::time::interval_at(Instant::now() + period, period);
             timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
             timer
@@ -184,6 +191,14 @@ impl<T: Object> Running<T> {
                 );
                 self.activity = Activity::Opening(self.reflector.source.watch(params));
             }
+            Command::Newest(fields) => {
+                tracing::debug!(name = %self.reflector.name, "asking for the server's newest version");
+                self.activity = Activity::Comparing(quick(self.reflector.source.newest_version(fields)));
+            }
+            Command::Discover => {
+                tracing::debug!(name = %self.reflector.name, "asking whether the collection is served");
+                self.activity = Activity::Discovering(quick(self.reflector.source.is_served()));
+            }
             Command::Wait(wait) => self.activity = Activity::Waiting(Box::pin(tokio::time::sleep(wait))),
             Command::Measure(measure) => self.meter.measured(measure),
             Command::End(ended) => return Some(ended),
@@ -224,6 +239,16 @@ impl<T: Object> Running<T> {
     }
 }
 
+/// Gives a small request up that takes too long: nothing is followed while it is under way.
+fn quick<R: Send + 'static>(
+    asking: BoxFuture<'static, Result<R, Error>>,
+) -> BoxFuture<'static, Result<R, Error>> {
+    Box::pin(async move {
+        let answer = tokio::time::timeout(QUICK, asking).await;
+        answer.unwrap_or_else(|_| Err(Error::TimedOut(QUICK)))
+    })
+}
+
 /// Measures how long nothing comes.
 struct Silence {
     /// When something last came.
@@ -247,7 +272,7 @@ impl Silence {
     /// measure by. Sets the timer only when it has to wait.
     async fn length(&mut self, patience: Option<Duration>) -> Duration {
         let Some(patience) = patience else { return std::future::pending().await };
-        let due = self.since + patience.saturating_mul(self.told + 1).min(AGES);
+        let due = self.since + patience.saturating_mul(self.told.saturating_add(1)).min(AGES);
         if self.timer.deadline() != due || self.timer.is_elapsed() {
             self.timer.as_mut().reset(due);
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dogwatch_client::Error;
-use dogwatch_core::{ListParams, WatchParams};
+use dogwatch_core::{FieldSelector, ListParams, ResourceVersion, WatchParams};
 use dogwatch_wire::{BadItem, WatchEvent};
 use tokio::time::Instant;
 
@@ -36,6 +36,10 @@ pub(super) enum Input<T> {
     Lost(Error),
     /// The server ended the watch between two events.
     Closed,
+    /// The version of the server's newest state, where the source can tell.
+    Newest(Result<Option<ResourceVersion>, Error>),
+    /// Whether the server's discovery has the collection, where the source can tell.
+    Served(Result<Option<bool>, Error>),
     /// The wait asked for is over.
     Waited,
     /// Nothing came for this long, although something was under way.
@@ -44,12 +48,16 @@ pub(super) enum Input<T> {
     ResyncDue,
 }
 
-/// What to do. `List`, `Watch`, `Wait` and `End` give up whatever is under way; between two inputs there is at most one of them.
+/// What to do. `List`, `Watch`, `Newest`, `Discover`, `Wait` and `End` give up whatever is under way; between two inputs there is at most one of them.
 #[derive(Debug, PartialEq)]
 pub(super) enum Command<T> {
     Emit(Delta<T>),
     List(ListParams),
     Watch(WatchParams),
+    /// Ask for the version of the server's newest state.
+    Newest(FieldSelector),
+    /// Ask whether the server serves the collection.
+    Discover,
     Wait(Duration),
     Measure(Measure),
     End(Ended),

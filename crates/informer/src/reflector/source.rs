@@ -20,6 +20,8 @@ pub(super) enum Activity<T> {
     Listing(Lists<T>),
     Opening(BoxFuture<'static, Result<Watches<T>, Error>>),
     Watching(Watches<T>),
+    Comparing(BoxFuture<'static, Result<Option<ResourceVersion>, Error>>),
+    Discovering(BoxFuture<'static, Result<Option<bool>, Error>>),
     Waiting(Pin<Box<Sleep>>),
 }
 
@@ -53,6 +55,8 @@ impl<T: Object> Activity<T> {
                 Some(Err(error)) => Input::Lost(error),
                 None => Input::Closed,
             },
+            Self::Comparing(asking) => Input::Newest(asking.await),
+            Self::Discovering(asking) => Input::Served(asking.await),
             Self::Waiting(wait) => {
                 wait.await;
                 Input::Waited

@@ -5,23 +5,26 @@
 use std::time::Duration;
 
 use dogwatch_client::Error;
-use dogwatch_core::{Object, ResourceVersion, Status};
+use dogwatch_core::{Object, ObjectKey, ResourceVersion, Status};
 use dogwatch_wire::{BadItem, Bookmark, EventKind, WatchEvent};
 
 use super::collected::Collected;
 use super::explain::{Attempt, explain, named};
-use super::moves::{Machine, Next, Open, Phase};
+use super::moves::{Absence, MOMENT, Machine, Next, Open, Phase};
 use super::options::NotFound;
 use super::signals::{Command, Input, Moment};
-use super::verdict::{Ending, Failure, asked_to_wait};
+use super::verdict::{Ending, Failure, asked_to_wait, is_from_an_api_server, suggests_a_restart};
 use super::vitals::Until;
 use crate::delta::Delta;
 use crate::list_watch::ListEvent;
 
 /// After so many silences in a row everything is read anew, from a server that is known to send bookmarks.
 const STALLS: u32 = 2;
-/// The same for one that may be silent because nothing happens, and because it sends no bookmarks.
+/// The same for one that may be silent because nothing happens, and because it sends no bookmarks; twice as many each time that
+/// nothing had changed, up to [`MOST_DOUBLINGS`].
 const STALLS_WITHOUT_BOOKMARKS: u32 = 5;
+/// A quiet collection is read anew at least once in so many doublings of the time: about once in a day.
+const MOST_DOUBLINGS: u32 = 6;
 
 impl Machine {
     /// Takes note of what happened, and says what to do about it, in order.
@@ -40,6 +43,8 @@ impl Machine {
                 Phase::Initial(open, list) => self.on_initial(at, open, list, input, out),
                 Phase::Opening => self.on_opening(at, input, out),
                 Phase::Watching(open) => self.on_watch(at, open, input, out),
+                Phase::Comparing => self.on_comparing(at, input, out),
+                Phase::Discovering(absence) => self.on_discovering(at, absence, input, out),
             },
         }
         self.resync(out);
@@ -48,7 +53,7 @@ impl Machine {
     fn on_waited<T>(&mut self, at: Moment, next: Next, input: &Input<T>, out: &mut Vec<Command<T>>) {
         match (input, next) {
             (Input::Waited, Next::Sync) => self.sync(at, out),
-            (Input::Waited, Next::Watch) => self.follow(at, out),
+            (Input::Waited, Next::Watch) => self.resume(at, out),
             _ => self.phase = Phase::Waiting(next),
         }
     }
@@ -96,10 +101,81 @@ impl Machine {
         }
         let message = explain(Attempt::List, &self.resource, error);
         self.vitals.failed(at.now, until, message.clone());
-        self.not_found = if failure == Failure::NotFound { self.not_found + 1 } else { 0 };
+        let least = asked_to_wait(error);
+        if failure != Failure::NotFound {
+            self.not_found = None;
+            return self.later(at, Next::Sync, least, out);
+        }
+        let since = *self.not_found.get_or_insert(at.now);
+        let missing = at.now.saturating_duration_since(since);
         match self.policy.not_found {
-            NotFound::EndAfter(answers) if self.not_found >= answers.max(1) => self.gone(message, out),
-            _ => self.later(at, Next::Sync, asked_to_wait(error), out),
+            _ if self.still_gone => self.gone(message, out),
+            NotFound::GoneAfter(patience) if missing >= patience => {
+                let certain = is_from_an_api_server(error);
+                self.phase = Phase::Discovering(Absence { message, certain, least });
+                out.push(Command::Discover);
+            }
+            _ => self.later(at, Next::Sync, least, out),
+        }
+    }
+
+    /// Whether the collection is gone is the server's discovery to say.
+    fn on_discovering<T>(
+        &mut self,
+        at: Moment,
+        absence: Absence,
+        input: Input<T>,
+        out: &mut Vec<Command<T>>,
+    ) {
+        match input {
+            Input::Served(Ok(Some(false))) => self.gone(absence.message, out),
+            Input::Served(Ok(None)) if absence.certain => self.gone(absence.message, out),
+            Input::Served(_) => self.later(at, Next::Sync, absence.least, out),
+            _ => self.phase = Phase::Discovering(absence),
+        }
+    }
+
+    /// What the server's newest version says about resuming a watch.
+    fn on_comparing<T>(&mut self, at: Moment, input: Input<T>, out: &mut Vec<Command<T>>) {
+        let error = match input {
+            Input::Newest(Ok(Some(version))) if version.is_older_than(&self.position.last) => {
+                return self.rewound(at, &version, out);
+            }
+            Input::Newest(Ok(version)) => {
+                self.suspect = false;
+                self.incomparable = version.is_none();
+                if version.is_some() {
+                    self.vitals.verified();
+                }
+                return self.follow(at, out);
+            }
+            Input::Newest(Err(error)) => error,
+            _ => {
+                self.phase = Phase::Comparing;
+                return;
+            }
+        };
+        let message = explain(Attempt::List, &self.resource, &error);
+        let least = asked_to_wait(&error);
+        match Failure::of(&error) {
+            Failure::Busy | Failure::Connection => {
+                self.vitals.failed(at.now, Until::Accepted, message);
+                self.later(at, Next::Watch, least, out);
+            }
+            Failure::Version | Failure::NotFound => {
+                self.vitals.failed(at.now, Until::Accepted, message);
+                self.later(at, Next::Sync, least, out);
+            }
+            // A server in trouble may be one that is starting.
+            Failure::Other if error.status().is_some_and(|it| it.code >= 500) => {
+                self.vitals.failed(at.now, Until::Accepted, message);
+                self.came_to_nothing(at, least, out);
+            }
+            // Not allowed to ask, or not understood: the watch itself has to do.
+            Failure::Other => {
+                self.suspect = false;
+                self.follow(at, out);
+            }
         }
     }
 
@@ -112,10 +188,10 @@ impl Machine {
     ) {
         match input {
             Input::Opened => {
-                self.not_found = 0;
+                self.not_found = None;
                 self.vitals.accepted();
                 self.vitals.listing(0);
-                self.phase = Phase::Initial(Open::new(at.now, false), list);
+                self.phase = Phase::Initial(Open::new(at.now, self.watch_timeout, false), list);
             }
             Input::NotOpened(error) => self.initial_failed(at, list, &error, out),
             _ => self.phase = Phase::OpeningInitial(list),
@@ -199,7 +275,7 @@ impl Machine {
     ) {
         let ordered = bookmark.version.is_exact();
         if self.complete(at, list, bookmark.version, out) {
-            self.bookmarks = true;
+            self.initial_bookmark = true;
             self.phase = Phase::Watching(Open { events: open.events + 1, advanced: true, ordered, ..open });
         } else {
             self.watched(at, &open, out);
@@ -209,9 +285,10 @@ impl Machine {
     fn on_opening<T: Object>(&mut self, at: Moment, input: Input<T>, out: &mut Vec<Command<T>>) {
         let error = match input {
             Input::Opened => {
-                self.not_found = 0;
+                self.not_found = None;
                 self.vitals.accepted();
-                self.phase = Phase::Watching(Open::new(at.now, self.position.last.is_exact()));
+                let ordered = self.position.last.is_exact();
+                self.phase = Phase::Watching(Open::new(at.now, self.watch_timeout, ordered));
                 return;
             }
             Input::NotOpened(error) => error,
@@ -222,6 +299,7 @@ impl Machine {
         };
         self.vitals.failed(at.now, Until::Accepted, explain(Attempt::Watch, &self.resource, &error));
         let least = asked_to_wait(&error);
+        self.suspect |= suggests_a_restart(&error);
         match Failure::of(&error) {
             // The server says so when our version is too old: until then it is the best there is to resume from.
             Failure::Busy | Failure::Connection => self.later(at, Next::Watch, least, out),
@@ -253,6 +331,14 @@ impl Machine {
             }
             Input::Undecodable(bad) => {
                 let told = undecodable(&bad, open.ordered);
+                match (&bad.key, bad.event) {
+                    (Some(key), event) => self.decoded(key, event == Some(EventKind::Deleted)),
+                    (None, Some(EventKind::Error) | None) => {}
+                    (None, _) => {
+                        self.nameless += 1;
+                        self.vitals.unreadable(self.unreadable.len() + self.nameless);
+                    }
+                }
                 self.vitals.poison(bad);
                 told
             }
@@ -269,6 +355,12 @@ impl Machine {
             self.watched(at, &open, out);
             return self.rewound(at, &version, out);
         }
+        if !self.unreadable.is_empty()
+            && let [Some(Delta::Applied(object) | Delta::Deleted(object)), _] = &deltas
+            && let Some(key) = object.key()
+        {
+            self.decoded(&key, true);
+        }
         out.extend(deltas.into_iter().flatten().map(Command::Emit));
         self.vitals.followed(at.now);
         self.stalls = 0;
@@ -279,6 +371,15 @@ impl Machine {
             self.vitals.reached(version);
         }
         self.phase = Phase::Watching(open);
+    }
+
+    /// Takes note of whether the newest state of an object could be decoded, or does not matter as the object is gone.
+    fn decoded(&mut self, key: &ObjectKey, readable: bool) {
+        let changed =
+            if readable { self.unreadable.remove(key) } else { self.unreadable.insert(key.clone()) };
+        if changed {
+            self.vitals.unreadable(self.unreadable.len() + self.nameless);
+        }
     }
 
     /// Rule REF-6: an `ERROR` event ends the watch.
@@ -303,13 +404,17 @@ impl Machine {
     /// The watch ended without a word: from the last version on, at once unless nothing came of it.
     fn watch_ended<T>(&mut self, at: Moment, open: &Open, input: &Input<T>, out: &mut Vec<Command<T>>) {
         self.internal_errors.over();
+        // Whatever ends a watch before its time may be the end of the server. A server ends one when its time is up.
+        let lasted = at.now.saturating_duration_since(open.since);
+        let in_time = matches!(input, Input::Closed) && lasted.saturating_add(MOMENT) >= open.timeout;
+        self.suspect |= !in_time;
         if self.watched(at, open, out) {
             let message = self.ended_early(input);
             self.vitals.failed(at.now, Until::InStep, message);
             self.came_to_nothing(at, None, out);
         } else {
             self.fruitless = 0;
-            self.follow(at, out);
+            self.resume(at, out);
         }
     }
 
@@ -334,8 +439,9 @@ impl Machine {
         }
     }
 
-    /// Gives up what is silent. Silence on one connection after another means more than a dead one: a server whose history was
-    /// taken back waits for a version that is long in its future, and says nothing until then.
+    /// Gives up what is silent. Silence may mean more than a dead connection: a server whose history was taken back waits for a version
+    /// that is long in its future, and says nothing until then. So it is asked for its newest version before the watch is resumed;
+    /// after several silences in a row everything is read anew, as a watch that never brings anything may be broken.
     fn stalled<T>(&mut self, at: Moment, phase: Phase, out: &mut Vec<Command<T>>) {
         match phase {
             Phase::Idle | Phase::Waiting(_) => self.phase = phase,
@@ -348,14 +454,25 @@ impl Machine {
                 self.watched(at, &open, out);
                 self.unfinished(at, list, out);
             }
-            Phase::Opening => self.came_to_nothing(at, None, out),
+            Phase::Opening => {
+                self.suspect = true;
+                self.came_to_nothing(at, None, out);
+            }
+            Phase::Comparing => self.later(at, Next::Watch, None, out),
+            Phase::Discovering(absence) => self.later(at, Next::Sync, absence.least, out),
             Phase::Watching(open) => {
                 self.watched(at, &open, out);
                 self.stalls += 1;
-                if self.stalls >= if self.bookmarks { STALLS } else { STALLS_WITHOUT_BOOKMARKS } {
+                self.suspect = true;
+                let doublings = self.quiet.min(MOST_DOUBLINGS);
+                // Where the server cannot be asked, silence is the only sign of one that went back in time.
+                let expected = self.bookmarks || self.incomparable && self.initial_bookmark;
+                let enough = if expected { STALLS } else { STALLS_WITHOUT_BOOKMARKS << doublings };
+                if self.stalls >= enough {
+                    self.after_silence = true;
                     self.later(at, Next::Sync, None, out);
                 } else {
-                    self.follow(at, out);
+                    self.resume(at, out);
                 }
             }
         }
@@ -372,14 +489,17 @@ impl Machine {
     }
 }
 
-/// What is passed on of an event that could not be decoded: how far it brings us, and a deletion where it is one.
+/// What is passed on of an event that could not be decoded: how far it brings us, and what became of the object.
 fn undecodable<T>(bad: &BadItem, ordered: bool) -> (ResourceVersion, EventKind, [Option<Delta<T>>; 2]) {
     let kind = bad.event.unwrap_or(EventKind::Error);
     if kind == EventKind::Error {
         return (ResourceVersion::UNSET, EventKind::Added, [None, None]);
     }
-    let dropped = bad.key.clone().filter(|_| kind == EventKind::Deleted).map(Delta::Dropped);
+    let object = bad.key.clone().map(|key| match kind {
+        EventKind::Deleted => Delta::Dropped(key),
+        _ => Delta::Unreadable { key, version: bad.version.clone() },
+    });
     let ordered = ordered || kind != EventKind::Added;
     let reached = Some(bad.version.clone()).filter(|it| ordered && it.is_exact()).map(Delta::Bookmark);
-    (bad.version.clone(), kind, [dropped, reached])
+    (bad.version.clone(), kind, [object, reached])
 }

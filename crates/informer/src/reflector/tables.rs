@@ -65,6 +65,17 @@ fn input(text: &str) -> Input<Thing> {
         "lost" => Input::Lost(Error::TimedOut(Duration::from_secs(1))),
         "closed" => Input::Closed,
         "waited" => Input::Waited,
+        "newest" => Input::Newest(Ok((of != "unknown").then(|| of.into()))),
+        "newest failed" => Input::Newest(Err(match of {
+            "connection" => Error::TimedOut(Duration::from_secs(1)),
+            reason => refused(reason.into()),
+        })),
+        "served" => Input::Served(match of {
+            "yes" => Ok(Some(true)),
+            "no" => Ok(Some(false)),
+            "unknown" => Ok(None),
+            _ => Err(Error::TimedOut(Duration::from_secs(1))),
+        }),
         "silence" => Input::Silence(Duration::from_secs(of.parse().expect("seconds"))),
         "resync" => Input::ResyncDue,
         other => panic!("no such input: {other}"),
@@ -84,6 +95,10 @@ fn shown(command: &Command<Thing>) -> Option<String> {
         Command::Emit(Delta::Abort) => "abort".to_owned(),
         Command::Emit(Delta::Rewound) => "rewound".to_owned(),
         Command::Emit(Delta::Resync) => "resync".to_owned(),
+        Command::Emit(Delta::Unreadable { key, .. }) => format!("unreadable {key}"),
+        Command::Emit(Delta::Nameless) => "nameless".to_owned(),
+        Command::Newest(_) => "newest".to_owned(),
+        Command::Discover => "discover".to_owned(),
         Command::List(params) => format!("list {:?}", params.version),
         Command::Watch(params) if params.send_initial_events == Some(true) => {
             format!("initial {:?}", params.version)
@@ -123,10 +138,12 @@ fn ref_10_initial_events_and_what_follows() {
             ("added b@4", "applied b@4"),
             ("deleted b@5", "deleted b@5"),
             ("resync", "resync"),
-            ("closed", "watch \"5\""),
+            ("closed", "newest"),
+            ("newest 7", "watch \"5\""),
             ("opened", ""),
             ("bookmark 9", "bookmark 9"),
-            ("lost", "watch \"9\""),
+            ("lost", "newest"),
+            ("newest unknown", "watch \"9\""),
             ("not opened TooManyRequests", "wait 800"),
             ("waited", "watch \"9\""),
             ("opened", ""),
@@ -166,11 +183,93 @@ fn ref_3_lists_and_what_follows() {
             ("list failed NotFound", "wait 3200"),
             ("waited", "list \"\""),
             ("list failed NotFound", "wait 6400"),
-            ("waited", "list \"\""),
-            ("list failed NotFound", "gone"),
-            ("waited", ""),
         ],
     );
+}
+
+/// One input a minute, so that two minutes of 404 are soon over.
+#[test]
+fn a_collection_is_gone_when_it_was_not_found_for_minutes_and_discovery_says_so() {
+    let rows = [
+        ("start", "list \"0\""),
+        ("list ended 5", "end 5"),
+        ("not opened NotFound", "wait 800"),
+        ("waited", "list \"5\""),
+        ("list failed NotFound", "wait 800"),
+        ("waited", "list \"5\""),
+        // Something else in between starts the count anew.
+        ("list failed InternalError", "wait 800"),
+        ("waited", "list \"5\""),
+        ("list failed NotFound", "wait 800"),
+        ("waited", "list \"5\""),
+        ("list failed NotFound", "discover"),
+        ("served yes", "wait 800"),
+        ("waited", "list \"5\""),
+        ("list failed NotFound", "discover"),
+        ("served failed", "wait 800"),
+        ("waited", "list \"5\""),
+        ("list failed NotFound", "discover"),
+        ("served no", "gone"),
+        ("waited", ""),
+    ];
+    let mut machine = machine(false);
+    let start = Instant::now();
+    for (minute, (happened, expected)) in rows.iter().enumerate() {
+        let now = start + Duration::from_secs(minute as u64 * 61);
+        let mut out = Vec::new();
+        machine.step(Moment { now, chance: 0.5 }, input(happened), &mut out);
+        let said = out.iter().filter_map(shown).filter(|it| it != "begin" && !it.starts_with("watch"));
+        let said: Vec<_> = said.collect();
+        assert_eq!(said.join(", "), *expected, "row {minute}: {happened}");
+    }
+}
+
+#[test]
+fn a_server_that_was_restarted_with_an_older_state_is_found_out_before_the_watch_is_resumed() {
+    plays(
+        false,
+        &[
+            ("start", "list \"0\""),
+            ("list ended 50", "begin, end 50, watch \"50\""),
+            ("opened", ""),
+            ("lost", "newest"),
+            ("newest failed connection", "wait 800"),
+            ("waited", "newest"),
+            // It is not asked again when a watch cannot be opened for other reasons.
+            ("newest 50", "watch \"50\""),
+            ("not opened TooManyRequests", "wait 1600"),
+            ("waited", "watch \"50\""),
+            ("not opened ServiceUnavailable", "wait 3200"),
+            ("waited", "newest"),
+            ("newest 7", "rewound, wait 6400"),
+            ("waited", "list \"\""),
+            ("list ended 7", "begin, end 7, watch \"7\""),
+            ("opened", ""),
+            ("lost", "newest"),
+            ("newest failed InternalError", "wait 12800"),
+            ("waited", "newest"),
+            // Where nothing can be learned, the watch has to do.
+            ("newest failed Forbidden", "watch \"7\""),
+        ],
+    );
+}
+
+#[test]
+fn a_watch_whose_time_is_up_is_resumed_without_another_request() {
+    let mut machine = machine(false);
+    let start = Instant::now();
+    let mut step = |seconds: u64, text: &str| {
+        let mut out = Vec::new();
+        let now = start + Duration::from_secs(seconds);
+        machine.step(Moment { now, chance: 0.0 }, input(text), &mut out);
+        out.iter().filter_map(shown).collect::<Vec<_>>().join(", ")
+    };
+    step(0, "start");
+    assert_eq!(step(0, "list ended 5"), "begin, end 5, watch \"5\"");
+    step(0, "opened");
+    assert_eq!(step(300, "closed"), "watch \"5\"", "five minutes were asked for");
+    step(300, "opened");
+    assert_eq!(step(400, "closed"), "newest");
 }
 
 #[test]
@@ -186,15 +285,45 @@ fn silences_are_met_by_a_new_connection_and_in_the_end_by_a_new_list() {
             ("opened", ""),
             ("silence 10", ""),
             ("initial events end 3", "begin, end 3"),
-            ("silence 240", "watch \"3\""),
+            ("silence 240", "newest"),
+            ("newest 3", "watch \"3\""),
             ("opened", ""),
             ("bookmark 3", "bookmark 3"),
-            ("silence 240", "watch \"3\""),
+            ("silence 240", "newest"),
+            ("newest 9", "watch \"3\""),
             ("opened", ""),
             ("silence 240", "wait 1600"),
             ("waited", "initial \"3\""),
         ],
     );
+}
+
+/// Some servers send no bookmarks but the one that ends the initial events, and some send one only when something happened.
+#[test]
+fn a_quiet_collection_without_bookmarks_is_read_anew_ever_more_seldom() {
+    let mut machine = machine(false);
+    let (mut now, mut out) = (Instant::now(), Vec::new());
+    for text in ["start", "list ended 5", "opened"] {
+        machine.step(Moment { now, chance: 0.0 }, input(text), &mut out);
+    }
+    let (mut silences, mut between) = (0, Vec::new());
+    while between.len() < 9 {
+        let mut out = Vec::new();
+        now += Duration::from_secs(240);
+        machine.step(Moment { now, chance: 0.0 }, input("silence 240"), &mut out);
+        silences += 1;
+        let read_anew = matches!(out.last(), Some(Command::Wait(_)));
+        let answers: &[_] =
+            if read_anew { &["waited", "list ended 5", "opened"] } else { &["newest 5", "opened"] };
+        for text in answers {
+            machine.step(Moment { now, chance: 0.0 }, input(text), &mut out);
+        }
+        assert!(machine.vitals.health().is_ok(), "{}", machine.vitals.health());
+        if read_anew {
+            between.push(std::mem::take(&mut silences));
+        }
+    }
+    assert_eq!(between, [5, 10, 20, 40, 80, 160, 320, 320, 320]);
 }
 
 #[test]
@@ -221,9 +350,9 @@ fn a_watch_that_brought_nothing_within_a_second_is_short() {
         out.iter().any(|it| matches!(it, Command::Measure(Measure::Watched { short: true, .. })))
     };
     assert!(short(&["start", "list ended 1", "opened"], 999));
-    assert!(!short(&["waited", "opened"], 1000));
-    assert!(!short(&["opened", "modified a@2"], 0));
-    assert!(short(&["opened", "bookmark 2"], 0), "nothing new");
+    assert!(!short(&["waited", "newest 1", "opened"], 1000));
+    assert!(!short(&["newest 1", "opened", "modified a@2"], 0));
+    assert!(short(&["newest 2", "opened", "bookmark 2"], 0), "nothing new");
 }
 
 /// Whatever happens, in whatever order: deltas follow their grammar, and something is always under way.
@@ -247,7 +376,11 @@ fn obeys(inputs: Vec<&'static str>) -> Result<(), TestCaseError> {
                 Command::Emit(Delta::Dropped(_)) | Command::Measure(_) => {}
                 Command::Emit(_) => prop_assert!(!within, "{text}: {:?}", shown(command)),
                 Command::End(_) => ended = true,
-                Command::List(_) | Command::Watch(_) | Command::Wait(_) => prop_assert!(!within, "{text}"),
+                Command::List(_)
+                | Command::Watch(_)
+                | Command::Newest(_)
+                | Command::Discover
+                | Command::Wait(_) => prop_assert!(!within, "{text}"),
             }
         }
         let moves = out.iter().filter(|it| !matches!(it, Command::Emit(_) | Command::Measure(_))).count();
@@ -267,7 +400,8 @@ proptest! {
                 "not opened Expired", "not opened TooManyRequests", "not opened Invalid", "added a@3",
                 "modified a@6", "deleted a@7", "bookmark 8", "initial events end 4", "initial events end 9",
                 "error Expired", "error InternalError", "lost", "closed", "waited", "waited", "silence 10",
-                "silence 300", "resync",
+                "silence 300", "resync", "newest 4", "newest 90", "newest unknown", "newest failed connection",
+                "newest failed Forbidden", "served yes", "served no", "served unknown", "served failed",
             ]),
             0..200,
         ),

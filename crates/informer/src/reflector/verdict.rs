@@ -61,6 +61,17 @@ fn is_about_the_connection(error: &Error) -> bool {
     }
 }
 
+/// Whether the server may have been restarted: there was no connection to it, or something before it says that it is down.
+pub(super) fn suggests_a_restart(error: &Error) -> bool {
+    error.transport().is_some() || error.status().is_some_and(is_down)
+}
+
+/// Whether a 404 comes with a `Status` of the server's own. Anything between here and the server may answer with another page, of which
+/// the client makes a status that says so.
+pub(super) fn is_from_an_api_server(error: &Error) -> bool {
+    error.status().is_some_and(|it| !it.causes().iter().any(|it| it.reason == "UnexpectedServerResponse"))
+}
+
 /// How long the server asks to be left alone, where it asks (429 and some 5xx carry it).
 pub(super) fn asked_to_wait(error: &Error) -> Option<Duration> {
     error.status().and_then(Status::suggested_delay)
@@ -153,6 +164,22 @@ mod tests {
         }
         for status in too_large() {
             assert_eq!(Failure::of_status(&status), Failure::Version, "{status:?}");
+        }
+    }
+
+    #[test]
+    fn only_failures_without_a_server_suggest_that_it_was_restarted() {
+        for (error, expected) in [
+            (unreachable(ErrorKind::ConnectionRefused), true),
+            (unreachable(ErrorKind::ConnectionReset), true),
+            (Error::TimedOut(Duration::from_secs(1)), true),
+            (Status { code: 502, ..Status::default() }.into(), true),
+            (refused(Reason::ServiceUnavailable), true),
+            (refused(Reason::TooManyRequests), false),
+            (refused(Reason::Forbidden), false),
+            (refused(Reason::NotFound), false),
+        ] {
+            assert_eq!(suggests_a_restart(&error), expected, "{error:?}");
         }
     }
 

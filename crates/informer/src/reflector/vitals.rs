@@ -44,7 +44,7 @@ pub(super) struct Vitals {
 impl Vitals {
     /// Those of a reflector that begins where another one ended.
     pub(super) fn after(ended: Health) -> Self {
-        Self { health: Health { last_version: ResourceVersion::UNSET, ..ended }, ..Self::default() }
+        Self { health: ended, ..Self::default() }
     }
 
     pub(super) fn health(&self) -> &Health {
@@ -69,7 +69,7 @@ impl Vitals {
         if self.until.is_none_or(|it| it == Until::Sent) {
             let (since, count) = self.health.problem.as_ref().map_or((now, 0), |it| (it.since, it.count));
             self.until = Some(Until::Sent);
-            self.trouble(Problem { message, since, count: count + 1 });
+            self.trouble(Problem { message, since, count: count.saturating_add(1) });
         }
     }
 
@@ -87,6 +87,11 @@ impl Vitals {
         if self.health.synced && matches!(self.health.state, HealthState::Retrying { .. }) {
             self.enter(HealthState::Synced);
         }
+    }
+
+    /// The server was asked, and has nothing older than what is known: a silence was none of its.
+    pub(super) fn verified(&mut self) {
+        self.well();
     }
 
     /// The server sent something.
@@ -140,6 +145,14 @@ impl Vitals {
         self.health.poison += 1;
         self.health.last_poison = Some(bad);
         self.news = News::Change;
+    }
+
+    /// The newest states of so many objects could not be decoded.
+    pub(super) fn unreadable(&mut self, objects: usize) {
+        let objects = objects as u64;
+        if std::mem::replace(&mut self.health.unreadable, objects) != objects {
+            self.news = News::Change;
+        }
     }
 
     pub(super) fn gone(&mut self) {

@@ -1,5 +1,6 @@
 //! The handle that readers have, and how they wait for what is not there yet.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,8 +17,14 @@ use crate::index::{Index, IndexError};
 /// A clone is another handle of the same store. Every read is of the newest published state; it takes no lock, never waits and
 /// never makes the writer wait. Two reads in a row may be of two states: what has to fit together is read from one
 /// [`snapshot`](Self::snapshot). When the writer is gone, the last state stays readable.
+///
+/// A store that an informer gave out keeps that informer running, so that what is read is kept up to date: see
+/// [`Self::detached`] for a handle that does not. After [`SharedInformer::stop`](crate::SharedInformer::stop) it shows what was known
+/// last, and [`Self::is_closed`] says so.
 pub struct Store<T> {
     shared: Arc<Shared<T>>,
+    /// What fills it, where this handle keeps it running.
+    filled_by: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// What the writer and all handles share.
@@ -40,11 +47,31 @@ pub enum WaitError {
     /// The version is not a number, or the store's is not: which is newer cannot be told.
     #[error("the versions cannot be compared")]
     Incomparable,
+    /// The version is of an object that could not be decoded: the store shows an older state of it, or none.
+    #[error("the object of this version could not be decoded")]
+    Unreadable,
 }
 
 impl<T: Object> Store<T> {
     pub(super) fn new(shared: Arc<Shared<T>>) -> Self {
-        Self { shared }
+        Self { shared, filled_by: None }
+    }
+
+    /// A handle of the same store that keeps this running, too.
+    pub(crate) fn kept_by(&self, informer: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { shared: Arc::clone(&self.shared), filled_by: Some(informer) }
+    }
+
+    /// Returns a handle of the same store that does not keep the informer running: for handlers of that informer, which would
+    /// otherwise keep it, and themselves, until [`SharedInformer::stop`](crate::SharedInformer::stop).
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), filled_by: None }
+    }
+
+    /// Whether nothing fills the store any more: what it shows may be out of date.
+    pub fn is_closed(&self) -> bool {
+        self.shared.state.load().closed
     }
 
     /// The store as it is now, which stays as it is. It costs one reference count.
@@ -86,6 +113,17 @@ impl<T: Object> Store<T> {
     /// Whether the first list is whole.
     pub fn synced(&self) -> bool {
         self.shared.state.load().synced
+    }
+
+    /// Returns the keys of the objects whose newest state could not be decoded, in order. They exist, and the store shows an older
+    /// state of each of them, or none. Usually there are none.
+    pub fn unreadable(&self) -> Vec<ObjectKey> {
+        self.shared.state.load().unreadable.keys().cloned().collect()
+    }
+
+    /// Whether the newest state of the object with this key could not be decoded.
+    pub fn is_unreadable(&self, key: &ObjectKey) -> bool {
+        self.shared.state.load().unreadable.contains_key(key)
     }
 
     /// How often an index function has panicked. Each time an object is missing in that index, and the log says which.
@@ -150,19 +188,21 @@ impl<T: Object> Store<T> {
     /// the wait goes on until the server is that far again, so put a deadline around it.
     ///
     /// # Errors
-    /// When the store is closed before that, or when the versions cannot be compared because one of them is not a number.
+    /// When the store is closed before that, when the versions cannot be compared because one of them is not a number, or when the
+    /// version is that of an object that could not be decoded: the store then has come that far, and does not show it.
     pub async fn wait_until(&self, version: &ResourceVersion) -> Result<(), WaitError> {
         self.wait_for(|state| {
             if !state.synced {
                 return None;
             }
-            if version.is_unset() || *version == state.version {
-                return Some(Ok(()));
-            }
-            match version.compare(&state.version) {
-                Some(order) => order.is_le().then_some(Ok(())),
-                None => Some(Err(WaitError::Incomparable)),
-            }
+            let reached = match version.compare(&state.version) {
+                _ if version.is_unset() => return Some(Ok(())),
+                _ if *version == state.version => true,
+                Some(order) => order.is_le(),
+                None => return Some(Err(WaitError::Incomparable)),
+            };
+            let readable = || !state.unreadable.values().any(|it| it == version);
+            reached.then(|| if readable() { Ok(()) } else { Err(WaitError::Unreadable) })
         })
         .await
     }
@@ -229,7 +269,7 @@ impl<T: Object> Turn<'_, T> {
 
 impl<T> Clone for Store<T> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone() }
+        Self { shared: self.shared.clone(), filled_by: self.filled_by.clone() }
     }
 }
 

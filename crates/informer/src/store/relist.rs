@@ -2,7 +2,7 @@
 //!
 //! What is the same is dropped as it comes and leaves one bit behind; so a relist takes the memory of what changed.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use dogwatch_core::{Object, ObjectKey};
@@ -22,8 +22,13 @@ pub(super) struct Relist<T> {
     /// What differs, in the order of the list, in portions: so the memory of a portion goes back as soon as it is in the tree, and none is
     /// ever copied to a larger place.
     staged: Vec<Vec<Staged<T>>>,
+    /// Where the steps of each key are in `staged`, counted over all portions; made when something is first taken back, as that is
+    /// rare. A search through all of `staged` each time took a list with many deletions quadratic time.
+    places: Option<HashMap<ObjectKey, Vec<usize>>>,
     /// Whether an equal version proves nothing.
     rewound: bool,
+    /// Whether an object that the list lacks may be there all the same.
+    infers_nothing: bool,
 }
 
 /// How many steps are in a portion.
@@ -34,12 +39,20 @@ const PORTION: usize = 512;
 pub(super) enum Staged<T> {
     Put(Arc<T>),
     Gone(Arc<T>),
+    /// One that was taken back.
+    Nothing,
 }
 
 impl<T: Object> Relist<T> {
     pub(super) fn new(held: &State<T>, range: &KeyRange, rewound: bool) -> Self {
         let seen = vec![0; held.count(range).div_ceil(64)];
-        Self { range: range.clone(), seen, staged: Vec::new(), rewound }
+        let (staged, range) = (Vec::new(), range.clone());
+        Self { range, seen, staged, places: None, rewound, infers_nothing: false }
+    }
+
+    /// Has what the list lacks kept: it may be there without a name that can be read.
+    pub(super) fn infer_nothing(&mut self) {
+        self.infers_nothing = true;
     }
 
     /// Finds an object of the range, and its place among those of the range.
@@ -84,17 +97,26 @@ impl<T: Object> Relist<T> {
         if let (rank, Some(_)) = self.locate(held, text) {
             self.seen[rank / 64] &= !(1 << (rank % 64));
         }
-        let (namespace, name) = (key.namespace(), key.name());
-        let is_another = |it: &Staged<T>| {
-            let (Staged::Put(object) | Staged::Gone(object)) = it;
-            let header = object.header();
-            header.name != name || header.namespace.filter(|it| !it.is_empty()) != namespace
-        };
-        self.staged.iter_mut().for_each(|portion| portion.retain(is_another));
+        let staged = &self.staged;
+        let places = self.places.get_or_insert_with(|| {
+            let mut places: HashMap<_, Vec<_>> = HashMap::new();
+            for (place, step) in staged.iter().flatten().enumerate() {
+                if let Some(key) = step.key() {
+                    places.entry(key).or_default().push(place);
+                }
+            }
+            places
+        });
+        for place in places.remove(key).unwrap_or_default() {
+            self.staged[place / PORTION][place % PORTION] = Staged::Nothing;
+        }
     }
 
     /// What is held, and neither in the list nor unreadable.
     pub(super) fn missing(&self, held: &Tree<Arc<T>>, unreadable: &[ObjectKey]) -> Vec<Arc<T>> {
+        if self.infers_nothing {
+            return Vec::new();
+        }
         let unreadable: HashSet<_> = unreadable.iter().map(|it| it.as_str().as_bytes()).collect();
         let is_seen = |rank: usize| self.seen[rank / 64] >> (rank % 64) & 1 == 1;
         let held = held.walk_from(&self.range.from).take_while(|(key, _)| self.range.has(key)).enumerate();
@@ -128,9 +150,27 @@ impl<T: Object> Relist<T> {
     }
 
     fn stage(&mut self, step: Staged<T>) {
+        if let Some(places) = &mut self.places
+            && let Some(key) = step.key()
+        {
+            let place = match self.staged.split_last() {
+                Some((last, before)) => before.len() * PORTION + last.len(),
+                None => 0,
+            };
+            places.entry(key).or_default().push(place);
+        }
         match self.staged.last_mut() {
             Some(portion) if portion.len() < PORTION => portion.push(step),
             _ => self.staged.push(vec![step]),
+        }
+    }
+}
+
+impl<T: Object> Staged<T> {
+    fn key(&self) -> Option<ObjectKey> {
+        match self {
+            Self::Put(object) | Self::Gone(object) => object.key(),
+            Self::Nothing => None,
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! A published state never changes; the writer edits a clone, which shares everything that stays.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dogwatch_core::{Object, ObjectKey, ResourceVersion};
@@ -24,6 +25,8 @@ pub(super) struct State<T> {
     pub(super) closed: bool,
     /// How often an index function panicked.
     pub(super) index_panics: u64,
+    /// The objects whose newest state could not be decoded, by key, with its version; unset where only a list had it.
+    pub(super) unreadable: Arc<BTreeMap<ObjectKey, ResourceVersion>>,
 }
 
 /// An index and what it holds.
@@ -101,6 +104,19 @@ impl<T: Object> State<T> {
         before
     }
 
+    /// Takes note of whether the newest state of an object could be decoded; whether that is news.
+    pub(super) fn set_unreadable(&mut self, key: &ObjectKey, version: Option<ResourceVersion>) -> bool {
+        match version {
+            Some(version) => {
+                Arc::make_mut(&mut self.unreadable).insert(key.clone(), version);
+                true
+            }
+            None => {
+                self.unreadable.contains_key(key) && Arc::make_mut(&mut self.unreadable).remove(key).is_some()
+            }
+        }
+    }
+
     fn reindex(&mut self, key: &[u8], before: Option<&T>, after: Option<&T>) {
         for Indexed { index, postings } in &mut self.indexes {
             // A panic about the state before was told when that state came.
@@ -134,6 +150,7 @@ impl<T> Default for State<T> {
             synced: false,
             closed: false,
             index_panics: 0,
+            unreadable: Arc::default(),
         }
     }
 }
@@ -147,6 +164,7 @@ impl<T> Clone for State<T> {
             synced: self.synced,
             closed: self.closed,
             index_panics: self.index_panics,
+            unreadable: Arc::clone(&self.unreadable),
         }
     }
 }

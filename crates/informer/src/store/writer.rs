@@ -1,6 +1,7 @@
 //! The one who writes: takes deltas, makes the next state of the store out of them, and tells what changed.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dogwatch_core::{Object, ObjectKey, ResourceVersion};
@@ -8,7 +9,7 @@ use dogwatch_core::{Object, ObjectKey, ResourceVersion};
 use super::handle::{Shared, Store};
 use super::lookup::KeyRange;
 use super::relist::{Relist, Staged, is_same_object, is_same_state, usable_key};
-use super::state::State;
+use super::state::{State, object_key};
 use crate::change::{Change, Deleted};
 use crate::delta::Delta;
 
@@ -23,6 +24,8 @@ use crate::delta::Delta;
 /// - The same key with another uid is another object: it is told as a deletion that nobody saw, then an addition.
 /// - `Deleted` of a key that is not held tells nothing. A deletion of the held object, by its uid, is final, whatever its version is;
 ///   one of another object is ignored when it is older than what is held, and else means that the held one is gone too.
+/// - An object whose newest state could not be decoded stays as it is known, and is in [`Store::unreadable`] until it is read again or
+///   goes. A list that has such an object without a name takes nothing for deleted.
 /// - The version follows objects, deletions and bookmarks, and never goes back; only the end of a list sets it, back or forth. Before
 ///   the first list is whole, there is none.
 #[derive(Debug)]
@@ -119,6 +122,11 @@ impl<T: Object> StoreWriter<T> {
                 (Delta::Item(object) | Delta::Applied(object), None) => edit.applied(object),
                 (Delta::Deleted(object), None) => edit.deleted(object),
                 (Delta::Dropped(key), None) => edit.dropped(&key),
+                (Delta::Unreadable { key, version }, None) => edit.unreadable(&key, version),
+                (Delta::Nameless, Some(relist)) => relist.infer_nothing(),
+                (Delta::Unreadable { .. }, Some(_)) | (Delta::Nameless, None) => {
+                    tracing::warn!("an object that cannot be decoded came out of place and is ignored");
+                }
                 (Delta::Bookmark(version), None) => edit.move_to(&version),
                 (Delta::Rewound, _) => *rewound = true,
                 // The end of the list will say how far it reaches.
@@ -174,20 +182,57 @@ impl<T: Object> Edit<'_, T> {
             self.state.take(&key);
             self.changes.push(Change::Deleted(Deleted::Missed(missed)));
         }
+        self.forget_unreadable(unreadable);
         // Nearly every step is one change, and a list may have many.
         self.changes.reserve(relist.steps());
         for staged in relist.into_staged() {
             match staged {
                 Staged::Put(object) => self.put(object, initial),
                 Staged::Gone(object) => self.gone(object),
+                Staged::Nothing => {}
             }
         }
         *self.reached = Reached { version, synced: true };
         self.touched = true;
     }
 
+    /// Has only these marked as unreadable, as far as this part of the store goes.
+    fn forget_unreadable(&mut self, now: &[ObjectKey]) {
+        let range = self.range;
+        let known = &self.state.unreadable;
+        let is_here = |key: &ObjectKey| range.has(key.as_str().as_bytes());
+        if now.is_empty() && !known.keys().any(is_here) {
+            return;
+        }
+        let mut next: BTreeMap<_, _> = known
+            .iter()
+            .filter(|(key, _)| !is_here(key))
+            .map(|(key, it)| (key.clone(), it.clone()))
+            .collect();
+        for key in now {
+            let version = known.get(key).cloned().unwrap_or_default();
+            next.insert(key.clone(), version);
+        }
+        self.state.unreadable = Arc::new(next);
+    }
+
+    /// The newest state of an object could not be decoded.
+    fn unreadable(&mut self, key: &ObjectKey, version: ResourceVersion) {
+        if self.range.has(key.as_str().as_bytes()) {
+            self.touched |= self.state.set_unreadable(key, Some(version));
+        }
+    }
+
+    /// The object of this key is known in its newest state, or gone.
+    fn readable(&mut self, key: &[u8]) {
+        if !self.state.unreadable.is_empty() {
+            self.touched |= self.state.set_unreadable(&object_key(key), None);
+        }
+    }
+
     fn applied(&mut self, object: T) {
         let Some(key) = usable_key(&object).filter(|it| self.range.has(it)) else { return };
+        self.readable(&key);
         let version = object.version();
         let is_known = self.state.objects.get(&key).is_some_and(|held| {
             is_same_state(&**held, &object)
@@ -201,6 +246,9 @@ impl<T: Object> Edit<'_, T> {
 
     fn deleted(&mut self, object: T) {
         let version = object.version();
+        if let Some(key) = usable_key(&object).filter(|it| self.range.has(it)) {
+            self.readable(&key);
+        }
         self.gone(Arc::new(object));
         self.move_to(&version);
     }
@@ -208,6 +256,9 @@ impl<T: Object> Edit<'_, T> {
     /// A deletion of which nothing but the key is known.
     fn dropped(&mut self, key: &ObjectKey) {
         let text = key.as_str().as_bytes();
+        if self.range.has(text) {
+            self.readable(text);
+        }
         if !self.range.has(text) || self.state.objects.get(text).is_none() {
             return;
         }

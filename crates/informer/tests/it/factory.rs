@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use dogwatch_apiserver::ApiServer;
 use dogwatch_apiserver::faults::Rule;
+use dogwatch_client::config::Impersonation;
 use dogwatch_client::{Api, Client};
 use dogwatch_core::{
     DeleteParams, Gvk, Header, LabelSelector, ListParams, Meta, Object, ResourceType, WriteParams,
 };
 use dogwatch_informer::{
-    Change, HandlerOptions, HealthState, InformerFactory, Overflow, Selection, SharedInformer, WaitError,
+    Change, HandlerOptions, HealthState, Index, InformerFactory, Overflow, Selection, SharedInformer, Start,
+    WaitError,
 };
 use futures_util::FutureExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
@@ -67,11 +69,67 @@ async fn fa_1_who_asks_for_the_same_gets_the_same() {
     );
     drop(one);
     assert!(!other.is_stopped());
-    let store = other.store();
+    let store = other.store().detached();
     drop(other);
     let again = factory.get::<ConfigMap>();
     assert!(!again.is_started(), "the last handle of the first was dropped, so this is another");
     assert!(store.get_named(Some("default"), "a").is_some(), "what was read stays readable");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fa_1_what_has_other_contents_is_another_informer() {
+    let ((_one, client), (_other, elsewhere)) = (start().await, start().await);
+    create(&client, "default", "a").await;
+    create(&elsewhere, "default", "b").await;
+    let factory = InformerFactory::new(client.clone());
+    let here = factory.get::<ConfigMap>();
+    let there = factory.informer(&Api::<ConfigMap>::all(elsewhere), Selection::default(), |it| it);
+    let user =
+        client.acting_as(Impersonation { user: Some("system:admin".to_owned()), ..Impersonation::default() });
+    let acting = factory.informer(&Api::<ConfigMap>::all(user), Selection::default(), |it| it);
+    let shard = |half: &str| {
+        let selector = format!("shardRange(object.metadata.uid,{half})");
+        factory.get_with::<ConfigMap>(Selection::default().shard(selector), |it| it.name("shard"))
+    };
+    let halves = [shard("'0x0','0x8'"), shard("'0x8','0x10'")];
+    let newest = || {
+        factory.get_with::<ConfigMap>(Selection::default(), |it| it.reflector(|it| it.start(Start::Newest)))
+    };
+    let stripped = || {
+        factory.get_with::<ConfigMap>(Selection::default(), |it| {
+            it.transform(|mut map| {
+                map.data = None;
+                map
+            })
+        })
+    };
+    let kept = |key: &str| {
+        let key = key.to_owned();
+        factory.get_with::<ConfigMap>(Selection::default(), move |it| {
+            it.transform(move |mut map: ConfigMap| {
+                map.data.get_or_insert_default().retain(|it, _| *it == key);
+                map
+            })
+        })
+    };
+    // Those that stand for the same are kept, so that asking for them again can find them.
+    let (newest_one, stripped_one) = (newest(), stripped());
+    let all = [here, there, acting, newest_one, stripped_one, kept("x"), kept("y")];
+    factory.start();
+    for (place, informer) in all.iter().chain(&halves).enumerate() {
+        let mark = Index::new(&format!("mark {place}"), |_: &ConfigMap| [String::new()]);
+        assert!(informer.add_index(mark).is_ok());
+        for (other, it) in all.iter().chain(&halves).enumerate() {
+            let marked = it.store().index_values(&format!("mark {place}")).is_ok();
+            assert_eq!(marked, other == place, "{place} and {other}");
+        }
+    }
+    assert!(
+        newest().store().index_values("mark 3").is_ok() && stripped().store().index_values("mark 4").is_ok()
+    );
+    tokio::time::sleep(PATIENCE).await;
+    let made = |at: usize| names(&all[at]).into_iter().find(|it| it.starts_with("default/"));
+    assert_eq!((made(0).as_deref(), made(1).as_deref()), (Some("default/a"), Some("default/b")));
 }
 
 /// Some fields of a map, and nothing else.
@@ -233,7 +291,7 @@ async fn a_definition_that_is_removed_and_comes_back_is_followed_again() {
 
     definitions.delete("buoys.example.org", &DeleteParams::default()).await.expect("removed");
     tokio::time::sleep(5 * PATIENCE).await;
-    assert!(informer.store().is_empty());
+    assert!(informer.store().is_empty(), "the server deleted its objects first");
     assert_eq!(informer.health().state, HealthState::Gone, "{}", informer.health());
 
     definitions.create(&WriteParams::default(), &definition).await.expect("defined");

@@ -28,7 +28,7 @@ async fn a_collection_that_is_gone_is_said_to_be_gone_until_it_is_back_and_numbe
     assert_eq!(informer.health().relists, 1);
 
     live.refuse(Some(Reason::NotFound));
-    tokio::time::sleep(MINUTE).await;
+    tokio::time::sleep(4 * MINUTE).await;
     let asked = live.lists();
     for second in 0..300 {
         tokio::time::sleep(SECOND).await;
@@ -50,7 +50,7 @@ async fn a_collection_that_is_gone_says_so_too_when_the_server_cannot_be_asked_a
     let live = Live::new(&["a@1"]);
     let informer = followed(live.clone()).await;
     live.refuse(Some(Reason::NotFound));
-    tokio::time::sleep(MINUTE).await;
+    tokio::time::sleep(4 * MINUTE).await;
     live.refuse(Some(Reason::Forbidden));
     tokio::time::sleep(MINUTE).await;
     let health = informer.health();
@@ -102,6 +102,8 @@ async fn a_source_that_panics_is_a_problem_that_is_told_and_the_informer_begins_
     let health = informer.health();
     assert!(matches!(health.state, HealthState::Retrying { .. }), "{health}");
     assert!(health.to_string().contains("what reads things failed"), "{health}");
+    let older = source.live.listed_at().into_iter().skip(1).find(|it| it != "1");
+    assert_eq!(older, None, "nothing older than what is known may be read");
 
     source.broken.store(false, Ordering::Relaxed);
     source.live.put("b@9");

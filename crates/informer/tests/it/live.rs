@@ -3,7 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use dogwatch_client::Error;
-use dogwatch_core::{ListParams, Object, Reason, ResourceType, ResourceVersion, Status, WatchParams};
+use dogwatch_core::{
+    Cause, Details, FieldSelector, ListParams, Object, Reason, ResourceType, ResourceVersion, Status,
+    WatchParams,
+};
 use dogwatch_informer::{Change, Deleted, ListEvent, ListWatch, Lists, Watches};
 use dogwatch_wire::{Bookmark, WatchEvent};
 use futures_core::future::BoxFuture;
@@ -31,11 +34,15 @@ struct State {
     items: Vec<String>,
     version: u64,
     /// How requests are refused, while they are.
-    refusal: Option<Reason>,
+    refusal: Option<Status>,
     /// What happened, by version, so that a watch is told of what came after its version.
     log: Vec<(u64, Happened)>,
     watches: Vec<mpsc::UnboundedSender<Event>>,
     lists: usize,
+    /// The versions that lists were asked at.
+    listed_at: Vec<String>,
+    /// How often the newest version was asked for.
+    compared: usize,
 }
 
 /// What a watch tells of.
@@ -68,9 +75,19 @@ impl Live {
                 log: Vec::new(),
                 watches: Vec::new(),
                 lists: 0,
+                listed_at: Vec::new(),
+                compared: 0,
             }),
         }));
         live.set(items);
+        live
+    }
+
+    /// A collection whose kind is defined by the cluster.
+    pub(crate) fn defined(items: &[&str]) -> Self {
+        let mut live = Self::within(None, items);
+        let inner = Arc::get_mut(&mut live.0).expect("nobody else has it yet");
+        inner.resource.gvk.group = "example.org".into();
         live
     }
 
@@ -149,12 +166,49 @@ impl Live {
 
     /// Refuses every request from now on, and ends the watches; or stops doing so.
     pub(crate) fn refuse(&self, reason: Option<Reason>) {
+        self.refuse_by(reason.map(|it| Status::failure(it, "Access Denied")));
+    }
+
+    /// Answers 404 without a `Status`, as what stands before a server does; this is what the client makes of it.
+    pub(crate) fn answer_with_a_page(&self) {
+        let cause = Cause { reason: "UnexpectedServerResponse".to_owned(), ..Cause::default() };
+        let details = Some(Details { causes: vec![cause], ..Details::default() });
+        self.refuse_by(Some(Status { details, ..Status::failure(Reason::NotFound, "404 page not found") }));
+    }
+
+    fn refuse_by(&self, refusal: Option<Status>) {
         let mut state = self.state();
-        state.refusal = reason;
+        state.refusal = refusal;
         if state.refusal.is_some() {
             state.tell(|| Ok(WatchEvent::Error(Status::failure(Reason::Expired, "too old"))));
             state.watches.clear();
         }
+    }
+
+    /// Breaks the connections; what is there stays.
+    pub(crate) fn cut(&self) {
+        let mut state = self.state();
+        state.tell(|| Err(crate::script::unreachable(std::io::ErrorKind::ConnectionReset)));
+        state.watches.clear();
+    }
+
+    /// Goes back to an older state, without a word to those who watch.
+    pub(crate) fn go_back(&self, items: &[&str]) {
+        let mut state = self.state();
+        (state.version, state.items) = (1, Vec::new());
+        state.log.clear();
+        drop(state);
+        self.set(items);
+    }
+
+    /// How often it was asked for its newest version.
+    pub(crate) fn compared(&self) -> usize {
+        self.state().compared
+    }
+
+    /// The versions that lists were asked at so far.
+    pub(crate) fn listed_at(&self) -> Vec<String> {
+        self.state().listed_at.clone()
     }
 
     /// How many watches are open.
@@ -191,11 +245,11 @@ impl ListWatch<Thing> for Live {
         self.0.namespace.as_deref()
     }
 
-    fn list(&self, _: ListParams) -> Lists<Thing> {
+    fn list(&self, params: ListParams) -> Lists<Thing> {
         let mut state = self.state();
         state.lists += 1;
-        if let Some(reason) = state.refusal.clone() {
-            let refused = Status::failure(reason, "Access Denied");
+        state.listed_at.push(params.version.to_string());
+        if let Some(refused) = state.refusal.clone() {
             return stream::iter([Err(refused.into())]).boxed();
         }
         let mut events: Vec<_> = state.items.iter().map(|it| Ok(ListEvent::Item(self.thing(it)))).collect();
@@ -205,8 +259,7 @@ impl ListWatch<Thing> for Live {
 
     fn watch(&self, params: WatchParams) -> BoxFuture<'static, Result<Watches<Thing>, Error>> {
         let mut state = self.state();
-        if let Some(reason) = state.refusal.clone() {
-            let refused = Status::failure(reason, "Access Denied");
+        if let Some(refused) = state.refusal.clone() {
             return async move { Err(refused.into()) }.boxed();
         }
         let (sender, mut receiver) = mpsc::unbounded_channel();
@@ -221,6 +274,16 @@ impl ListWatch<Thing> for Live {
 
     fn lacks_initial_events(&self) -> bool {
         true
+    }
+
+    fn newest_version(&self, _: FieldSelector) -> BoxFuture<'static, Result<Option<ResourceVersion>, Error>> {
+        let mut state = self.state();
+        state.compared += 1;
+        let answer = match state.refusal.clone() {
+            Some(refused) => Err(refused.into()),
+            None => Ok(Some(state.version.to_string().into())),
+        };
+        async move { answer }.boxed()
     }
 }
 

@@ -217,10 +217,12 @@ async fn a_server_that_says_when_to_come_back_is_listened_to() {
 #[tokio::test(start_paused = true)]
 async fn a_collection_that_is_not_served_ends_the_reflector_with_a_clear_state() {
     let gone = || Answer::Refused(refused(Reason::NotFound));
-    let script = Script::new([list(&["a@1"], "2"), expiring(), gone(), gone(), gone()]);
-    let mut run = Run::start(script, lists_only());
+    let answers = [list(&["a@1"], "2"), expiring()].into_iter().chain((0..9).map(|_| gone()));
+    let mut run = Run::start(Script::new(answers), lists_only());
     // What was known is not taken away: a 404 may come from something that only stands before the server.
     assert_eq!(run.after(MINUTE).await, ["begin", "item a@1", "end 2"]);
+    assert!(matches!(run.health().state, HealthState::Retrying { .. }));
+    assert_eq!(run.after(3 * MINUTE).await, [] as [&str; 0]);
     let health = run.health();
     assert_eq!(health.state, HealthState::Gone);
     let message =
@@ -244,11 +246,11 @@ async fn only_answers_in_a_row_end_the_reflector() {
     let gone = || Answer::Refused(refused(Reason::NotFound));
     let broken = || Answer::Refused(refused(Reason::InternalError));
     let script = Script::new([gone(), broken(), gone(), broken(), gone(), list(&[], "2")]);
-    let mut run = Run::start(script, lists_only().not_found(NotFound::EndAfter(2)));
+    let mut run = Run::start(script, lists_only().not_found(NotFound::GoneAfter(SECOND / 10)));
     assert_eq!(run.after(2 * MINUTE).await, ["begin", "end 2"]);
     let script = Script::new([gone()]);
-    let run = Run::start(script, lists_only().not_found(NotFound::EndAfter(0)));
-    assert!(matches!(run.task.await, Ok(Ended::Gone(_))), "none counts as one");
+    let run = Run::start(script, lists_only().not_found(NotFound::GoneAfter(Duration::ZERO)));
+    assert!(matches!(run.task.await, Ok(Ended::Gone(_))), "one is enough");
 }
 
 /// kube-rs#1743: the version was dropped from a list with a limit, which then went to the server's storage.

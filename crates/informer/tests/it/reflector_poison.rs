@@ -29,10 +29,10 @@ async fn a_list_goes_on_behind_an_object_that_cannot_be_decoded_and_names_it_at_
     ];
     let script = Script::new([Answer::Steps(steps), watch(Vec::new())]);
     let mut run = Run::start(script, options().without_watch_list());
-    assert_eq!(run.now().await, ["begin", "item a@1", "item c@4", "end 5 but for b"]);
+    assert_eq!(run.now().await, ["begin", "item a@1", "nameless", "item c@4", "end 5 but for b"]);
     assert_eq!(run.script.asked().len(), 2, "one list, one watch");
     let health = run.health();
-    assert!(health.is_ok() && health.poison == 2);
+    assert_eq!((health.poison, health.unreadable, health.is_ok()), (2, 2, false), "{health}");
     run.after(20 * SECOND).await;
     assert_eq!(run.script.asked().len(), 2, "and no list after it");
 }
@@ -49,9 +49,12 @@ async fn a_watch_goes_on_behind_an_object_that_cannot_be_decoded() {
     ];
     let mut run = Run::start(Script::new([watch(events)]), options());
     let told = run.now().await;
-    assert_eq!(told, ["begin", "item a@1", "end 2", "bookmark 3", "bookmark 4", "applied a@5"]);
+    let unreadable = ["unreadable a@3", "bookmark 3", "unreadable b@4", "bookmark 4"];
+    assert_eq!(told, [&["begin", "item a@1", "end 2"], &unreadable[..], &["applied a@5"]].concat());
     let health = run.health();
     assert_eq!((health.poison, health.last_version.as_str()), (3, "5"));
+    assert_eq!(health.unreadable, 2, "a can be read again; b cannot, and nor can one without a name");
+    assert!(!health.is_ok() && health.to_string().contains("except for 2 objects"), "{health}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,11 +103,11 @@ async fn an_error_event_that_cannot_be_decoded_moves_nothing() {
 async fn ref_7_what_is_no_object_of_the_collection_is_skipped() {
     let events = vec![added("@1"), added("a@1"), end("2"), modified("@3"), modified("a@4")];
     let mut run = Run::start(Script::new([watch(events)]), options());
-    assert_eq!(run.now().await, ["begin", "item a@1", "end 2", "bookmark 3", "applied a@4"]);
+    assert_eq!(run.now().await, ["begin", "nameless", "item a@1", "end 2", "bookmark 3", "applied a@4"]);
     assert_eq!(run.health().last_poison.expect("one").reason, "it has no name");
     let script = Script::new([list(&["@1", "a@1"], "2"), watch(Vec::new())]);
     let mut run = Run::start(script, options().without_watch_list());
-    assert_eq!(run.now().await, ["begin", "item a@1", "end 2"]);
+    assert_eq!(run.now().await, ["begin", "nameless", "item a@1", "end 2"]);
 }
 
 /// The upstream test RespectStoreTransformer.
@@ -152,11 +155,18 @@ async fn a_transform_that_panics_or_breaks_its_word_costs_the_object_and_nothing
     ];
     let mut run = Run::start(Script::new([watch(events)]), options);
     let told = run.now().await;
-    let expected =
-        ["begin", "item a@1", "end 2 but for panics,renamed", "bookmark 3", "dropped panics", "bookmark 4"];
+    let expected = [
+        "begin",
+        "item a@1",
+        "end 2 but for panics,renamed",
+        "unreadable panics@3",
+        "bookmark 3",
+        "dropped panics",
+        "bookmark 4",
+    ];
     assert_eq!(told, expected);
     assert_eq!(run.health().last_poison.expect("one").reason, "the transform panicked");
-    assert!(run.health().is_ok());
+    assert_eq!(run.health().unreadable, 1, "the other one is gone");
 }
 
 #[tokio::test(start_paused = true)]

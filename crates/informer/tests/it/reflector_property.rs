@@ -327,7 +327,7 @@ impl Fold {
     fn apply(&mut self, delta: Delta<Thing>) {
         let within = self.list.is_some();
         let belongs = match &delta {
-            Delta::Item(_) | Delta::End { .. } | Delta::Abort => within,
+            Delta::Item(_) | Delta::End { .. } | Delta::Abort | Delta::Nameless => within,
             Delta::Begin | Delta::Dropped(_) => true,
             _ => !within,
         };
@@ -349,6 +349,7 @@ impl Fold {
                 self.list.as_mut().unwrap_or(&mut self.objects).remove(key.as_str());
             }
             Delta::Bookmark(version) => self.reach(&version),
+            Delta::Unreadable { .. } => {}
             Delta::Rewound => self.version = 0,
             other => panic!("not told here: {other:?}"),
         }

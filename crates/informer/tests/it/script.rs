@@ -68,6 +68,8 @@ pub(crate) fn shown(delta: &Delta<Thing>) -> String {
         Delta::Bookmark(version) => format!("bookmark {version}"),
         Delta::Rewound => "rewound".to_owned(),
         Delta::Resync => "resync".to_owned(),
+        Delta::Unreadable { key, version } => format!("unreadable {key}@{version}"),
+        Delta::Nameless => "nameless".to_owned(),
         _ => panic!("a delta that the tests do not know: {delta:?}"),
     }
 }

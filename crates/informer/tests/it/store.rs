@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dogwatch_core::{Header, Meta, Object, ObjectKey, ResourceVersion};
-use dogwatch_informer::{Change, Deleted, Delta, Store, StoreWriter};
+use dogwatch_informer::{Change, Deleted, Delta, Store, StoreWriter, WaitError};
 use proptest::prelude::*;
 
 /// An object with nothing but metadata and one number.
@@ -222,6 +222,54 @@ fn what_could_not_be_decoded_stays_as_it_was_known() {
     let end = Delta::End { version: "2".into(), unreadable: vec![key("a/x"), key("a/unknown")] };
     assert_eq!(it.apply([Delta::Begin, end]), ["missed a/y@1"]);
     assert_eq!(it.contents(), ["a/x@1"]);
+    assert_eq!(it.store.unreadable(), [key("a/unknown"), key("a/x")]);
+    it.apply(list("3", [thing("a/x", "1")]));
+    assert_eq!(it.store.unreadable(), []);
+}
+
+/// Such an object may be any of those that the list lacks.
+#[test]
+fn a_list_with_an_object_without_a_name_takes_nothing_for_deleted() {
+    let mut it = Written::new();
+    it.apply(list("1", [thing("a/x", "1"), thing("a/y", "1")]));
+    let end = Delta::End { version: "2".into(), unreadable: vec![] };
+    let told = it.apply([Delta::Begin, Delta::Nameless, Delta::Item(thing("a/x", "2")), end]);
+    assert_eq!(told, ["updated a/x@1 2"]);
+    assert_eq!(it.contents(), ["a/x@2", "a/y@1"]);
+    assert_eq!(it.apply(list("3", [thing("a/x", "2")])), ["missed a/y@1"], "the next list may");
+}
+
+#[tokio::test]
+async fn a_version_that_could_not_be_decoded_is_not_waited_for_and_not_shown_as_reached() {
+    let mut it = Written::new();
+    it.apply(list("1", [thing("a/x", "1")]));
+    let unreadable = |version: &str| Delta::Unreadable { key: key("a/x"), version: version.into() };
+    assert_eq!(it.apply([unreadable("4"), Delta::Bookmark("4".into())]), NOTHING);
+    it.apply([Delta::Applied(thing("a/y", "5"))]);
+    assert!(it.store.is_unreadable(&key("a/x")) && !it.store.is_unreadable(&key("a/y")));
+    assert_eq!(it.store.wait_until(&"4".into()).await, Err(WaitError::Unreadable));
+    assert_eq!(it.store.wait_until(&"5".into()).await, Ok(()), "others are not held up");
+    it.apply([Delta::Applied(thing("a/x", "6"))]);
+    assert_eq!(it.store.unreadable(), []);
+    assert_eq!(it.store.wait_until(&"4".into()).await, Ok(()), "a newer state is there");
+    it.apply([unreadable("7"), Delta::Bookmark("7".into()), Delta::Deleted(thing("a/x", "8"))]);
+    assert_eq!(it.store.unreadable(), [], "what is gone need not be read");
+    it.apply([unreadable("9"), Delta::Dropped(key("a/x")), Delta::Bookmark("9".into())]);
+    assert_eq!(it.store.unreadable(), []);
+}
+
+/// Each deletion used to search all that had come: minutes for a list of this length.
+#[test]
+fn a_streamed_list_may_take_back_as_much_as_it_brought() {
+    let mut it = Written::new();
+    it.apply(list("1", [thing("a/0", "1"), thing("a/1", "1")]));
+    let count = 50_000;
+    let items = (0..count).map(|at| Delta::Item(thing(&format!("a/{at}"), "2")));
+    let dropped = (1..count).map(|at| Delta::Dropped(key(&format!("a/{at}"))));
+    let again = [Delta::Item(thing("a/7", "3")), Delta::Item(thing("a/8", "3")), Delta::Dropped(key("a/8"))];
+    let end = Delta::End { version: "4".into(), unreadable: vec![] };
+    let told = it.apply([Delta::Begin].into_iter().chain(items).chain(dropped).chain(again).chain([end]));
+    assert_eq!(told, ["missed a/1@1", "updated a/0@1 2", "added a/7@3"]);
 }
 
 #[test]

@@ -10,7 +10,9 @@ use dogwatch_apiserver::ApiServer;
 use dogwatch_apiserver::faults::Tally;
 use dogwatch_client::{Api, Client};
 use dogwatch_core::{LabelSelector, ListParams, Object};
-use dogwatch_informer::{Health, HealthState, Index, InformerBuilder, Overflow, SharedInformer};
+use dogwatch_informer::{
+    Health, HealthState, Index, InformerBuilder, NotFound, OnGone, Overflow, SharedInformer,
+};
 use kube_core::DynamicObject;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -124,6 +126,9 @@ impl World {
             Watched::Labelled => SharedInformer::builder(api(maps())).labels(labelled()),
             Watched::Buoys => SharedInformer::builder(api(buoys())),
         };
+        // A definition that goes is noticed soon, and its objects are taken for deleted, so that store and server can be compared.
+        let builder = builder.on_gone(OnGone::Clear);
+        let builder = builder.reflector(|it| it.not_found(NotFound::GoneAfter(Duration::from_secs(5))));
         builder.name(format!("{what:?}")).index(Index::label("set"))
     }
 

@@ -1,0 +1,147 @@
+//! Servers that come back with an older state: the informer finds out within seconds, and never says that it is synced meanwhile.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use dogwatch_apiserver::ApiServer;
+use dogwatch_client::{Api, Client, Error};
+use dogwatch_core::{
+    FieldSelector, Gvk, ListParams, ResourceType, ResourceVersion, WatchParams, WriteParams,
+};
+use dogwatch_informer::{HandlerOptions, ListWatch, Lists, SharedInformer, Watches};
+use futures_core::future::BoxFuture;
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use crate::informer::{add, settle, started};
+use crate::live::Live;
+use crate::script::{MINUTE, SECOND};
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_comes_back_with_an_older_state_is_read_anew_within_seconds() {
+    let live = Live::new(&["a@50", "b@60"]);
+    let informer = started(&live).await;
+    let (told, _) = add(&informer, HandlerOptions::default());
+    tokio::time::sleep(MINUTE).await;
+    told.take();
+    live.go_back(&["a@4", "c@7"]);
+    live.cut();
+    settle().await;
+    let health = informer.health();
+    assert!(!health.is_ok() && health.to_string().contains("went back in time"), "{health}");
+    tokio::time::sleep(5 * SECOND).await;
+    assert_eq!(told.take(), ["~b@60", "a@50>4", "+c@7"]);
+    let health = informer.health();
+    assert_eq!((health.is_ok(), health.rewinds), (true, 1), "{health}");
+    assert_eq!(informer.last_sync_version().as_str(), "7");
+    live.put("c@8");
+    settle().await;
+    assert_eq!(told.take(), ["c@7>8"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_breaks_costs_one_small_request_and_no_list() {
+    let live = Live::new(&["a@50"]);
+    let informer = started(&live).await;
+    for broken in 1..10 {
+        live.cut();
+        tokio::time::sleep(10 * SECOND).await;
+        assert_eq!((live.compared(), live.lists()), (broken, 1));
+        assert!(informer.health().is_ok(), "{}", informer.health());
+    }
+}
+
+/// A machine that is restored from a snapshot with its connections: nothing breaks, and nothing comes any more.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_goes_back_without_a_word_is_found_out_when_it_is_silent() {
+    let live = Live::new(&["a@50"]);
+    let informer = started(&live).await;
+    live.go_back(&["c@7"]);
+    tokio::time::sleep(5 * MINUTE).await;
+    let health = informer.health();
+    assert_eq!((health.is_ok(), health.rewinds), (true, 1), "{health}");
+    assert_eq!(informer.last_sync_version().as_str(), "7");
+}
+
+/// A handle on whatever server is there now, as an address is.
+#[derive(Clone)]
+struct Address(Arc<Mutex<Api<ConfigMap>>>);
+
+impl Address {
+    fn api(&self) -> Api<ConfigMap> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl ListWatch<ConfigMap> for Address {
+    fn resource(&self) -> &ResourceType {
+        static MAPS: std::sync::LazyLock<ResourceType> = std::sync::LazyLock::new(|| {
+            ResourceType::namespaced(Gvk::new("", "v1", "ConfigMap"), "configmaps")
+        });
+        &MAPS
+    }
+
+    fn list(&self, params: ListParams) -> Lists<ConfigMap> {
+        ListWatch::list(&self.api(), params)
+    }
+
+    fn watch(&self, params: WatchParams) -> BoxFuture<'static, Result<Watches<ConfigMap>, Error>> {
+        ListWatch::watch(&self.api(), params)
+    }
+
+    fn newest_version(
+        &self,
+        fields: FieldSelector,
+    ) -> BoxFuture<'static, Result<Option<ResourceVersion>, Error>> {
+        ListWatch::newest_version(&self.api(), fields)
+    }
+}
+
+async fn server(maps: &[&str]) -> (ApiServer, Api<ConfigMap>) {
+    let server = ApiServer::builder().in_process().seed(1).start().await.expect("it starts");
+    let client = Client::from_service(server.url().parse().expect("a URL"), "default", server.service());
+    let api = Api::<ConfigMap>::default_namespaced(client);
+    for name in maps {
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some((*name).to_owned());
+        api.create(&WriteParams::default(), &map).await.expect("created");
+    }
+    (server, api)
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_server_at_the_same_address_is_followed_within_seconds() {
+    let many: Vec<_> = (0..100).map(|it| format!("m{it}")).collect();
+    let many: Vec<_> = many.iter().map(String::as_str).collect();
+    let (old, api) = server(&many).await;
+    let address = Address(Arc::new(Mutex::new(api)));
+    let informer = SharedInformer::new(address.clone());
+    informer.start();
+    informer.synced_within(MINUTE).await.expect("it syncs");
+    assert!(informer.store().len() >= 100);
+
+    let (_new, api) = server(&["only"]).await;
+    *address.0.lock().unwrap() = api.clone();
+    old.stop().await;
+    let truth = api.list_all(&ListParams::default()).await.expect("it is there").items;
+    let truth: Vec<_> = truth.into_iter().filter_map(|it| it.metadata.name).collect();
+    let held = || {
+        let names = |it: &Arc<ConfigMap>| it.metadata.namespace.as_deref() == Some("default");
+        let snapshot = informer.store().snapshot();
+        snapshot.iter().filter(|it| names(it)).filter_map(|it| it.metadata.name.clone()).collect::<Vec<_>>()
+    };
+    for tenth in 0..200 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        if held() == truth {
+            break;
+        }
+        // The end of the old server takes a moment to be known; after that, a store that is wrong is never called right.
+        assert!(tenth < 20 || !informer.health().is_ok(), "{tenth}: {}", informer.health());
+        assert!(tenth < 199, "not in 20 seconds: {}", informer.health());
+    }
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some("later".to_owned());
+    api.create(&WriteParams::default(), &map).await.expect("created");
+    tokio::time::sleep(SECOND).await;
+    assert!(informer.store().get_named(Some("default"), "later").is_some());
+    assert!(informer.health().is_ok(), "{}", informer.health());
+}
