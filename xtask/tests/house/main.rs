@@ -1,4 +1,5 @@
-//! The rules of the house, checked on the sources themselves: layers, direction, headers, names, examples, ledgers.
+//! The rules of the house, checked on the sources themselves: layers, direction, headers, names, examples, clocks,
+//! ledgers.
 //!
 //! Runs with `cargo test --workspace`. Each rule lives in a file that also shows, on small fixtures, what it refuses.
 
@@ -6,6 +7,7 @@ mod tokens;
 mod layers;
 mod crates;
 mod files;
+mod clocks;
 mod ledgers;
 
 use std::path::{Path, PathBuf};
@@ -46,6 +48,18 @@ fn every_file_has_a_header_and_a_name_and_examples_are_short() {
         let text = std::fs::read_to_string(&file).expect("the file was just listed");
         let path = file.strip_prefix(&root).expect("the walk began at the root");
         breaches.extend(files::breaches(path, &text));
+    }
+    assert_none(&breaches);
+}
+
+#[test]
+fn moments_are_added_to_where_they_cannot_overflow() {
+    let root = root();
+    let mut breaches = Vec::new();
+    for file in rust_files([root.join("crates")]) {
+        let text = std::fs::read_to_string(&file).expect("the file was just listed");
+        let path = file.strip_prefix(&root).expect("the walk began at the root");
+        breaches.extend(clocks::breaches(path, &text));
     }
     assert_none(&breaches);
 }

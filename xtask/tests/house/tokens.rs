@@ -185,7 +185,7 @@ fn path(tokens: &[TokenTree], at: usize) -> (Vec<String>, usize) {
 }
 
 /// The attribute whose `#` is at `at`: its brackets, the index after it, and whether it is an inner one (`#!`).
-fn attribute(tokens: &[TokenTree], at: usize) -> Option<(&Group, usize, bool)> {
+pub(crate) fn attribute(tokens: &[TokenTree], at: usize) -> Option<(&Group, usize, bool)> {
     let inner = is_punct(tokens, at + 1, '!');
     let bracket = if inner { at + 2 } else { at + 1 };
     match tokens.get(bracket) {
@@ -197,7 +197,7 @@ fn attribute(tokens: &[TokenTree], at: usize) -> Option<(&Group, usize, bool)> {
 }
 
 /// True for `cfg(test)` and `cfg(all(test, …))`.
-fn is_for_tests(attribute: &Group) -> bool {
+pub(crate) fn is_for_tests(attribute: &Group) -> bool {
     let text: String = attribute.stream().to_string().split_whitespace().collect();
     text == "cfg(test)" || text.starts_with("cfg(all(test,")
 }
@@ -222,7 +222,7 @@ fn inside_attribute(attribute: &Group, source: &mut Source) {
 }
 
 /// The index after the item that starts at `at`, further attributes included.
-fn end_of_item(tokens: &[TokenTree], mut at: usize) -> usize {
+pub(crate) fn end_of_item(tokens: &[TokenTree], mut at: usize) -> usize {
     while let Some((_, next, _)) = is_punct(tokens, at, '#').then(|| attribute(tokens, at)).flatten() {
         at = next;
     }
@@ -253,7 +253,7 @@ fn is_separator(tokens: &[TokenTree], at: usize) -> bool {
         && is_punct(tokens, at + 1, ':')
 }
 
-fn is_punct(tokens: &[TokenTree], at: usize, wanted: char) -> bool {
+pub(crate) fn is_punct(tokens: &[TokenTree], at: usize, wanted: char) -> bool {
     matches!(tokens.get(at), Some(TokenTree::Punct(it)) if it.as_char() == wanted)
 }
 
@@ -266,7 +266,7 @@ fn is_name(tokens: &[TokenTree], at: usize) -> bool {
 }
 
 /// The identifier at `at`, or nothing.
-fn text_of(tokens: &[TokenTree], at: usize) -> String {
+pub(crate) fn text_of(tokens: &[TokenTree], at: usize) -> String {
     match tokens.get(at) {
         Some(TokenTree::Ident(it)) => it.to_string(),
         _ => String::new(),

@@ -1,0 +1,129 @@
+//! What code owes to clocks: no `+` that panics where a number from outside is too large.
+//!
+//! `Instant`, `Timestamp`, `Duration` and `SignedDuration` all panic in `+` and `-` when the result does not fit. A crate has
+//! one file with additions that end at the last moment there is; elsewhere the operators are rejected. Types are not known
+//! here, so this looks for the two ways in which such code is written: `now + x`, and `x + Duration::from_secs(y)`. Constants
+//! may be added: they were tried when they were written. Clippy's `arithmetic_side_effects`, which knows types, is on in
+//! crates that have come this far.
+
+use std::path::Path;
+
+use proc_macro2::{TokenStream, TokenTree};
+
+use crate::tokens::{attribute, end_of_item, is_for_tests, is_punct, text_of};
+
+/// The files that hold such additions.
+const HOMES: [&str; 1] = ["crates/apiserver/src/time.rs"];
+
+/// What has not come this far. Entries are only ever taken out.
+const EXEMPT: [&str; 4] = ["crates/client/", "crates/controller/", "crates/grpc/", "crates/informer/"];
+
+/// The additions in one source file that may panic, as sentences. `path` is relative to the root of the repository.
+pub(crate) fn breaches(path: &Path, text: &str) -> Vec<String> {
+    let shown = path.to_string_lossy();
+    let in_scope = shown.starts_with("crates/") && shown.contains("/src/");
+    if !in_scope || HOMES.contains(&&*shown) || EXEMPT.iter().any(|it| shown.starts_with(it)) {
+        return Vec::new();
+    }
+    let lines = text.parse().map_or_else(|_| Vec::new(), additions);
+    lines
+        .into_iter()
+        .map(|line| format!("{shown}:{line}: adds to a moment with an operator that panics"))
+        .collect()
+}
+
+/// The lines with such additions, outside of tests.
+fn additions(stream: TokenStream) -> Vec<usize> {
+    let tokens: Vec<TokenTree> = stream.into_iter().collect();
+    let (mut lines, mut at) = (Vec::new(), 0);
+    while at < tokens.len() {
+        if is_punct(&tokens, at, '#')
+            && let Some((inside, next, inner)) = attribute(&tokens, at)
+        {
+            if is_for_tests(inside) && inner {
+                return Vec::new();
+            }
+            at = if is_for_tests(inside) { end_of_item(&tokens, at) } else { next };
+            continue;
+        }
+        match &tokens[at] {
+            TokenTree::Group(group) => lines.extend(additions(group.stream())),
+            TokenTree::Punct(sign) if is_operator(&tokens, at) && is_of_moments(&tokens, at) => {
+                lines.push(sign.span().start().line);
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    lines
+}
+
+/// Whether this is a `+` or `-` between two values; not `->`, `+=`, or the sign of a number.
+fn is_operator(tokens: &[TokenTree], at: usize) -> bool {
+    let sign = is_punct(tokens, at, '+') || is_punct(tokens, at, '-');
+    let alone = !is_punct(tokens, at + 1, '>') && !is_punct(tokens, at + 1, '=');
+    let value = at > 0 && !matches!(tokens[at - 1], TokenTree::Punct(_));
+    sign && alone && value
+}
+
+/// Whether the left side is called `now`, or the right side makes a duration, and the right side is no constant.
+fn is_of_moments(tokens: &[TokenTree], at: usize) -> bool {
+    let called = match &tokens[at - 1] {
+        // `now()`
+        TokenTree::Group(_) if at > 1 => text_of(tokens, at - 2),
+        _ => text_of(tokens, at - 1),
+    };
+    let mut next = at + 1;
+    while is_punct(tokens, next + 1, ':') && is_punct(tokens, next + 2, ':') {
+        if matches!(text_of(tokens, next).as_str(), "Duration" | "SignedDuration") {
+            return true;
+        }
+        next += 3;
+    }
+    let added = text_of(tokens, next);
+    let constant = !added.is_empty()
+        && added.chars().all(|it| it.is_ascii_uppercase() || it.is_ascii_digit() || it == '_');
+    // `now - then` is a duration, and zero where it would be negative.
+    called == "now" && is_punct(tokens, at, '+') && !constant
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str) -> usize {
+        breaches(Path::new("crates/apiserver/src/http/watch.rs"), text).len()
+    }
+
+    #[test]
+    fn additions_to_now_and_of_durations_are_told() {
+        for text in [
+            "fn f() { let x = Instant::now() + delay; }",
+            "fn f() { Timestamp::now() + span }",
+            "fn f() { g(self.source.now() + SignedDuration::from_secs(grace)) }",
+            "fn f() { let end = now + self.timeout; }",
+            "fn f() { end - jiff::SignedDuration::from_secs(before - grace) }",
+            "fn f() { start + std::time::Duration::from_secs(seconds) }",
+            "fn f() { select! { () = sleep_until(now + wait) => {} } }",
+        ] {
+            assert_eq!(found(text), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn constants_differences_tests_and_other_sums_are_fine() {
+        for text in [
+            "fn f() { Instant::now() + LONGEST_WAIT; now - since; a + b; x += now; }",
+            "fn f() -> Duration { -Duration::from_secs(1) }",
+            "#[cfg(test)] mod tests { fn f() { now + delay; } }",
+            "fn f() { // now + delay\n g(\"now + delay\") }",
+        ] {
+            assert_eq!(found(text), 0, "{text}");
+        }
+        assert_eq!(breaches(Path::new(HOMES[0]), "fn f() { now + delay }"), [] as [&str; 0]);
+        assert_eq!(
+            breaches(Path::new("crates/apiserver/tests/it/a.rs"), "fn f() { now + delay }"),
+            [] as [&str; 0]
+        );
+    }
+}
