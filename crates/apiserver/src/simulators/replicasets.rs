@@ -9,9 +9,9 @@ use dogwatch_core::ObjectKey;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::owner::{adopt, controller, controller_key, controls, is_deleting, key_of, reference, release};
-use super::selector::{of_labels, of_workload, selects};
-use super::view::View;
+use super::owner::{adopt, controller, controller_key, is_deleting, key_of, reference, release};
+use super::selector::{of_labels, of_workload};
+use super::view::{Digest, View};
 use super::{condition, owner};
 use crate::cluster::{Cluster, DeleteOptions, Place, Writer};
 use crate::controllers::reconcile::{Next, Reconciler};
@@ -27,7 +27,43 @@ const BURST: usize = 500;
 /// Keeps ReplicaSets at their size.
 #[derive(Debug, Default)]
 pub(super) struct ReplicaSets {
-    pods: View,
+    pods: View<Pod>,
+}
+
+/// What counts of a pod. A set of 10,000 pods is counted each time some of them have changed, so nothing is looked up in
+/// their JSON then.
+#[derive(Debug)]
+struct Pod {
+    object: Encoded,
+    /// Its set, if a ReplicaSet is its controller.
+    set: Option<ObjectKey>,
+    /// The uid of its controller, whatever that is.
+    controller: Option<String>,
+    is_deleting: bool,
+    has_ended: bool,
+    /// Whether it is ready, and since when as far as it says so.
+    ready: Option<Option<Timestamp>>,
+}
+
+impl Digest for Pod {
+    fn read(object: &Encoded) -> Self {
+        let pod = object.to_value();
+        let ready = condition::find(&pod, "Ready").filter(|it| text(it, "/status") == "True");
+        Self {
+            set: controller_key(&pod, "ReplicaSet"),
+            controller: controller(&pod).map(|it| text(it, "/uid").to_owned()),
+            is_deleting: is_deleting(&pod),
+            has_ended: matches!(text(&pod, "/status/phase"), "Succeeded" | "Failed"),
+            ready: ready.map(|it| text(it, "/lastTransitionTime").parse().ok()),
+            object: object.clone(),
+        }
+    }
+}
+
+impl Pod {
+    fn is_active(&self) -> bool {
+        !self.has_ended && !self.is_deleting
+    }
 }
 
 /// What is to be done about a ReplicaSet.
@@ -68,12 +104,11 @@ impl Reconciler for ReplicaSets {
         if let (Some(before), None) = (before, after) {
             self.pods.forget(before.key());
         }
-        let mut touched: Vec<ObjectKey> =
-            sides.iter().filter_map(|it| controller_key(it, "ReplicaSet")).collect();
-        if let Some(orphan) = sides.last().filter(|it| after.is_some() && controller(it).is_none()) {
+        let mut touched: Vec<ObjectKey> = sides.iter().filter_map(|it| it.set.clone()).collect();
+        if let Some(orphan) = sides.last().filter(|it| after.is_some() && it.controller.is_none()) {
             let kind = builtin(cluster, "apps", "v1", "replicasets");
-            let sets = cluster.list(&kind, Some(text(orphan, "/metadata/namespace")));
-            let wants = |set: &Value| of_workload(set).is_some_and(|it| selects(&it, orphan));
+            let sets = cluster.list(&kind, orphan.object.key().namespace());
+            let wants = |set: &Value| of_workload(set).is_some_and(|it| it.matches(orphan.object.labels()));
             touched.extend(sets.iter().map(|it| it.to_value()).filter(wants).filter_map(|it| key_of(&it)));
         }
         touched
@@ -141,27 +176,30 @@ fn pod(set: &Value) -> Value {
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"] })
 }
 
-fn decide(set: &Value, pods: &[Arc<Value>], now: Timestamp) -> Plan {
+fn decide(set: &Value, pods: &[Arc<Pod>], now: Timestamp) -> Plan {
     let Some(selector) = of_workload(set) else {
         return Plan { status: set["status"].clone(), ..Plan::default() };
     };
-    let deleting = is_deleting(set);
+    let (deleting, uid) = (is_deleting(set), text(set, "/metadata/uid"));
     let (mut claimed, mut plan) = (Vec::new(), Plan::default());
     for pod in pods {
-        let (owned, matches) = (controls(set, pod), selects(&selector, pod));
-        let orphan = controller(pod).is_none() && !is_deleting(pod);
-        match (owned, matches, key_of(pod)) {
-            (true, false, Some(key)) if !deleting => plan.release.push(key),
-            (true, ..) => claimed.push(&**pod),
-            (false, true, Some(key)) if orphan && is_active(pod) && !deleting => {
-                plan.adopt.push(key);
+        let owned = pod.controller.as_deref() == Some(uid);
+        // Nothing is to be done about the pods of others.
+        if !owned && pod.controller.is_some() {
+            continue;
+        }
+        match (owned, selector.matches(pod.object.labels())) {
+            (true, false) if !deleting => plan.release.push(pod.object.key().clone()),
+            (true, _) => claimed.push(&**pod),
+            (false, true) if pod.is_active() && !deleting => {
+                plan.adopt.push(pod.object.key().clone());
                 claimed.push(&**pod);
             }
             _ => {}
         }
     }
-    let terminating = claimed.iter().filter(|it| is_deleting(it) && !has_ended(it)).count();
-    let active: Vec<&Value> = claimed.into_iter().filter(|it| is_active(it)).collect();
+    let terminating = claimed.iter().filter(|it| it.is_deleting && !it.has_ended).count();
+    let active: Vec<&Pod> = claimed.into_iter().filter(|it| it.is_active()).collect();
     let wanted = usize::try_from(number(set, "/spec/replicas").unwrap_or(1)).unwrap_or(0);
     if !deleting {
         plan.create = wanted.saturating_sub(active.len());
@@ -173,25 +211,18 @@ fn decide(set: &Value, pods: &[Arc<Value>], now: Timestamp) -> Plan {
     plan
 }
 
-fn has_ended(pod: &Value) -> bool {
-    matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
-}
-
-fn is_active(pod: &Value) -> bool {
-    !has_ended(pod) && !is_deleting(pod)
-}
-
 /// The pods of a set, those first that are missed least.
-fn first_to_go(pods: &[&Value]) -> Vec<ObjectKey> {
+fn first_to_go(pods: &[&Pod]) -> Vec<ObjectKey> {
+    let pods: Vec<Value> = pods.iter().map(|it| it.object.to_value()).collect();
     let mut on_node: HashMap<&str, usize> = HashMap::new();
-    for pod in pods {
+    for pod in &pods {
         *on_node.entry(text(pod, "/spec/nodeName")).or_default() += 1;
     }
     let cost = |pod: &Value| -> i64 {
         let pointer = "/metadata/annotations/controller.kubernetes.io~1pod-deletion-cost";
         text(pod, pointer).parse().unwrap_or(0)
     };
-    let mut ranked: Vec<&Value> = pods.to_vec();
+    let mut ranked: Vec<&Value> = pods.iter().collect();
     ranked.sort_by_cached_key(|pod| {
         let node = text(pod, "/spec/nodeName");
         let phase = match text(pod, "/status/phase") {
@@ -215,18 +246,15 @@ fn first_to_go(pods: &[&Value]) -> Vec<ObjectKey> {
 }
 
 /// The status of a set, and how long until the next pod counts as available.
-fn status(set: &Value, active: &[&Value], terminating: usize, now: Timestamp) -> (Value, Option<Duration>) {
+fn status(set: &Value, active: &[&Pod], terminating: usize, now: Timestamp) -> (Value, Option<Duration>) {
     let needed = number(set, "/spec/minReadySeconds").unwrap_or(0);
     let mut again = None;
     let (mut ready, mut available, mut labeled) = (0, 0, 0);
     let template = of_labels(set, "/spec/template/metadata/labels");
     for pod in active {
-        labeled += usize::from(template.as_ref().is_some_and(|it| selects(it, pod)));
-        let Some(condition) = condition::find(pod, "Ready").filter(|it| text(it, "/status") == "True") else {
-            continue;
-        };
+        labeled += usize::from(template.as_ref().is_some_and(|it| it.matches(pod.object.labels())));
+        let Some(since) = pod.ready else { continue };
         ready += 1;
-        let since: Option<Timestamp> = text(condition, "/lastTransitionTime").parse().ok();
         let rest =
             since.map_or(0, |it| it.as_second().saturating_add(needed).saturating_sub(now.as_second()));
         if needed == 0 || rest <= 0 {
@@ -279,6 +307,7 @@ fn with_failure(status: &Value, failed: Option<&Refusal>, creating: bool, now: &
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Draft;
 
     fn set(replicas: u32) -> Value {
         json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet",
@@ -287,14 +316,14 @@ mod tests {
                 "template": { "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [] } } } })
     }
 
-    fn a_pod(name: &str, change: impl FnOnce(&mut Value)) -> Arc<Value> {
+    fn a_pod(name: &str, change: impl FnOnce(&mut Value)) -> Arc<Pod> {
         let mut pod = json!({ "metadata": { "name": name, "namespace": "n", "labels": { "app": "web" },
                 "creationTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": [{ "uid": "set", "controller": true }] },
             "spec": { "nodeName": "node-1" },
             "status": { "phase": "Running", "conditions": [
                 { "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:10Z" }] } });
         change(&mut pod);
-        Arc::new(pod)
+        Arc::new(Pod::read(&Draft::new(&pod, Vec::new()).unwrap().at(1)))
     }
 
     fn now() -> Timestamp {

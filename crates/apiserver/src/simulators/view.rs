@@ -1,4 +1,4 @@
-//! Objects as values, decoded once for each version of them.
+//! Objects as values, or as what a simulator needs of them, decoded once for each version of them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,20 +10,39 @@ use crate::cluster::Cluster;
 use crate::registry::Kind;
 use crate::store::Encoded;
 
-/// What was decoded of one kind. Holds at most one value for each object that is there, once [`View::forget`] is told of
-/// those that are gone.
-#[derive(Debug, Default)]
-pub(super) struct View {
-    decoded: HashMap<ObjectKey, (u64, Arc<Value>)>,
+/// What is kept of an object.
+pub(super) trait Digest {
+    /// Reads it from an object as it is stored.
+    fn read(object: &Encoded) -> Self;
 }
 
-impl View {
-    /// An object as a value.
-    pub(super) fn value(&mut self, object: &Encoded) -> Arc<Value> {
+/// The object as a whole.
+impl Digest for Value {
+    fn read(object: &Encoded) -> Self {
+        object.to_value()
+    }
+}
+
+/// What was decoded of one kind. Holds at most one value for each object that is there, once [`View::forget`] is told of
+/// those that are gone.
+#[derive(Debug)]
+pub(super) struct View<T = Value> {
+    decoded: HashMap<ObjectKey, (u64, Arc<T>)>,
+}
+
+impl<T> Default for View<T> {
+    fn default() -> Self {
+        Self { decoded: HashMap::new() }
+    }
+}
+
+impl<T: Digest> View<T> {
+    /// What is kept of an object.
+    pub(super) fn value(&mut self, object: &Encoded) -> Arc<T> {
         match self.decoded.get(object.key()) {
             Some((version, value)) if *version == object.version() => Arc::clone(value),
             _ => {
-                let value = Arc::new(object.to_value());
+                let value = Arc::new(T::read(object));
                 self.decoded.insert(object.key().clone(), (object.version(), Arc::clone(&value)));
                 value
             }
@@ -31,7 +50,7 @@ impl View {
     }
 
     /// All objects of a namespace as they are now.
-    pub(super) fn all(&mut self, cluster: &Cluster, kind: &Kind, namespace: Option<&str>) -> Vec<Arc<Value>> {
+    pub(super) fn all(&mut self, cluster: &Cluster, kind: &Kind, namespace: Option<&str>) -> Vec<Arc<T>> {
         cluster.list(kind, namespace).iter().map(|it| self.value(it)).collect()
     }
 
@@ -51,7 +70,7 @@ mod tests {
     #[test]
     fn an_object_is_decoded_once_for_each_version() {
         let at = |version| Draft::new(&json!({ "metadata": { "name": "a" } }), vec![]).unwrap().at(version);
-        let mut view = View::default();
+        let mut view = View::<Value>::default();
         let first = view.value(&at(1));
         assert!(Arc::ptr_eq(&first, &view.value(&at(1))));
         assert_eq!(view.value(&at(2))["metadata"]["resourceVersion"], "2");

@@ -1,6 +1,7 @@
 //! The kubelets of all nodes: pods start, are ready, complete where they are for a job, and end when their time is over or they
 //! are deleted.
 
+mod addresses;
 mod status;
 
 use std::collections::HashMap;
@@ -22,6 +23,7 @@ use crate::refusal::Refusal;
 use crate::registry::Kind;
 use crate::store::{CollectionName, Encoded};
 use crate::time;
+use addresses::Addresses;
 use status::Facts;
 
 /// Reports pods as if they ran.
@@ -31,7 +33,7 @@ pub(super) struct Kubelet {
     /// What each pod is about to do, since when, and how long that takes.
     stages: HashMap<ObjectKey, Begun>,
     /// The addresses that pods have.
-    addresses: HashMap<String, ObjectKey>,
+    addresses: Addresses,
 }
 
 #[derive(Debug)]
@@ -59,7 +61,7 @@ enum Stage {
 
 impl Kubelet {
     pub(super) fn new(settings: &Simulators) -> Self {
-        Self { settings: settings.clone(), stages: HashMap::new(), addresses: HashMap::new() }
+        Self { settings: settings.clone(), stages: HashMap::new(), addresses: Addresses::default() }
     }
 
     /// How long until a pod does what it does next.
@@ -87,12 +89,7 @@ impl Kubelet {
     /// An address for a pod, in the network of its node while that has any.
     fn take_address(&mut self, key: &ObjectKey, node: &Value) -> String {
         let network = text(node, "/spec/podCIDR").rsplit_once('.').map_or("", |(it, _)| it);
-        let own = (2..255).filter(|_| !network.is_empty()).map(|host| format!("{network}.{host}"));
-        let others =
-            (0..u32::MAX).map(|it| format!("10.{}.{}.{}", 245 + it / 62500, it / 250 % 250, it % 250 + 2));
-        let free = own.chain(others).find(|it| !self.addresses.contains_key(it)).unwrap_or_default();
-        self.addresses.insert(free.clone(), key.clone());
-        free
+        self.addresses.take(key, network)
     }
 }
 
@@ -114,15 +111,16 @@ impl Reconciler for Kubelet {
     ) -> Vec<ObjectKey> {
         let address = |it: &Encoded| it.field("status.podIP").filter(|it| !it.is_empty()).map(str::to_owned);
         if let Some(after) = after {
-            self.addresses.extend(address(after).map(|it| (it, after.key().clone())));
+            if let Some(address) = address(after) {
+                self.addresses.hold(address, after.key());
+            }
             let assigned = after.field("spec.nodeName").is_some_and(|it| !it.is_empty());
             return if assigned { vec![after.key().clone()] } else { Vec::new() };
         }
         if let Some(before) = before {
             self.stages.remove(before.key());
-            // The next pod of that name may have been given the address already.
-            if let Some(held) = address(before).filter(|it| self.addresses.get(it) == Some(before.key())) {
-                self.addresses.remove(&held);
+            if let Some(address) = address(before) {
+                self.addresses.give_back(&address, before.key());
             }
         }
         Vec::new()

@@ -1,0 +1,116 @@
+//! The addresses of pods: those of the network of their node, and others when it has no more.
+
+use std::collections::HashMap;
+
+use dogwatch_core::ObjectKey;
+
+/// How many addresses there are besides those of the nodes: 10.245.0.2 and on.
+const OTHERS: u32 = 11 * 250 * 250;
+/// How many hosts the network of a node has.
+const OF_NODE: u32 = 253;
+
+/// The addresses that pods have. Each pod gets the lowest that is free.
+#[derive(Debug, Default)]
+pub(super) struct Addresses {
+    held: HashMap<String, ObjectKey>,
+    /// For each network, a position before which all addresses are held. A search begins there: from the first address on
+    /// it would look at those of all other pods.
+    full_up_to: HashMap<String, u32>,
+}
+
+impl Addresses {
+    /// An address for a pod, in this network while that has any. `network` is the first three parts of an address, or empty.
+    pub(super) fn take(&mut self, key: &ObjectKey, network: &str) -> String {
+        let own = if network.is_empty() { None } else { self.free_in(network, OF_NODE) };
+        let free = own.or_else(|| self.free_in("", OTHERS)).unwrap_or_default();
+        self.held.insert(free.clone(), key.clone());
+        free
+    }
+
+    /// Notes that a pod has an address.
+    pub(super) fn hold(&mut self, address: String, key: &ObjectKey) {
+        self.held.insert(address, key.clone());
+    }
+
+    /// Gives an address back. The next pod of that name may have been given it already, and keeps it.
+    pub(super) fn give_back(&mut self, address: &str, key: &ObjectKey) {
+        if self.held.get(address) != Some(key) {
+            return;
+        }
+        self.held.remove(address);
+        for (network, full_up_to) in &mut self.full_up_to {
+            if let Some(at) = position(network, address) {
+                *full_up_to = at.min(*full_up_to);
+            }
+        }
+    }
+
+    fn free_in(&mut self, network: &str, size: u32) -> Option<String> {
+        let from = self.full_up_to.get(network).copied().unwrap_or(0);
+        let mut all = (from..size).map(|at| (at, nth(network, at)));
+        let free = all.find(|(_, it)| !self.held.contains_key(it));
+        self.full_up_to.insert(network.to_owned(), free.as_ref().map_or(size, |(at, _)| *at));
+        free.map(|(_, address)| address)
+    }
+}
+
+/// The address at a position in a network.
+fn nth(network: &str, at: u32) -> String {
+    match network {
+        "" => format!("10.{}.{}.{}", 245 + at / 62_500, at / 250 % 250, at % 250 + 2),
+        network => format!("{network}.{}", at + 2),
+    }
+}
+
+/// The position of an address in a network that it may be of.
+fn position(network: &str, address: &str) -> Option<u32> {
+    let (before, host) = address.rsplit_once('.')?;
+    let host = host.parse::<u32>().ok()?.checked_sub(2)?;
+    if !network.is_empty() {
+        return (before == network).then_some(host);
+    }
+    let mut parts = before.strip_prefix("10.")?.split('.').map(|it| it.parse::<u32>().ok());
+    let (high, low) = (parts.next()??.checked_sub(245)?, parts.next()??);
+    Some((high * 250 + low) * 250 + host)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn positions_and_addresses_are_the_same() {
+        for (network, at) in
+            [("", 0), ("", 249), ("", 250), ("", 62_500), ("", OTHERS - 1), ("10.244.1", 252)]
+        {
+            assert_eq!(position(network, &nth(network, at)), Some(at));
+        }
+        assert_eq!(nth("", OTHERS - 1), "10.255.249.251");
+        assert_eq!(position("10.244.1", "10.244.2.2"), None);
+        assert_eq!(position("", "10.244.1.2"), None);
+    }
+
+    proptest! {
+        /// Against a search from the first address on, whatever is given back meanwhile.
+        #[test]
+        fn the_lowest_free_address_is_taken(steps in proptest::collection::vec((any::<bool>(), 0..600usize), 1..700)) {
+            let (mut addresses, mut held) = (Addresses::default(), Vec::<(String, ObjectKey)>::new());
+            for (at, (give_back, which)) in steps.into_iter().enumerate() {
+                if give_back && !held.is_empty() {
+                    let (address, key) = held.swap_remove(which % held.len());
+                    addresses.give_back(&address, &key);
+                    continue;
+                }
+                let free = |it: &String| !held.iter().any(|(known, _)| known == it);
+                let all = (0..OF_NODE).map(|it| nth("10.244.1", it)).chain((0..OTHERS).map(|it| nth("", it)));
+                let expected = { all }.find(free);
+                let key = ObjectKey::cluster(&at.to_string());
+                let taken = addresses.take(&key, "10.244.1");
+                prop_assert_eq!(Some(&taken), expected.as_ref());
+                held.push((taken, key));
+            }
+        }
+    }
+}
