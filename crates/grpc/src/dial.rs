@@ -63,6 +63,7 @@ impl Resolver {
     pub fn channel(&self, target: &Target) -> ChannelBuilder {
         let watch = self.watch(target);
         let authority = target.clone().or_namespace(self.default_namespace()).authority();
-        KubeChannel::builder(watch.receiver()).authority(authority).holding(watch)
+        let builder = KubeChannel::builder(watch.receiver()).authority(authority);
+        builder.resolving(move || watch.resolve_now())
     }
 }
