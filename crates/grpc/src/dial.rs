@@ -108,7 +108,9 @@ async fn open(destination: Destination) -> Result<(ChannelBuilder, EndpointWatch
 }
 
 fn following(watch: &EndpointWatch) -> ChannelBuilder {
-    KubeChannel::builder(watch.receiver()).holding(watch.clone())
+    // The closure keeps the watch, and so what feeds it, alive as long as the channel.
+    let source = watch.clone();
+    KubeChannel::builder(watch.receiver()).resolving(move || source.resolve_now())
 }
 
 /// The resolver that this runtime's channels share, made with this client if there is none.

@@ -31,6 +31,8 @@ mod dial;
 pub mod invoke;
 #[cfg(test)]
 mod races;
+#[cfg(test)]
+mod pings;
 
 #[doc(hidden)]
 pub use channel::measure;

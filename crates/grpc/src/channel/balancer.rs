@@ -14,7 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tracing::{debug, info};
 use xxhash_rust::xxh64::xxh64;
 
-use super::core::{Core, Shown};
+use super::core::{Core, Resolve, Shown};
 use super::meter::Meter;
 use super::snapshot::{Slot, Snapshot, Unready, Why};
 use crate::chance;
@@ -26,8 +26,9 @@ use crate::policy::{self, Group, Host, Policy, subset, wanted};
 /// What an endpoint's latency is taken to be before one was measured; Linkerd's choice.
 const SEED: Duration = Duration::from_millis(1);
 
-/// How soon to look again at an endpoint that takes no calls.
-const CRAMPED: Duration = Duration::from_secs(1);
+/// How often the source of the endpoints is asked to look again while none can be connected to (the pause between two
+/// resolutions in grpc-go's `dns_resolver.go`).
+const RESOLVE_PAUSE: Duration = Duration::from_secs(30);
 
 /// How long pick_first gives one endpoint before it tries the next beside it (gRPC's A61, after RFC 8305).
 const HEAD_START: Duration = Duration::from_millis(250);
@@ -42,6 +43,7 @@ const KEY_WAIT: Duration = Duration::from_secs(2);
 pub(crate) async fn balance(
     core: Arc<Core>,
     mut sets: watch::Receiver<Arc<EndpointSet>>,
+    resolve: Option<Resolve>,
     mut stop: oneshot::Receiver<Infallible>,
 ) {
     let mut balancer = Balancer::new(core);
@@ -59,6 +61,9 @@ pub(crate) async fn balance(
         let ramping = balancer.publish();
         if balancer.has_nobody() && balancer.believe() {
             continue;
+        }
+        if balancer.wants_to_resolve() {
+            resolve.iter().for_each(|it| it());
         }
         let core = Arc::clone(&balancer.core);
         let doubt = balancer.held.as_ref().map(|it| it.1);
@@ -102,6 +107,8 @@ struct Balancer {
     used: Option<EndpointId>,
     /// There has been an endpoint to call.
     resolved_once: bool,
+    /// When the source of the endpoints was last asked to look again.
+    resolved: Option<Instant>,
 }
 
 struct Member {
@@ -168,6 +175,7 @@ impl Balancer {
             seed: chance::bits(),
             used: None,
             resolved_once: false,
+            resolved: None,
         }
     }
 
@@ -195,6 +203,20 @@ impl Balancer {
         self.core.snapshot.load().group.is_empty()
     }
 
+    /// Whether no endpoint is connected and one has failed, so that the set may be of yesterday; at most so often.
+    fn wants_to_resolve(&mut self) -> bool {
+        let failing = match &self.core.snapshot.load().unready {
+            Some(Unready { why: Why::Unconnected { error, .. }, .. }) => error.is_some(),
+            _ => false,
+        };
+        let now = Instant::now();
+        let wants = failing && self.resolved.is_none_or(|it| now - it >= RESOLVE_PAUSE);
+        if wants {
+            self.resolved = Some(now);
+        }
+        wants
+    }
+
     /// Makes the members those of the set. Who left keeps its calls; who is back before they ended keeps its connection.
     fn apply(&mut self, set: &Arc<EndpointSet>) {
         let mut before = std::mem::take(&mut self.members);
@@ -214,7 +236,9 @@ impl Balancer {
         }
         self.leaving.extend(before.into_values());
         for member in &self.leaving {
-            member.ask(Wish::Leave { hurry: true });
+            // What was not terminating may be well, and only no longer ours to call: its calls need not be cut off.
+            let hurry = self.core.settings.drain_all || member.endpoint.terminating;
+            member.ask(Wish::Leave { hurry });
         }
         debug!(generation = set.generation, endpoints = set.endpoints.len(), "endpoints changed");
         self.resolved_once |= set.usable().next().is_some();
@@ -327,15 +351,12 @@ impl Balancer {
     }
 
     /// A place for calls on this connection; `None` while the peer takes none at all.
-    fn slot(&self, member: &Member, link: Arc<Link>) -> Option<(Arc<Slot>, Arc<Load>)> {
-        // The watch of its health, where there is one, takes a place for good.
-        let taken = usize::from(self.core.settings.dialler.health.is_some());
-        let room = link.sender().current_max_send_streams().saturating_sub(taken);
+    fn slot(member: &Member, link: Arc<Link>) -> Option<(Arc<Slot>, Arc<Load>)> {
         let (load, meter) = (Arc::clone(&member.backend.load), member.meter.clone());
-        (room > 0).then(|| (Arc::new(Slot { link, load: Arc::clone(&load), meter, room }), load))
+        (link.room() > 0).then(|| (Arc::new(Slot { link, load: Arc::clone(&load), meter }), load))
     }
 
-    /// Makes another snapshot. Says how soon it has to be looked at again, if somebody is new or takes no calls at all.
+    /// Makes another snapshot. Says how soon it has to be looked at again, if an endpoint is new.
     fn publish(&self) -> Option<Duration> {
         let settings = &self.core.settings;
         let now = Instant::now();
@@ -368,17 +389,13 @@ impl Balancer {
             }
             error = error.or(standing.error);
             let open = standing.state == State::Ready && !standing.asked && (fit || panics);
-            let ready = standing.link.filter(|_| open).map(|link| self.slot(member, link));
-            if matches!(ready, Some(None)) {
-                // Nobody tells when a peer thinks better of it.
-                ramping = ramping.or(Some(CRAMPED));
-            }
+            let ready = standing.link.filter(|_| open).and_then(|link| Self::slot(member, link));
             choices.push(policy::Member {
                 key: keys.get(index).map_or("", String::as_str),
                 connecting: ring && member.is_connecting(standing.state, now),
                 weight: member.endpoint.weight,
                 zone: member.endpoint.zone.as_deref(),
-                ready: ready.flatten(),
+                ready,
                 admission,
             });
         }

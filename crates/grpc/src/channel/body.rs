@@ -13,7 +13,7 @@ use http_body::{Body, Frame};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep};
 
-use super::retry::Budget;
+use super::methods::Retrying;
 use super::snapshot::Slot;
 use super::status::Code;
 use crate::load::InFlight;
@@ -46,6 +46,7 @@ pub(crate) struct Call {
 impl Call {
     pub(crate) fn new(slot: Arc<Slot>, in_flight: InFlight) -> Self {
         slot.meter.begin();
+        in_flight.load().count();
         Self { in_flight, slot, code: None, unprocessed: false }
     }
 
@@ -93,7 +94,7 @@ pub(crate) struct Stream {
     /// Whoever still sends the request's body.
     pub(crate) sending: Option<AbortHandle>,
     /// Where the end is to be noted, if it tells how the call ended.
-    pub(crate) budget: Option<Arc<Budget>>,
+    pub(crate) retrying: Option<Arc<Retrying>>,
     pub(crate) data_ended: bool,
 }
 
@@ -214,7 +215,7 @@ impl Stream {
 
     fn note(&mut self, code: Code) {
         self.call.ended(code);
-        self.budget.take().iter().for_each(|it| it.ended(code));
+        self.retrying.take().iter().for_each(|it| it.budget.ended(code));
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -11,15 +11,24 @@ use rustls::pki_types::ServerName;
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use super::balancer::balance;
-use super::core::{Core, Settings};
+use super::core::{Core, Resolve, Settings};
 use super::kube_channel::KubeChannel;
+use super::methods::Methods;
 use super::retry::Retry;
-use crate::connection::{Backoff, Dialler, Timing, Tls};
+use crate::connection::{
+    Backoff, Complaints, Dialler, KeepAlive, LARGEST_WINDOW, Limits, Parts, Timing, Tls,
+};
 use crate::endpoints::EndpointSet;
 use crate::policy::{Outlier, Policy, SlowStart, ZoneAware};
 
 /// As good as for ever, and a moment that clocks can still name.
 const EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
+/// The drain deadline of endpoints that were terminating, unless one is chosen.
+const DRAIN: Duration = Duration::from_secs(30);
+/// The shortest keep-alive interval that gRPC permits (A8).
+const OFTENEST_PING: Duration = Duration::from_secs(10);
+/// The window that HTTP/2 begins with; a smaller one for a connection cannot be asked for (RFC 9113, section 6.9.2).
+const SMALLEST_WINDOW: u32 = 65_535;
 
 /// Why a channel cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +43,9 @@ pub enum ConfigError {
     /// TLS needs a name to check the certificate against.
     #[error("TLS needs an authority or a server name")]
     Nameless,
+    /// A setting is for a method, and this is the name of none.
+    #[error("{0:?} is neither `package.Service` nor `package.Service/Method`")]
+    Method(String),
 }
 
 /// A channel in the making. Times are taken up to a century; a longer one is as good as for ever.
@@ -43,7 +55,7 @@ pub struct ChannelBuilder {
     zone: Option<ZoneAware>,
     outlier: Option<Outlier>,
     slow_start: Option<SlowStart>,
-    retry: Option<Retry>,
+    methods: Methods,
     health: Option<String>,
     subset: Option<usize>,
     panic_threshold: f64,
@@ -53,8 +65,13 @@ pub struct ChannelBuilder {
     connect_timeout: Duration,
     connecting: usize,
     backoff: Backoff,
-    drain: Duration,
-    keep_alive: Option<(Duration, Duration)>,
+    drain: Option<Duration>,
+    keep_alive: Option<KeepAlive>,
+    limits: Limits,
+    parts: Parts,
+    #[cfg(test)]
+    pipes: Option<crate::connection::Pipes>,
+    resolve: Option<Resolve>,
     replay_limit: usize,
     authority: Option<String>,
     tls: Option<Arc<ClientConfig>>,
@@ -92,7 +109,7 @@ impl ChannelBuilder {
             zone: None,
             outlier: None,
             slow_start: None,
-            retry: None,
+            methods: Methods::default(),
             health: None,
             subset: None,
             panic_threshold: 0.5,
@@ -102,8 +119,13 @@ impl ChannelBuilder {
             connect_timeout: Duration::from_secs(20),
             connecting: 32,
             backoff: Backoff::default(),
-            drain: Duration::from_secs(30),
-            keep_alive: Some((Duration::from_secs(30), Duration::from_secs(10))),
+            drain: None,
+            keep_alive: Some(KeepAlive::default()),
+            limits: Limits::default(),
+            parts: Parts::default(),
+            #[cfg(test)]
+            pipes: None,
+            resolve: None,
             replay_limit: 256 << 10,
             authority: None,
             tls: None,
@@ -140,10 +162,40 @@ impl ChannelBuilder {
         self
     }
 
-    /// Repeats calls that failed with certain codes. Off unless called: only calls that no server has processed are repeated.
+    /// Repeats calls that failed with certain codes, of every method that has no policy of its own. Off unless called: only calls that
+    /// no server has processed are repeated.
+    ///
+    /// A method that must not be carried out twice is to be named: `.retry_for("shop.Cart/Pay", None)`. Where only some methods may
+    /// be repeated, name those with [`retry_for`](Self::retry_for) instead.
     #[must_use]
     pub fn retry(mut self, retry: Retry) -> Self {
-        self.retry = Some(retry);
+        self.methods.retry(retry);
+        self
+    }
+
+    /// Repeats calls of one method (`package.Service/Method`), or of all methods of one service (`package.Service`), by this policy;
+    /// never with `None`. A method goes before its service, and both before [`retry`](Self::retry).
+    #[must_use]
+    pub fn retry_for(mut self, name: impl AsRef<str>, retry: impl Into<Option<Retry>>) -> Self {
+        self.methods.retry_for(name.as_ref(), retry.into());
+        self
+    }
+
+    /// Sets how long calls may take, retries and the whole answer included, of every method that has no timeout of its own. The shorter
+    /// one of this and the caller's own deadline holds. Off unless called.
+    ///
+    /// It holds for streams too: methods that stream for long are to be named, as in `.timeout_for("shop.Cart/Watch", None)`.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.methods.timeout(timeout.min(EVER));
+        self
+    }
+
+    /// Sets how long calls of one method (`package.Service/Method`), or of all methods of one service (`package.Service`), may take;
+    /// without a limit with `None`. A method goes before its service, and both before [`timeout`](Self::timeout).
+    #[must_use]
+    pub fn timeout_for(mut self, name: impl AsRef<str>, timeout: impl Into<Option<Duration>>) -> Self {
+        self.methods.timeout_for(name.as_ref(), timeout.into().map(|it| it.min(EVER)));
         self
     }
 
@@ -218,26 +270,62 @@ impl ChannelBuilder {
         self
     }
 
-    /// How long calls may go on after their endpoint was removed from the set. 30 s unless called. One that is only
-    /// terminating has no limit.
+    /// How long calls may go on after their endpoint was removed from the set. Unless called, 30 s where the endpoint was terminating,
+    /// since its pod is gone by then, and without a limit where it was not: a Service whose selector moves removes healthy pods.
+    /// One that is terminating, and still in the set, has no limit.
     #[must_use]
     pub fn drain(mut self, limit: Duration) -> Self {
-        self.drain = limit.min(EVER);
+        self.drain = Some(limit.min(EVER));
         self
     }
 
-    /// How often connections are pinged, and how long an answer may take. Every 30 s, within 10 s, unless called. A server that
-    /// finds this too often is pinged half as often.
+    /// Pings connections with open calls on which nothing was read for `interval`, at least 10 s, and gives them up after `timeout`
+    /// without an answer. A server that finds this too often closes the connection; new ones of the channel are pinged half as often then.
+    ///
+    /// Unless called, the interval is 30 s and the timeout 10 s, and pings are left out that an official gRPC server would count against
+    /// us with its default settings: those that follow another one within five minutes without an answer to a call between them.
+    /// The kernel probes idle connections too, which no server counts.
     #[must_use]
     pub fn keep_alive(mut self, interval: Duration, timeout: Duration) -> Self {
-        self.keep_alive = Some((interval.min(EVER), timeout.min(EVER)));
+        let without_calls = self.keep_alive.is_some_and(|it| it.without_calls);
+        let (interval, timeout) = (interval.clamp(OFTENEST_PING, EVER), timeout.min(EVER));
+        self.keep_alive = Some(KeepAlive { interval, timeout, without_calls, counted: true });
         self
     }
 
-    /// No pings: a pod that vanished without a word is noticed only when the kernel gives up.
+    /// Pings connections without calls too. Servers count such pings unless they permit them. Off unless called.
+    #[must_use]
+    pub fn keep_alive_without_calls(mut self) -> Self {
+        self.keep_alive = Some(KeepAlive { without_calls: true, ..self.keep_alive.unwrap_or_default() });
+        self
+    }
+
+    /// Neither pings nor probes of the kernel: a pod that vanished without a word is noticed only when the kernel gives up.
     #[must_use]
     pub fn no_keep_alive(mut self) -> Self {
         self.keep_alive = None;
+        self
+    }
+
+    /// How many bytes of an answer may be on their way before the caller reads them. 2 MiB unless called; from 64 KiB to 2 GiB.
+    #[must_use]
+    pub fn stream_window(mut self, bytes: u32) -> Self {
+        self.limits.stream_window = bytes.clamp(SMALLEST_WINDOW, LARGEST_WINDOW);
+        self
+    }
+
+    /// The same for all calls of a connection together. Unless called it is as large as HTTP/2 allows, so that answers that are not read
+    /// take nothing from other calls: a connection then holds at most a stream window for each open call.
+    #[must_use]
+    pub fn connection_window(mut self, bytes: u32) -> Self {
+        self.limits.connection_window = bytes.clamp(SMALLEST_WINDOW, LARGEST_WINDOW);
+        self
+    }
+
+    /// How large the headers of an answer, or its trailers, may be; a call with larger ones fails. 64 KiB unless called.
+    #[must_use]
+    pub fn max_header_bytes(mut self, bytes: u32) -> Self {
+        self.limits.header_bytes = bytes;
         self
     }
 
@@ -281,11 +369,37 @@ impl ChannelBuilder {
         self
     }
 
+    /// Sets what asks the source of the endpoints to look again: the channel does when no endpoint can be connected to, and so does
+    /// [`KubeChannel::resolve_now`]. It must return at once.
+    #[must_use]
+    pub fn resolving(mut self, resolve: impl Fn() + Send + Sync + 'static) -> Self {
+        self.resolve = Some(Arc::new(resolve));
+        self
+    }
+
+    /// Switches parts of connections off, to measure what they bring.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn parts(mut self, parts: Parts) -> Self {
+        self.parts = parts;
+        self
+    }
+
+    /// Connects to the ends of pipes in place of sockets.
+    #[cfg(test)]
+    pub(crate) fn pipes(mut self, pipes: crate::connection::Pipes) -> Self {
+        self.pipes = Some(pipes);
+        self
+    }
+
     /// Makes the channel and starts its task, on the runtime that this is called on.
     ///
     /// # Errors
-    /// When the authority or the server name is not one.
+    /// When the authority, the server name or the name of a method is not one.
     pub fn build(self) -> Result<KubeChannel, ConfigError> {
+        if let Some(name) = self.methods.misnamed() {
+            return Err(ConfigError::Method(name.to_owned()));
+        }
         let authority = match &self.authority {
             None => None,
             Some(it) => {
@@ -309,16 +423,21 @@ impl ChannelBuilder {
             tls,
             connect_timeout: self.connect_timeout,
             keep_alive: self.keep_alive,
+            complaints: Complaints::default(),
+            limits: self.limits,
             permits: Semaphore::new(self.connecting),
             health: self.health,
             authority: self.authority.clone(),
+            parts: self.parts,
+            #[cfg(test)]
+            pipes: self.pipes,
         });
         let settings = Settings {
             policy: self.policy,
             zone: self.zone,
             outlier: self.outlier,
             slow_start: self.slow_start,
-            retry: self.retry,
+            methods: self.methods,
             subset: self.subset,
             panic_threshold: self.panic_threshold,
             hold: self.hold,
@@ -327,13 +446,14 @@ impl ChannelBuilder {
             replay_limit: self.replay_limit,
             scheme,
             authority,
-            timing: Arc::new(Timing { backoff: self.backoff, drain: self.drain }),
+            timing: Arc::new(Timing { backoff: self.backoff, drain: self.drain.unwrap_or(DRAIN) }),
+            drain_all: self.drain.is_some(),
             dialler,
         };
         let core = Arc::new(Core::new(settings, self.authority.as_deref().unwrap_or_default()));
         let (stop, stopped) = oneshot::channel();
-        tokio::spawn(balance(Arc::clone(&core), self.sets, stopped));
-        Ok(KubeChannel::new(core, stop, self.held))
+        tokio::spawn(balance(Arc::clone(&core), self.sets, self.resolve.clone(), stopped));
+        Ok(KubeChannel::new(core, stop, self.resolve, self.held))
     }
 }
 
@@ -363,5 +483,7 @@ mod tests {
         assert!(matches!(refused(builder().tls(tls())), ConfigError::Nameless));
         let odd = builder().authority("greeter.shop").server_name("no name").tls(tls());
         assert!(matches!(refused(odd), ConfigError::ServerName(..)));
+        let odd = builder().retry_for("shop/Cart/Add", None);
+        assert!(matches!(refused(odd), ConfigError::Method(it) if it == "shop/Cart/Add"));
     }
 }

@@ -9,11 +9,14 @@ use http::uri::{Authority, Scheme};
 use tokio::sync::{Notify, watch};
 
 use super::meter::ChannelMeter;
-use super::retry::{Budget, Retry};
+use super::methods::Methods;
 use super::snapshot::{Snapshot, Unready, Why};
 use crate::connection::{Backend, Dialler, State, Timing};
 use crate::endpoints::Endpoint;
 use crate::policy::{Group, Memory, Outlier, Policy, SlowStart, ZoneAware};
+
+/// Asks the source of a channel's endpoints to look again.
+pub(crate) type Resolve = Arc<dyn Fn() + Send + Sync>;
 
 /// What a user chose.
 #[derive(Debug)]
@@ -22,7 +25,7 @@ pub(crate) struct Settings {
     pub(crate) zone: Option<ZoneAware>,
     pub(crate) outlier: Option<Outlier>,
     pub(crate) slow_start: Option<SlowStart>,
-    pub(crate) retry: Option<Retry>,
+    pub(crate) methods: Methods,
     pub(crate) subset: Option<usize>,
     /// Below this share of connected endpoints that are neither ejected nor unhealthy, all are used.
     pub(crate) panic_threshold: f64,
@@ -35,6 +38,8 @@ pub(crate) struct Settings {
     /// `:authority` of every call; the endpoint's address if there is none.
     pub(crate) authority: Option<Authority>,
     pub(crate) timing: Arc<Timing>,
+    /// Whether the drain deadline also holds for endpoints that were removed without having been terminating.
+    pub(crate) drain_all: bool,
     pub(crate) dialler: Arc<Dialler>,
 }
 
@@ -48,7 +53,6 @@ pub(crate) struct Core {
     /// Everybody in the set, for those who want to look.
     pub(crate) members: ArcSwap<Vec<Shown>>,
     pub(crate) memory: Arc<Memory>,
-    pub(crate) budget: Option<Arc<Budget>>,
     /// Somebody wants to call; only a lazy channel listens.
     pub(crate) demand: Notify,
     pub(crate) meter: ChannelMeter,
@@ -64,7 +68,6 @@ impl Core {
             revision: watch::Sender::new(0),
             members: ArcSwap::from_pointee(Vec::new()),
             memory,
-            budget: settings.retry.as_ref().map(|it| Arc::new(Budget::new(it))),
             demand: Notify::new(),
             meter: ChannelMeter::new(name),
             settings,

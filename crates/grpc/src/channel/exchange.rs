@@ -1,7 +1,8 @@
 //! One call, from the pick to the answer, on as many endpoints as it takes.
 //!
-//! A call that no server has processed goes to another endpoint, whatever it is: its connection was gone before a byte left, the stream
-//! was refused, or the server said goodbye before it. A call that may have been processed is only repeated where the user asked for it.
+//! A call of which nothing has left goes to another endpoint as often as it takes. One that a server has seen and says it did not
+//! process, because it refused the stream or said goodbye before it, goes to another endpoint once (A6): servers refuse when they have
+//! too much to do already. After that, and for a call that may have been processed, the retry policy of its method decides.
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -22,6 +23,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout_at};
 use super::body::{Call, ResponseBody, Stream};
 use super::core::Core;
 use super::head::Head;
+use super::methods::Retrying;
 use super::outgoing::{BodyError, Outgoing};
 use super::snapshot::{CENTURY, Slot, Unready};
 use super::status::{Code, Failure, pushback_of, timeout_of};
@@ -30,9 +32,7 @@ use crate::connection::may_have_left;
 use crate::load::InFlight;
 use crate::policy::{Memory, PeakEwma, Policy, hash};
 
-/// How often a call that no server has processed is sent elsewhere.
-const TRANSPARENT: u32 = 16;
-/// How long to wait when everybody was tried, before everybody is tried again.
+/// How long to wait when every endpoint was tried, before all are tried again; as often longer as attempts were made, up to a hundred.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// One call: `C` is the channel, and keeps it.
@@ -44,13 +44,19 @@ pub(crate) struct Exchange<C, B> {
     alarm: Option<Pin<Box<Sleep>>>,
     /// Connections that did not work out, by their addresses in memory.
     tried: SmallVec<[usize; 2]>,
-    transparent: u32,
+    /// How calls of this method are retried, if they are.
+    retrying: Option<Arc<Retrying>>,
+    /// Attempts that no server has processed.
+    unprocessed: u32,
+    /// A server has refused an attempt.
+    refused: bool,
+    /// Attempts by the policy.
     retries: u32,
     /// Waits of our own choice since a server last chose one, which begins them anew.
     backoffs: u32,
     /// Who was tried last.
     last: Option<SocketAddr>,
-    /// Time has gone by since the caller said how much there is.
+    /// What the caller said of the time that is left, if anything, is not so: time has gone by, or the channel allows less.
     late: bool,
 }
 
@@ -60,8 +66,10 @@ enum Fate {
         response: Response<RecvStream>,
         sending: Option<SendStream<Bytes>>,
     },
-    /// No server has processed it.
-    Unprocessed(h2::Error),
+    /// Nothing of it has left.
+    NotSent(h2::Error),
+    /// A server says that it has not processed it.
+    Refused(h2::Error),
     /// A server may have processed it.
     Lost(h2::Error),
     TooLate,
@@ -79,7 +87,13 @@ where
 {
     pub(crate) fn new(core: C, request: Request<B>) -> Self {
         let (head, body) = request.into_parts();
-        let deadline = timeout_of(&head.headers).map(|it| Instant::now() + it);
+        let (asked, own) = (timeout_of(&head.headers), core.settings.methods.timeout_of(head.uri.path()));
+        let timeout = match (asked, own) {
+            (Some(asked), Some(own)) => Some(asked.min(own)),
+            (asked, own) => asked.or(own),
+        };
+        let deadline = timeout.map(|it| Instant::now() + it);
+        let retrying = core.settings.methods.retrying(head.uri.path()).map(Arc::clone);
         Self {
             alarm: deadline.map(|it| Box::pin(sleep_until(it))),
             outgoing: Outgoing::new(body, core.settings.replay_limit),
@@ -87,11 +101,13 @@ where
             head: Head::new(head),
             deadline,
             tried: SmallVec::new(),
-            transparent: 0,
+            retrying,
+            unprocessed: 0,
+            refused: false,
             retries: 0,
             backoffs: 0,
             last: None,
-            late: false,
+            late: timeout != asked,
         }
     }
 
@@ -124,12 +140,26 @@ where
                         None => return Ok(self.deliver(call, response, sending)),
                     }
                 }
-                Fate::Unprocessed(error) => {
+                Fate::NotSent(error) => {
                     call.was_not_processed();
                     if self.may_go_elsewhere(&call) {
                         continue;
                     }
                     self.failure(Code::Unavailable, &format!("it did not take the call: {error}"))
+                }
+                Fate::Refused(error) => {
+                    call.was_not_processed();
+                    let first = !std::mem::replace(&mut self.refused, true);
+                    if first && self.may_go_elsewhere(&call) {
+                        continue;
+                    }
+                    self.tried.push(key(call.slot()));
+                    drop(call);
+                    if let Some(wait) = self.worth_a_retry(Some(Code::Unavailable), None) {
+                        self.pause(wait).await;
+                        continue;
+                    }
+                    self.failure(Code::Unavailable, &format!("it refused the call: {error}"))
                 }
                 Fate::Lost(error) => {
                     let code = Code::of_error(&error);
@@ -180,7 +210,7 @@ where
         self.core.demand.notify_one();
         self.late = true;
         let asked = Instant::now();
-        let again = asked + PAUSE * self.transparent.max(1);
+        let again = asked + PAUSE * self.unprocessed.clamp(1, 100);
         let patience = if self.head.waits_for_ready() { CENTURY } else { self.core.settings.ready_timeout };
         let mut revision = self.core.revision.subscribe();
         loop {
@@ -225,7 +255,7 @@ where
             false => snapshot.group.pick_but(tried, by)?,
         };
         // This call is counted already. Where the key decides, it decides.
-        let in_line = in_flight.load().in_flight() as usize > slot.room;
+        let in_line = in_flight.load().in_flight() as usize > slot.link.room();
         if in_line && !matches!(self.core.settings.policy, Policy::RingHash(_)) {
             let roomy = snapshot.group.pick_but(|it| it.is_full() || tried(it), by);
             (slot, in_flight) = roomy.unwrap_or((slot, in_flight));
@@ -247,7 +277,7 @@ where
             Err(error) => {
                 let closed =
                     poll_fn(|cx| Poll::Ready(matches!(sender.poll_ready(cx), Poll::Ready(Err(_))))).await;
-                return if closed { Fate::Unprocessed(error) } else { Fate::Invalid(error) };
+                return if closed { Fate::NotSent(error) } else { Fate::Invalid(error) };
             }
         };
         let mut sending = (!self.outgoing.is_empty()).then_some(stream);
@@ -259,13 +289,13 @@ where
             Err(Fate::Lost(error)) => {
                 // A call may also have waited in line on the connection, where the peer takes only so many at a time.
                 let left = may_have_left(response.stream_id().as_u32(), written, link.writes());
-                let unprocessed = was_not_processed(&error) || !left;
-                if !unprocessed {
+                let refused = was_not_processed(&error);
+                if left && !refused {
                     return Fate::Lost(error);
                 }
                 // How soon it refuses says nothing of how soon it answers.
                 wait.iter_mut().for_each(|it| it.counts = false);
-                Fate::Unprocessed(error)
+                if left { Fate::Refused(error) } else { Fate::NotSent(error) }
             }
             Err(fate) => fate,
         }
@@ -279,7 +309,7 @@ where
         };
         let left = self.deadline.filter(|_| self.late);
         let left = left.map(|it| it.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1)));
-        let head = self.head.attempt(settings.scheme.clone(), authority, left);
+        let head = self.head.attempt(settings.scheme.clone(), authority, left, self.retries);
         head.map_err(|_| Reason::INTERNAL_ERROR)
     }
 
@@ -318,7 +348,7 @@ where
 
     /// After what wait to try again what a server has failed, if it may be; then the body stands at its beginning.
     fn worth_a_retry(&mut self, code: Option<Code>, headers: Option<&HeaderMap>) -> Option<Duration> {
-        let (retry, budget) = (self.core.settings.retry.as_ref()?, self.core.budget.as_ref()?);
+        let Retrying { policy: retry, budget } = &**self.retrying.as_ref()?;
         // Where the head does not tell how the call ended, its end does.
         let code = code?;
         if !retry.codes.contains(&code) {
@@ -337,7 +367,9 @@ where
                 retry.wait(self.backoffs, chance::unit())
             }
         };
-        let in_time = self.deadline.is_none_or(|it| Instant::now() + wait < it);
+        // A wait that no clock can name is longer than any deadline.
+        let then = Instant::now().checked_add(wait);
+        let in_time = self.deadline.is_none_or(|it| then.is_some_and(|then| then < it));
         (allowed && in_time && self.outgoing.rewind()).then_some(wait)
     }
 
@@ -348,19 +380,20 @@ where
         Box::pin(sleep(wait)).await;
     }
 
-    /// Whether a call that nobody has processed can be sent to somebody else; then the body stands at its beginning.
+    /// Whether a call that no server has processed can be sent to another endpoint; then the body stands at its beginning.
     fn may_go_elsewhere(&mut self, call: &Call) -> bool {
         self.tried.push(key(call.slot()));
         self.late = true;
-        self.transparent += 1;
-        let may = self.transparent <= TRANSPARENT && self.outgoing.rewind();
+        self.unprocessed = self.unprocessed.saturating_add(1);
+        let may = self.outgoing.rewind();
         if may {
             self.core.meter.transparent_retries.increment(1);
         }
         may
     }
 
-    /// Hands the answer over, with whatever is still to be sent in a task of its own.
+    /// Hands the answer over, with whatever is still to be sent in a task of its own. That task keeps the deadline too: a caller that
+    /// only sends does not look at the answer, where it would notice.
     fn deliver(
         &mut self,
         call: Call,
@@ -368,18 +401,23 @@ where
         sending: Option<SendStream<Bytes>>,
     ) -> Response<ResponseBody> {
         let sending = sending.map(|mut stream| {
-            let mut outgoing = self.outgoing.hand_over();
+            let (mut outgoing, deadline) = (self.outgoing.hand_over(), self.deadline);
             let rest = async move {
-                if poll_fn(|cx| outgoing.poll_send(cx, &mut stream)).await.is_err() {
+                let sending = poll_fn(|cx| outgoing.poll_send(cx, &mut stream));
+                let sent = match deadline {
+                    Some(deadline) => timeout_at(deadline, sending).await,
+                    None => Ok(sending.await),
+                };
+                if !matches!(sent, Ok(Ok(()))) {
                     stream.send_reset(Reason::CANCEL);
                 }
             };
             tokio::spawn(rest).abort_handle()
         });
         let deadline = self.alarm.take();
-        let budget = self.core.budget.clone().filter(|_| !call.has_ended());
+        let retrying = self.retrying.take().filter(|_| !call.has_ended());
         response.map(|receive| {
-            ResponseBody::new(Stream { receive, call, deadline, sending, budget, data_ended: false })
+            ResponseBody::new(Stream { receive, call, deadline, sending, retrying, data_ended: false })
         })
     }
 }

@@ -8,7 +8,7 @@ use http::header::{Entry, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Uri, Version, request};
 
-use super::status::{TIMEOUT, timeout_value};
+use super::status::{PREVIOUS_ATTEMPTS, TIMEOUT, timeout_value};
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("dogwatch-grpc/", env!("CARGO_PKG_VERSION")));
 
@@ -59,7 +59,8 @@ impl Head {
         self.kept.iter().filter(move |it| it.0 == *name).map(|it| it.1.as_bytes())
     }
 
-    /// The head of the next attempt, with as much time as is left of it, if that is not what the caller said.
+    /// The head of the next attempt, with as much time as is left of it, if that is not what the caller said, and with the number of
+    /// attempts before it that a server may have processed, if there are any.
     ///
     /// # Errors
     /// When there is nothing to ask for.
@@ -68,10 +69,14 @@ impl Head {
         scheme: Scheme,
         authority: Authority,
         left: Option<Duration>,
+        previous: u32,
     ) -> Result<Request<()>, http::Error> {
         let mut headers = self.fresh.take().unwrap_or_else(|| self.again());
         if let Some(left) = left {
             headers.insert(TIMEOUT, timeout_value(left));
+        }
+        if previous > 0 {
+            headers.insert(PREVIOUS_ATTEMPTS, HeaderValue::from(previous));
         }
         let mut uri = http::uri::Parts::default();
         (uri.scheme, uri.authority, uri.path_and_query) = (Some(scheme), Some(authority), self.path.clone());
@@ -101,7 +106,7 @@ mod tests {
     }
 
     fn attempt(head: &mut Head, left: Option<Duration>) -> Request<()> {
-        head.attempt(Scheme::HTTP, Authority::from_static("greeter.shop"), left).unwrap()
+        head.attempt(Scheme::HTTP, Authority::from_static("greeter.shop"), left, 0).unwrap()
     }
 
     #[test]
@@ -143,6 +148,6 @@ mod tests {
     #[test]
     fn a_request_for_nothing_is_an_error() {
         let mut head = head(Request::builder().uri("nobody:80"));
-        assert!(head.attempt(Scheme::HTTP, Authority::from_static("a"), None).is_err());
+        assert!(head.attempt(Scheme::HTTP, Authority::from_static("a"), None, 0).is_err());
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::{oneshot, watch};
 use tower_service::Service;
 
 use super::body::ResponseBody;
-use super::core::{Core, EndpointStatus};
+use super::core::{Core, EndpointStatus, Resolve};
 use super::exchange::Exchange;
 
 /// A channel to all endpoints of a target, for any client that tonic generates.
@@ -41,6 +41,7 @@ struct Handle {
     core: Arc<Core>,
     /// Dropping it ends the balancer.
     _stop: oneshot::Sender<Infallible>,
+    resolve: Option<Resolve>,
     _held: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -71,9 +72,16 @@ impl KubeChannel {
     pub(super) fn new(
         core: Arc<Core>,
         stop: oneshot::Sender<Infallible>,
+        resolve: Option<Resolve>,
         held: Option<Box<dyn Any + Send + Sync>>,
     ) -> Self {
-        Self { handle: Arc::new(Handle { core, _stop: stop, _held: held }) }
+        Self { handle: Arc::new(Handle { core, _stop: stop, resolve, _held: held }) }
+    }
+
+    /// Asks the source of the endpoints to look again, as [`EndpointWatch::resolve_now`](crate::EndpointWatch::resolve_now) does. The
+    /// channel does that by itself when no endpoint can be connected to. Nothing happens where the source is only a stream of sets.
+    pub fn resolve_now(&self) {
+        self.handle.resolve.iter().for_each(|it| it());
     }
 
     /// Every endpoint of the set in the order of their ids, then those removed that still have calls. The states are of now; they may

@@ -1,4 +1,5 @@
-//! A door for `cargo xtask bench grpc`: picks as calls make them, among endpoints that are not there. Not part of the interface.
+//! A door for `cargo xtask bench grpc`: picks as calls make them, among endpoints that are not there, and switches for parts of
+//! connections. Not part of the interface.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,6 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use crate::chance;
+pub use crate::connection::{Parts, Turns};
 use crate::load::Load;
 use crate::policy::{Group, Member, Memory, Policy};
 

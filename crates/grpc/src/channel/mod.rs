@@ -5,6 +5,7 @@
 
 mod status;
 mod retry;
+mod methods;
 mod meter;
 mod head;
 mod outgoing;

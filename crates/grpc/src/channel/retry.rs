@@ -1,7 +1,7 @@
 //! When a call that a server failed may be tried again: by code, a few times, and only while most calls succeed.
 //!
-//! The rules are those of gRPC's A6. A call that no server has seen is another matter: that one is always sent elsewhere, see
-//! `exchange.rs`.
+//! The rules are those of gRPC's A6. A call that no server has processed is another matter: that one is sent elsewhere without a
+//! policy, see `exchange.rs`.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
@@ -9,6 +9,8 @@ use std::time::Duration;
 use super::status::Code;
 
 /// Retries of calls that failed with certain codes. Only for methods that may be carried out twice.
+///
+/// Calls that share a policy share its budget.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Retry {
     /// How often a call is sent at most, the first time included: from 2 to 5.
@@ -52,7 +54,7 @@ impl Retry {
     }
 }
 
-/// Tokens of all calls of a channel: a failure takes one, a success brings a part of one.
+/// Tokens of all calls that share a policy: a failure takes one, a success brings a part of one.
 #[derive(Debug)]
 pub(crate) struct Budget {
     /// Thousandths.

@@ -18,14 +18,12 @@ pub(crate) struct Slot {
     pub(crate) link: Arc<Link>,
     pub(crate) load: Arc<Load>,
     pub(crate) meter: Meter,
-    /// How many calls the peer took at a time when this was made, at least 1. Beyond it they wait in line on the connection.
-    pub(crate) room: usize,
 }
 
 impl Slot {
     /// Whether so many calls are with it that one more would wait in line.
     pub(crate) fn is_full(&self) -> bool {
-        self.load.in_flight() as usize >= self.room
+        self.load.in_flight() as usize >= self.link.room()
     }
 }
 

@@ -17,6 +17,8 @@ const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 pub(crate) const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+/// The number of attempts before this one, in the metadata of a retry (A6).
+pub(crate) const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc-attempts");
 /// What gRPC percent-encodes in a message: everything but printable ASCII, and the percent sign itself.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 /// What eight digits can say, which is all that a timeout may have.
@@ -141,6 +143,10 @@ impl Failure {
                 format!("the answer is {:?}, not application/grpc", String::from_utf8_lossy(kind))
             }
             status => format!("the answer has the HTTP status {}", status.as_u16()),
+        };
+        let message = match endpoint {
+            Some(endpoint) => format!("{endpoint}: {message}"),
+            None => message,
         };
         Some(Self::new(Code::of_http(answer.status()), message, endpoint))
     }

@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::Handle;
 
+use super::parts::Turns;
+
 /// As much as gathers; then it leaves without being told.
 const MOST: usize = 64 << 10;
 /// What is as large as this is not worth copying.
@@ -54,8 +56,12 @@ struct Neck<T> {
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Corked<T> {
     /// Puts a socket under a cork. It must be called on a tokio runtime.
-    pub(crate) fn new(socket: T) -> (Self, Box<dyn Cork>) {
-        let turn = if Handle::current().metrics().num_workers() == 1 { TURN } else { usize::MAX };
+    pub(crate) fn new(socket: T, turns: Turns) -> (Self, Box<dyn Cork>) {
+        let turn = match turns {
+            Turns::Always => TURN,
+            Turns::OneWorker if Handle::current().metrics().num_workers() == 1 => TURN,
+            Turns::OneWorker | Turns::Never => usize::MAX,
+        };
         let neck = Neck {
             socket,
             gathers: false,
@@ -204,7 +210,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_said_under_the_cork_leaves_when_it_is_pulled() {
         let (one, mut other) = duplex(2 * MOST);
-        let (mut socket, mut cork) = Corked::new(one);
+        let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
         cork.push(true);
         for _ in 0..3 {
             socket.write_all(b"hello").await.unwrap();
@@ -218,7 +224,7 @@ mod tests {
     #[tokio::test]
     async fn without_the_cork_everything_leaves_as_it_is_said_and_after_what_had_gathered() {
         let (one, mut other) = duplex(2 * MOST);
-        let (mut socket, mut cork) = Corked::new(one);
+        let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
         cork.push(true);
         socket.write_all(b"one ").await.unwrap();
         cork.push(false);
@@ -231,7 +237,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_large_leaves_at_once_and_in_order() {
         let (one, mut other) = duplex(2 * MOST);
-        let (mut socket, mut cork) = Corked::new(one);
+        let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
         cork.push(true);
         socket.write_all(&[1; 10]).await.unwrap();
         socket.write_all(&[2; LARGE]).await.unwrap();
@@ -243,7 +249,7 @@ mod tests {
     #[tokio::test]
     async fn no_more_gathers_than_the_most() {
         let (one, mut other) = duplex(4 * MOST);
-        let (mut socket, mut cork) = Corked::new(one);
+        let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
         cork.push(true);
         for _ in 0..100 {
             socket.write_all(&[7; 1_000]).await.unwrap();
@@ -257,7 +263,7 @@ mod tests {
     #[tokio::test]
     async fn a_peer_that_does_not_read_makes_whoever_speaks_wait_and_then_go_on() {
         let (one, mut other) = duplex(MOST / 4);
-        let (mut socket, mut cork) = Corked::new(one);
+        let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
         cork.push(true);
         let mut speaking = by_hand(async move {
             for _ in 0..=MOST / 1_000 {
@@ -284,7 +290,7 @@ mod tests {
     #[tokio::test]
     async fn an_error_is_told_to_who_pulls_and_to_who_speaks() {
         let (one, other) = duplex(64);
-        let (mut socket, mut cork) = Corked::new(one);
+        let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
         cork.push(true);
         socket.write_all(b"hello").await.unwrap();
         drop(other);
@@ -296,7 +302,7 @@ mod tests {
     #[tokio::test]
     async fn closing_sends_what_had_gathered() {
         let (one, mut other) = duplex(64);
-        let (mut socket, mut cork) = Corked::new(one);
+        let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
         cork.push(true);
         socket.write_all(b"goodbye").await.unwrap();
         socket.shutdown().await.unwrap();
@@ -309,7 +315,7 @@ mod tests {
     #[tokio::test]
     async fn on_one_worker_a_turn_ends_after_so_many_bytes_and_the_next_one_goes_on() {
         let (one, mut other) = duplex(4 * TURN);
-        let (mut socket, mut cork) = Corked::new(one);
+        let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
         other.write_all(&vec![7; 2 * TURN + 1]).await.unwrap();
         let mut bytes = vec![0; TURN];
         let mut turn = || {
@@ -331,7 +337,7 @@ mod tests {
     #[tokio::test]
     async fn who_has_little_to_say_keeps_little_memory() {
         let (one, mut other) = duplex(4 * MOST);
-        let (mut socket, mut cork) = Corked::new(one);
+        let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
         let neck = Arc::clone(&socket.0);
         cork.push(true);
         for _ in 0..20 {

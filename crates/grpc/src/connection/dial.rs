@@ -1,49 +1,103 @@
-//! From the addresses of one endpoint to one socket: happy eyeballs, as in RFC 8305.
+//! From the addresses of one endpoint to one connection: happy eyeballs, as in RFC 8305 and gRPC's A61.
 //!
-//! The next address is tried when the last one failed or has been silent for a quarter of a second; the first that answers wins.
+//! The next address is tried when the last one failed or has been silent for a quarter of a second; the first that becomes a
+//! whole connection wins, so that an address that only accepts does not keep the others from being used.
 
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
 use super::error::ConnectionError;
+use super::keep_alive::KeepAlive;
 
 /// How long an address may be silent before the next is tried beside it (RFC 8305, section 5).
 const HEAD_START: Duration = Duration::from_millis(250);
+/// How long sent bytes may stay unacknowledged before the kernel gives a connection up (gRPC's A18).
+const USER_TIMEOUT: Duration = Duration::from_secs(20);
+/// The probes of the kernel on an idle connection: after this time, this far apart, and so many.
+const PROBE_INTERVAL: Duration = Duration::from_secs(10);
+const PROBES: u32 = 3;
+/// The longest idle time that Linux takes (`MAX_TCP_KEEPIDLE`).
+const LONGEST_IDLE: Duration = Duration::from_secs(32_767);
+/// Longer than anybody waits for an acknowledgement; Linux refuses what is more than an `int` of milliseconds.
+const LONGEST_USER_TIMEOUT: Duration = Duration::from_secs(24 * 3_600);
 
-/// A socket to the first address that answers, without Nagle's delay.
+/// Makes a connection to the first address that one can be made to.
 ///
 /// # Errors
-/// The last refusal, when every address refused. It never gives up on silence; the caller does.
-pub(crate) async fn dial(addresses: &[SocketAddr]) -> Result<(TcpStream, SocketAddr), ConnectionError> {
+/// The last failure, when every address failed. It never gives up on silence; the caller does.
+pub(crate) async fn dial<T, F>(
+    addresses: &[SocketAddr],
+    connect: impl Fn(SocketAddr) -> F,
+) -> Result<T, ConnectionError>
+where
+    F: Future<Output = Result<T, ConnectionError>>,
+{
     let mut waiting = addresses.iter().copied();
     let mut attempts = FuturesUnordered::new();
-    let mut refused = ConnectionError::NoAddress;
-    attempts.extend(waiting.next().map(connect));
+    let mut failed = ConnectionError::NoAddress;
+    attempts.extend(waiting.next().map(&connect));
     while !attempts.is_empty() {
         let more = waiting.len() > 0;
         tokio::select! {
-            Some((address, answer)) = attempts.next() => match answer {
-                Ok(socket) => return Ok((socket, address)),
-                Err(source) => {
-                    refused = ConnectionError::Refused { address, source };
-                    attempts.extend(waiting.next().map(connect));
+            Some(answer) = attempts.next() => match answer {
+                Ok(connection) => return Ok(connection),
+                Err(error) => {
+                    failed = error;
+                    attempts.extend(waiting.next().map(&connect));
                 }
             },
-            () = sleep(HEAD_START), if more => attempts.extend(waiting.next().map(connect)),
+            () = sleep(HEAD_START), if more => attempts.extend(waiting.next().map(&connect)),
         }
     }
-    Err(refused)
+    Err(failed)
 }
 
-async fn connect(address: SocketAddr) -> (SocketAddr, io::Result<TcpStream>) {
-    let answer = TcpStream::connect(address).await.and_then(|it| it.set_nodelay(true).map(|()| it));
-    (address, answer)
+/// Connects to an address, without Nagle's delay, and with the probes of the kernel unless keep-alive is off.
+///
+/// # Errors
+/// When the address refuses.
+pub(crate) async fn connect(
+    address: SocketAddr,
+    keep_alive: Option<KeepAlive>,
+) -> Result<TcpStream, ConnectionError> {
+    let prepared = async {
+        let socket = TcpStream::connect(address).await?;
+        socket.set_nodelay(true)?;
+        if let Some(keep_alive) = keep_alive {
+            // A node that vanished is noticed without a ping, which servers would count.
+            probe(&socket, keep_alive)?;
+        }
+        Ok(socket)
+    };
+    prepared.await.map_err(|source| ConnectionError::Refused { address, source })
+}
+
+fn probe(socket: &TcpStream, keep_alive: KeepAlive) -> io::Result<()> {
+    let socket = SockRef::from(socket);
+    let idle = keep_alive.interval.clamp(Duration::from_secs(1), LONGEST_IDLE);
+    let probes = TcpKeepalive::new().with_time(idle).with_interval(PROBE_INTERVAL).with_retries(PROBES);
+    socket.set_tcp_keepalive(&probes)?;
+    let timeout = if keep_alive.counted { keep_alive.timeout } else { USER_TIMEOUT };
+    user_timeout(&socket, timeout.clamp(Duration::from_millis(1), LONGEST_USER_TIMEOUT))
+}
+
+#[cfg(target_os = "linux")]
+fn user_timeout(socket: &SockRef<'_>, timeout: Duration) -> io::Result<()> {
+    socket.set_tcp_user_timeout(Some(timeout))
+}
+
+/// Elsewhere the probes have to do.
+#[cfg(not(target_os = "linux"))]
+fn user_timeout(_: &SockRef<'_>, _: Duration) -> io::Result<()> {
+    Ok(())
 }
 
 #[cfg(test)]
@@ -60,13 +114,17 @@ mod tests {
         (socket, address)
     }
 
+    async fn dial_plain(addresses: &[SocketAddr]) -> Result<TcpStream, ConnectionError> {
+        dial(addresses, |it| connect(it, Some(KeepAlive::default()))).await
+    }
+
     #[tokio::test]
     async fn a_refusal_leads_to_the_next_address_at_once() {
         let (_held, dead) = held();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let alive = listener.local_addr().unwrap();
-        let (socket, address) = dial(&[dead, alive]).await.unwrap();
-        assert_eq!((address, socket.nodelay().unwrap()), (alive, true));
+        let socket = dial_plain(&[dead, alive]).await.unwrap();
+        assert_eq!((socket.peer_addr().unwrap(), socket.nodelay().unwrap()), (alive, true));
     }
 
     /// An address whose queue of connections is full drops what comes, as one does that nobody routes to any more.
@@ -88,15 +146,38 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let alive = listener.local_addr().unwrap();
         let began = tokio::time::Instant::now();
-        let (_, address) = dial(&[silent.as_socket().unwrap(), alive]).await.unwrap();
-        assert_eq!((address, began.elapsed() >= HEAD_START), (alive, true));
+        let socket = dial_plain(&[silent.as_socket().unwrap(), alive]).await.unwrap();
+        assert_eq!((socket.peer_addr().unwrap(), began.elapsed() >= HEAD_START), (alive, true));
     }
 
     #[tokio::test]
     async fn when_all_refuse_the_last_refusal_is_told() {
         let (_held, dead) = held();
-        let error = dial(&[dead]).await.unwrap_err();
+        let error = dial_plain(&[dead]).await.unwrap_err();
         assert!(matches!(error, ConnectionError::Refused { address, .. } if address == dead), "{error:?}");
-        assert!(matches!(dial(&[]).await.unwrap_err(), ConnectionError::NoAddress));
+        assert!(matches!(dial_plain(&[]).await.unwrap_err(), ConnectionError::NoAddress));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn the_kernel_probes_connections_unless_keep_alive_is_off() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let ever = Duration::from_secs(100 * 365 * 24 * 3_600);
+        let chosen = |interval, timeout| KeepAlive { interval, timeout, counted: true, ..Default::default() };
+        let table = [
+            (None, None),
+            (Some(KeepAlive::default()), Some((Duration::from_secs(30), USER_TIMEOUT))),
+            (Some(chosen(PROBE_INTERVAL, HEAD_START)), Some((PROBE_INTERVAL, HEAD_START))),
+            (Some(chosen(ever, ever)), Some((LONGEST_IDLE, LONGEST_USER_TIMEOUT))),
+        ];
+        for (keep_alive, expected) in table {
+            let socket = connect(address, keep_alive).await.unwrap();
+            let socket = SockRef::from(&socket);
+            let probed = socket.keepalive().unwrap().then(|| {
+                (socket.tcp_keepalive_time().unwrap(), socket.tcp_user_timeout().unwrap().unwrap_or_default())
+            });
+            assert_eq!(probed, expected, "{keep_alive:?}");
+        }
     }
 }

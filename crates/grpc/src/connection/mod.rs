@@ -1,24 +1,36 @@
 //! Connections of our own, over HTTP/2: one task per endpoint holds its connection, and calls take streams from it.
 //!
-//! [`state`] decides, [`task`] performs, [`session`] is one connection from the dial to its end, and [`Backend`] is what the rest
-//! of the crate sees of an endpoint. Nothing here chooses endpoints or knows what a call means.
+//! [`state`] decides, [`task`] performs, [`dialler`] makes a connection, [`session`] keeps it to its end, and [`Backend`] is what the
+//! rest of the crate sees of an endpoint. Nothing here chooses endpoints or knows what a call means.
 
 mod backoff;
 mod state;
 mod error;
+mod parts;
+mod frames;
 mod counted;
 mod corked;
 mod wire;
+mod keep_alive;
 mod dial;
 mod session;
+mod dialler;
 mod health;
 mod backend;
 mod task;
+#[cfg(test)]
+#[allow(dead_code, reason = "tests/it takes this file in, and uses the rest")]
+pub(crate) mod enforcer;
 
 pub use backend::State;
 pub(crate) use backend::{Backend, Standing};
 pub use backoff::Backoff;
 pub(crate) use counted::may_have_left;
-pub(crate) use session::{Dialler, Link, Tls};
+#[cfg(test)]
+pub(crate) use dialler::Pipes;
+pub(crate) use dialler::{Dialler, LARGEST_WINDOW, Limits, Tls};
+pub(crate) use keep_alive::{Complaints, KeepAlive};
+pub use parts::{Parts, Turns};
+pub(crate) use session::Link;
 pub(crate) use state::{Timing, Wish};
 pub(crate) use task::run;

@@ -4,25 +4,30 @@
 //! because whoever holds them still reads.
 
 use std::future::{Future, poll_fn};
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep_until};
-use tracing::debug;
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::{debug, error, warn};
 
 use super::backend::{Backend, State};
+use super::dialler::{Dialler, Opened};
 use super::error::ConnectionError;
 use super::health;
-use super::session::{Dialler, Ended, Opened, Session, calmer};
+use super::session::{Activity, Ended, Session};
 use super::state::{Action, Input, Phase, Timing, Wish, step};
 use crate::chance;
 
 type Dialling = Pin<Box<dyn Future<Output = Result<Opened, ConnectionError>> + Send>>;
 
 /// Performs the life of one endpoint. `changed` is notified whenever its standing is another.
+///
+/// Code of the user's runs in here, such as what verifies certificates. If it panics, the connections are closed and the endpoint
+/// begins anew after a wait.
 pub(crate) async fn run(
     backend: Arc<Backend>,
     wishes: watch::Receiver<Wish>,
@@ -30,14 +35,35 @@ pub(crate) async fn run(
     timing: Arc<Timing>,
     changed: Arc<Notify>,
 ) {
-    let keep_alive = dialler.keep_alive;
-    let connections = Connections { dialling: None, live: None, retired: Vec::new(), health: None };
-    let mut worker =
-        Worker { backend, dialler, timing, changed, phase: Phase::Idle, keep_alive, connections };
-    worker.run(wishes).await;
+    let mut panics = 0;
+    loop {
+        let mut worker = Worker {
+            backend: Arc::clone(&backend),
+            dialler: Arc::clone(&dialler),
+            timing: Arc::clone(&timing),
+            changed: Arc::clone(&changed),
+            phase: Phase::Idle,
+            connections: Connections::default(),
+        };
+        let wishes = wishes.clone();
+        let life = async move { worker.run(wishes).await };
+        // Nothing that a panic could leave half done outlives the worker but the standing, which is written anew.
+        if AssertUnwindSafe(life).catch_unwind().await.is_ok() {
+            return;
+        }
+        panics += 1;
+        error!(endpoint = %backend.id, panics, "the task of an endpoint panicked and begins again");
+        backend.stand(|it| {
+            (it.state, it.link, it.ready_since) = (State::Backoff, None, None);
+            it.error = Some("its task panicked".into());
+        });
+        changed.notify_one();
+        sleep(timing.backoff.wait(panics, chance::unit())).await;
+    }
 }
 
 /// Everything that moves by being polled.
+#[derive(Default)]
 struct Connections {
     dialling: Option<Dialling>,
     live: Option<Session>,
@@ -57,20 +83,26 @@ struct Worker {
     timing: Arc<Timing>,
     changed: Arc<Notify>,
     phase: Phase,
-    keep_alive: Option<(Duration, Duration)>,
     connections: Connections,
 }
 
 impl Connections {
-    fn poll(&mut self, cx: &mut Context<'_>, company: bool) -> Poll<Happened> {
-        self.retired.retain_mut(|it| it.poll(cx, company).is_pending());
-        if let Some(Poll::Ready(ended)) = self.live.as_mut().map(|it| it.poll(cx, company)) {
-            self.health = None;
-            match (&ended, self.live.take()) {
-                (Ended::Retired(..), Some(session)) => self.retired.push(session),
-                _ => self.live = None,
+    /// Moves everything on, with so many calls on the connections. `changed` is notified when a peer takes calls again, or none any more.
+    fn poll(&mut self, cx: &mut Context<'_>, calls: u32, changed: &Notify) -> Poll<Happened> {
+        let activity = Activity { busy: calls > 0, concurrent: calls > 1 };
+        self.retired.retain_mut(|it| it.poll(cx, activity).is_pending());
+        if let Some(live) = &mut self.live {
+            // The watch of its health is a call to the peer.
+            let activity = Activity { busy: activity.busy || self.health.is_some(), ..activity };
+            let ended = live.poll(cx, activity);
+            if live.take_room_change() {
+                changed.notify_one();
             }
-            return Poll::Ready(Happened::Ended(ended));
+            if let Poll::Ready(ended) = ended {
+                self.health = None;
+                self.retired.extend(self.live.take().filter(|_| ended.retired));
+                return Poll::Ready(Happened::Ended(ended));
+            }
         }
         if let Some(Poll::Ready(answer)) = self.dialling.as_mut().map(|it| it.as_mut().poll(cx)) {
             self.dialling = None;
@@ -96,10 +128,10 @@ impl Worker {
             };
             let closes_when_quiet =
                 matches!(self.phase, Phase::Draining { wish: Wish::Finish | Wish::Leave { .. }, .. });
-            let (connections, load) = (&mut self.connections, &self.backend.load);
+            let (connections, load, moved) = (&mut self.connections, &self.backend.load, &self.changed);
             let input = tokio::select! {
                 biased;
-                happened = poll_fn(|cx| connections.poll(cx, load.in_flight() > 1)) => self.happened(happened),
+                happened = poll_fn(|cx| connections.poll(cx, load.in_flight(), moved)) => self.happened(happened),
                 changed = wishes.changed(), if !orphaned => match changed {
                     Ok(()) => Input::Wish(*wishes.borrow_and_update()),
                     Err(_) => {
@@ -122,9 +154,15 @@ impl Worker {
                 return Input::Connected;
             }
             Happened::Dialled(Err(error)) => (error, Input::Failed),
-            Happened::Ended(Ended::Gone(error) | Ended::Retired(error, false)) => (error, Input::Lost),
-            Happened::Ended(Ended::Annoyed(error) | Ended::Retired(error, true)) => {
-                self.keep_alive = self.keep_alive.map(calmer);
+            Happened::Ended(Ended { error, too_many_pings, .. }) => {
+                if let Some(slowed) = too_many_pings {
+                    self.dialler.complaints.add(slowed);
+                    warn!(
+                        endpoint = %self.backend.id,
+                        "the server closed the connection because of too many pings; new connections of the channel \
+                         are pinged half as often"
+                    );
+                }
                 (error, Input::Lost)
             }
         };
@@ -170,9 +208,8 @@ impl Worker {
         match action {
             Action::Nothing => {}
             Action::Dial => {
-                let (dialler, keep_alive) = (Arc::clone(&self.dialler), self.keep_alive);
-                let addresses = self.backend.addresses();
-                let dialling = async move { dialler.open(&addresses, keep_alive).await };
+                let (dialler, addresses) = (Arc::clone(&self.dialler), self.backend.addresses());
+                let dialling = async move { dialler.open(&addresses).await };
                 self.connections.dialling = Some(Box::pin(dialling));
             }
             Action::Close => {

@@ -10,19 +10,22 @@ use super::corked::Cork;
 pub(crate) struct Wire {
     connection: Pin<Box<dyn Future<Output = Result<(), h2::Error>> + Send>>,
     cork: Box<dyn Cork>,
+    /// False only in benchmarks, to see what gathering brings.
+    gathers: bool,
 }
 
 impl Wire {
     pub(crate) fn new(
         connection: impl Future<Output = Result<(), h2::Error>> + Send + 'static,
         cork: Box<dyn Cork>,
+        gathers: bool,
     ) -> Self {
-        Self { connection: Box::pin(connection), cork }
+        Self { connection: Box::pin(connection), cork, gathers }
     }
 
-    /// Reads what came and sends what there is to send. `company`: there is more than one call.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, company: bool) -> Poll<Result<(), h2::Error>> {
-        self.cork.push(company);
+    /// Reads what arrived and sends what there is to send. With `gather`, it leaves in as few writes as possible.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, gather: bool) -> Poll<Result<(), h2::Error>> {
+        self.cork.push(gather && self.gathers);
         if let Poll::Ready(end) = self.connection.as_mut().poll(cx) {
             return Poll::Ready(end);
         }
@@ -48,6 +51,7 @@ mod tests {
 
     use super::*;
     use crate::connection::corked::Corked;
+    use crate::connection::parts::Turns;
 
     /// Counts writes.
     struct Tally {
@@ -89,9 +93,10 @@ mod tests {
             poll_fn(|cx| connection.poll_closed(cx).map(|_| ())).await;
         });
         let writes = Arc::new(AtomicUsize::new(0));
-        let (socket, cork) = Corked::new(Tally { inner: ours, writes: Arc::clone(&writes) });
+        let (socket, cork) =
+            Corked::new(Tally { inner: ours, writes: Arc::clone(&writes) }, Turns::OneWorker);
         let (sender, connection) = h2::client::handshake(socket).await.unwrap();
-        let mut wire = Wire::new(connection, cork);
+        let mut wire = Wire::new(connection, cork, true);
         // Greetings are exchanged.
         assert!(timeout(Duration::from_secs(1), poll_fn(|cx| wire.poll(cx, false))).await.is_err());
         let before = writes.load(Ordering::Relaxed);
@@ -110,9 +115,9 @@ mod tests {
     #[tokio::test]
     async fn a_peer_that_is_gone_ends_the_connection_when_something_is_sent() {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
-        let (socket, cork) = Corked::new(ours);
+        let (socket, cork) = Corked::new(ours, Turns::OneWorker);
         let (_sender, connection) = h2::client::handshake(socket).await.unwrap();
-        let mut wire = Wire::new(connection, cork);
+        let mut wire = Wire::new(connection, cork, true);
         drop(theirs);
         let end = poll_fn(|cx| wire.poll(cx, true)).await;
         assert!(end.is_err_and(|it| it.is_io()));

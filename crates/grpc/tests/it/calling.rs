@@ -9,7 +9,7 @@ use http::HeaderName;
 use tonic::{Code, Request};
 
 use crate::echo::{EchoClient, message};
-use crate::pods::{Pod, Service, endpoints, until};
+use crate::pods::{Pod, Service, connected, endpoints, until};
 
 fn calls(pods: &[Pod]) -> Vec<usize> {
     pods.iter().map(|it| it.seen.calls()).collect()
@@ -20,7 +20,7 @@ async fn every_pod_gets_the_same_share() {
     let pods = Pod::start_many(6).await;
     let channel = Service::of(&pods).channel();
     let client = EchoClient::new(&channel);
-    channel.connected(6).await;
+    connected(&channel, 6).await;
     for _ in 0..120 {
         assert_eq!(client.one("hello").await.unwrap().text, "hello");
     }
@@ -35,7 +35,7 @@ async fn a_set_that_changes_around_a_pod_leaves_its_connection_alone() {
     let service = Service::of(&pods[..3]);
     let channel = service.channel();
     let client = EchoClient::new(&channel);
-    channel.connected(3).await;
+    connected(&channel, 3).await;
     service.set(endpoints(&pods[1..]));
     let newest = pods[3].address;
     until(&channel, |it| it.endpoints().iter().any(|it| it.peer == Some(newest))).await;
@@ -89,7 +89,7 @@ async fn a_key_stays_with_its_pod_and_a_zone_with_itself() {
     let by_user = RingHash::by_header(HeaderName::from_static("user"));
     let channel = KubeChannel::builder(Service::of(&pods).receiver()).policy(by_user).build().unwrap();
     let client = EchoClient::new(&channel);
-    channel.connected(4).await;
+    connected(&channel, 4).await;
     for _ in 0..20 {
         let mut request = Request::new(message("hello", 0));
         request.metadata_mut().insert("user", "alice".parse().unwrap());
@@ -102,7 +102,7 @@ async fn a_key_stays_with_its_pod_and_a_zone_with_itself() {
         service.modify(&pod.address.to_string(), |it| it.zone = Some("here".into()));
     }
     let near = KubeChannel::builder(service.receiver()).zone_aware(ZoneAware::new("here")).build().unwrap();
-    near.connected(4).await;
+    connected(&near, 4).await;
     let before = calls(&pods);
     for _ in 0..20 {
         EchoClient::new(&near).one("hello").await.unwrap();

@@ -6,8 +6,8 @@ use dogwatch_grpc::KubeChannel;
 use tonic::{Code, Request};
 
 use crate::echo::{EchoClient, message};
-use crate::pods::{Pod, Service, endpoint, until};
-use crate::still::{StillTime, breath};
+use crate::pods::{Pod, Service, calls_begun, connected, endpoint, until};
+use crate::still::StillTime;
 use crate::traffic::Traffic;
 
 async fn narrow(streams: u32) -> Pod {
@@ -18,20 +18,14 @@ fn in_flight(channel: &KubeChannel) -> u32 {
     channel.endpoints().iter().map(|it| it.in_flight).sum()
 }
 
-async fn begins(pod: &Pod, calls: usize) {
-    while pod.seen.calls() < calls {
-        breath().await;
-    }
-}
-
 /// A channel to a pod that has taken the first of six calls; the others wait behind it.
 async fn six_in_line(service: &Service, pod: &Pod) -> (KubeChannel, Traffic<EchoClient>) {
     let channel = service.channel();
-    channel.connected(1).await;
+    connected(&channel, 1).await;
     let traffic = Traffic::new(EchoClient::new(&channel), "wait");
     traffic.issue(6);
     until(&channel, |it| in_flight(it) == 6).await;
-    begins(pod, 1).await;
+    calls_begun(std::slice::from_ref(pod), 1).await;
     (channel, traffic)
 }
 
@@ -44,9 +38,9 @@ async fn calls_in_line_on_a_connection_that_dies_go_elsewhere() {
     // One leaves, and the next one's bytes leave: the connection has been written to since the others came.
     pods[0].seen.gate.add_permits(1);
     traffic.reaches(1).await;
-    begins(&pods[0], 2).await;
+    calls_begun(std::slice::from_ref(&pods[0]), 2).await;
     service.add(endpoint("other", other.address));
-    channel.connected(2).await;
+    connected(&channel, 2).await;
     other.seen.gate.add_permits(4);
     pods[0].kill().await;
     traffic.settled().await;
@@ -63,7 +57,7 @@ async fn calls_in_line_at_a_pod_that_says_goodbye_go_elsewhere() {
     let service = Service::of(&pods);
     let (channel, traffic) = six_in_line(&service, &pods[0]).await;
     service.add(endpoint("other", other.address));
-    channel.connected(2).await;
+    connected(&channel, 2).await;
     other.seen.gate.add_permits(5);
     pods[0].terminate();
     traffic.reaches(5).await;
@@ -95,7 +89,7 @@ async fn a_pod_that_takes_no_calls_at_all_is_not_called() {
         let failure = traffic.failures()[0].failure.clone().unwrap();
         assert!(failure.message().ends_with("unwell, left out, or take no calls"), "{failure:?}");
         service.add(endpoint("other", other.address));
-        channel.connected(1).await;
+        connected(&channel, 1).await;
         EchoClient::new(&channel).one("hello").await.unwrap();
     }
 }
@@ -106,13 +100,13 @@ async fn a_pod_that_takes_no_more_is_passed_over_while_another_has_room() {
     let pods = [narrow(2).await, narrow(2).await, narrow(1_000).await];
     let channel = Service::of(&pods).channel();
     let client = EchoClient::new(&channel);
-    channel.connected(3).await;
+    connected(&channel, 3).await;
     let streams = Traffic::new(client.clone(), "wait");
     streams.issue(9);
     until(&channel, |it| in_flight(it) == 9).await;
-    begins(&pods[0], 2).await;
-    begins(&pods[1], 2).await;
-    begins(&pods[2], 5).await;
+    calls_begun(std::slice::from_ref(&pods[0]), 2).await;
+    calls_begun(std::slice::from_ref(&pods[1]), 2).await;
+    calls_begun(std::slice::from_ref(&pods[2]), 5).await;
     for _ in 0..30 {
         client.one("hello").await.unwrap();
     }
@@ -132,10 +126,10 @@ async fn the_deadline_of_a_call_in_line_holds_and_those_behind_it_move_up() {
     let pods = [narrow(1).await];
     let channel = Service::of(&pods).channel();
     let client = EchoClient::new(&channel);
-    channel.connected(1).await;
+    connected(&channel, 1).await;
     let traffic = Traffic::new(client.clone(), "wait");
     traffic.issue(1);
-    begins(&pods[0], 1).await;
+    calls_begun(std::slice::from_ref(&pods[0]), 1).await;
     let mut request = Request::new(message("hello", 0));
     request.set_timeout(Duration::from_millis(10));
     assert_eq!(client.ask(request).await.unwrap_err().code(), Code::DeadlineExceeded);

@@ -6,7 +6,7 @@ use dogwatch_grpc::{KubeChannel, Unavailable};
 use tonic::{Code, Request};
 
 use crate::echo::{EchoClient, message};
-use crate::pods::{Pod, Service, endpoint, endpoints, refused, until};
+use crate::pods::{Pod, Service, connected, endpoint, endpoints, refused, until};
 use crate::still::{STEP, StillTime};
 
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn an_empty_set_fails_calls_with_the_reason_and_recovers() {
         assert_eq!((status.code(), status.message()), (Code::Unavailable, expected));
     }
     service.set(endpoints(&pods));
-    channel.connected(1).await;
+    connected(&channel, 1).await;
     client.one("hello").await.unwrap();
 }
 
@@ -85,7 +85,7 @@ async fn a_set_that_is_emptied_is_doubted_for_as_long_as_asked() {
     let builder = KubeChannel::builder(service.receiver()).no_keep_alive().ready_timeout(Duration::ZERO);
     let channel = builder.hold_when_emptied(Duration::from_secs(30)).build().unwrap();
     let client = EchoClient::new(&channel);
-    channel.connected(2).await;
+    connected(&channel, 2).await;
     service.unavailable(Unavailable::NoEndpoints);
     for _ in 0..29 {
         clock.pass(STEP).await;
@@ -99,7 +99,7 @@ async fn a_set_that_is_emptied_is_doubted_for_as_long_as_asked() {
 
     // What has somebody to call counts at once.
     service.set(endpoints(&pods[..1]));
-    channel.connected(1).await;
+    connected(&channel, 1).await;
     service.unavailable(Unavailable::NoEndpoints);
     clock.pass(STEP).await;
     service.set(endpoints(&pods[1..]));

@@ -1,14 +1,14 @@
 //! Pods that are dead, silent or unwilling: a call that need not fail does not.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dogwatch_grpc::{KubeChannel, Retry, State};
 use tonic::Code;
 
 use crate::echo::EchoClient;
-use crate::pods::{Pod, Service, black_hole, endpoint, endpoints, refused, until};
-use crate::still::StillTime;
-use crate::traffic::{Caller, TonicClient};
+use crate::pods::{Pod, Service, black_hole, connected, endpoint, endpoints, refused, until};
+use crate::still::{STEP, StillTime};
 
 /// Three pods answer, one refuses connections, and one accepts them and says nothing.
 #[tokio::test]
@@ -20,7 +20,7 @@ async fn with_a_dead_pod_and_a_black_hole_no_call_fails() {
     service.add(endpoint("silent", silent));
     let channel = service.channel();
     let client = EchoClient::new(&channel);
-    channel.connected(3).await;
+    connected(&channel, 3).await;
     for _ in 0..300 {
         client.one("hello").await.unwrap();
     }
@@ -32,26 +32,13 @@ async fn with_a_dead_pod_and_a_black_hole_no_call_fails() {
     assert!(of("dead").error.as_deref().is_some_and(|it| it.starts_with("cannot connect to 127.0.0.1")));
 }
 
-/// What the test above would be with the balancing that comes with tonic: an oracle for the difference.
-#[tokio::test]
-async fn with_a_dead_pod_calls_through_balance_channel_fail() {
-    let pods = Pod::start_many(3).await;
-    let (_held, dead) = refused();
-    let client = TonicClient::new(pods.iter().map(|it| it.address).chain([dead])).await;
-    let mut failures = 0;
-    for number in 0..300 {
-        failures += usize::from(client.call(format!("hello {number}")).await.is_err());
-    }
-    assert!(failures > 0, "tonic has learnt to leave out dead pods: say so in the documents");
-}
-
 /// Nobody calls while the pod dies, so that no call can have been processed by it: none may fail.
 #[tokio::test]
 async fn a_pod_that_dies_in_silence_costs_no_call() {
     let mut pods = Pod::start_many(5).await;
     let channel = Service::of(&pods).channel();
     let client = EchoClient::new(&channel);
-    channel.connected(5).await;
+    connected(&channel, 5).await;
     for _ in 0..50 {
         client.one("hello").await.unwrap();
     }
@@ -96,9 +83,39 @@ async fn a_pod_that_got_another_address_is_dialled_there_at_once() {
         let channel = service.channel();
         until(&channel, |it| it.endpoints().first().is_some_and(|it| it.state == state)).await;
         service.modify("pod", |it| it.addresses = vec![pods[0].address]);
-        channel.connected(1).await;
+        connected(&channel, 1).await;
         EchoClient::new(&channel).one("hello").await.unwrap();
     }
+}
+
+/// The set may be of yesterday when nobody in it can be reached, so that its source is asked to look again, now and then.
+#[tokio::test]
+async fn when_no_endpoint_can_be_connected_to_the_source_is_asked_to_look_again() {
+    let clock = StillTime::begin();
+    let (_held, dead) = refused();
+    let service = Service::new();
+    service.set(vec![endpoint("dead", dead)]);
+    let asked = Arc::<AtomicUsize>::default();
+    let count = || asked.load(Ordering::SeqCst);
+    let asks = Arc::clone(&asked);
+    let channel = KubeChannel::builder(service.receiver())
+        .resolving(move || {
+            asks.fetch_add(1, Ordering::SeqCst);
+        })
+        .build()
+        .unwrap();
+    until(&channel, |_| count() == 1).await;
+    clock.pass(25 * STEP).await;
+    assert_eq!(count(), 1);
+    clock.until(|| count() == 2).await;
+    channel.resolve_now();
+    assert_eq!(count(), 3);
+    // Once somebody is there, there is nothing to ask.
+    let pods = Pod::start_many(1).await;
+    service.add(endpoint("alive", pods[0].address));
+    connected(&channel, 1).await;
+    clock.pass(600 * STEP).await;
+    assert_eq!(count(), 3);
 }
 
 /// A server that refuses every stream, as one does that is full or on its way out.
@@ -125,7 +142,7 @@ async fn a_refused_stream_goes_to_another_pod() {
     service.add(endpoint("refuser", refuser().await));
     let channel = service.channel();
     let client = EchoClient::new(&channel);
-    channel.connected(3).await;
+    connected(&channel, 3).await;
     for _ in 0..60 {
         client.one("hello").await.unwrap();
     }
@@ -142,7 +159,7 @@ async fn a_large_message_that_is_refused_goes_to_another_pod_too() {
     service.add(endpoint("refuser", refuser().await));
     let channel = service.channel();
     let client = EchoClient::new(&channel);
-    channel.connected(2).await;
+    connected(&channel, 2).await;
     let large = "x".repeat(1 << 20);
     for _ in 0..10 {
         assert_eq!(client.one(&large).await.unwrap().text.len(), 1 << 20);
@@ -155,8 +172,8 @@ async fn codes_that_may_be_retried_are_and_others_are_not() {
     let pods = Pod::start_many(3).await;
     let build = || KubeChannel::builder(Service::of(&pods).receiver());
     let (plain, patient) = (build().build().unwrap(), build().retry(Retry::default()).build().unwrap());
-    plain.connected(3).await;
-    patient.connected(3).await;
+    connected(&plain, 3).await;
+    connected(&patient, 3).await;
     pods[0].seen.fail(1, Code::Unavailable);
     for _ in 0..6 {
         EchoClient::new(&patient).one("hello").await.unwrap();

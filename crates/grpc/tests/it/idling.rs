@@ -6,32 +6,20 @@ use std::sync::atomic::Ordering;
 use dogwatch_grpc::{KubeChannel, State};
 
 use crate::echo::EchoClient;
-use crate::pods::{Pod, Service, endpoint, endpoints, until};
-use crate::traffic::{Caller, TonicClient, Traffic};
+use crate::pods::{Pod, Service, connected, endpoint, endpoints, until};
+use crate::traffic::Traffic;
 
 #[tokio::test]
 async fn connections_are_made_and_changes_applied_without_a_call() {
     let pods = Pod::start_many(8).await;
     let service = Service::of(&pods[..6]);
     let channel = KubeChannel::builder(service.receiver()).connecting(2).build().unwrap();
-    channel.connected(6).await;
+    connected(&channel, 6).await;
     assert!(pods[..6].iter().all(|it| it.seen.connections.load(Ordering::SeqCst) == 1));
     service.set(endpoints(&pods[4..]));
     until(&channel, |it| it.ready_endpoints() == 4 && it.endpoints().len() == 4).await;
     assert!(pods.iter().all(|it| it.seen.connections.load(Ordering::SeqCst) == 1));
     assert!(pods.iter().all(|it| it.seen.calls() == 0));
-}
-
-/// An oracle for the difference: tonic's own channel does nothing before somebody calls.
-#[tokio::test]
-async fn balance_channel_connects_to_nobody_while_nobody_calls() {
-    let pods = Pod::start_many(4).await;
-    let theirs = TonicClient::new(pods.iter().map(|it| it.address)).await;
-    let ours = Service::of(&pods).channel();
-    ours.connected(4).await;
-    let made: usize = pods.iter().map(|it| it.seen.connections.load(Ordering::SeqCst)).sum();
-    assert_eq!(made, 4, "tonic has learnt to connect by itself: say so in the documents");
-    theirs.call("hello".to_owned()).await.unwrap();
 }
 
 #[tokio::test]
@@ -42,7 +30,7 @@ async fn a_lazy_channel_connects_with_the_first_call() {
     until(&channel, |it| it.endpoints().len() == 2).await;
     assert!(channel.endpoints().iter().all(|it| it.state == State::Idle));
     EchoClient::new(&channel).one("hello").await.unwrap();
-    channel.connected(2).await;
+    connected(&channel, 2).await;
 }
 
 #[tokio::test]
@@ -51,7 +39,7 @@ async fn a_subset_is_all_that_is_connected() {
     let service = Service::of(&pods);
     let channel = KubeChannel::builder(service.receiver()).subset(2).build().unwrap();
     let client = EchoClient::new(&channel);
-    channel.connected(2).await;
+    connected(&channel, 2).await;
     for _ in 0..20 {
         client.one("hello").await.unwrap();
     }
@@ -66,7 +54,7 @@ async fn a_subset_is_stable_when_a_service_grows() {
     let pods = Pod::start_many(12).await;
     let service = Service::of(&pods[..8]);
     let channel = KubeChannel::builder(service.receiver()).subset(4).build().unwrap();
-    channel.connected(4).await;
+    connected(&channel, 4).await;
     let chosen = || -> BTreeSet<String> {
         let all = channel.endpoints().into_iter().filter(|it| it.state == State::Ready);
         all.map(|it| it.endpoint.id.to_string()).collect()

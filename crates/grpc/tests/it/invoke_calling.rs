@@ -16,7 +16,7 @@ use grpc_protobuf::CallBuilder;
 
 use crate::invoke_client::{EchoClient, Raw, all, heard, request, said};
 use crate::invoke_server::{mute, odd_pod};
-use crate::pods::{Pod, Service, endpoint, until};
+use crate::pods::{Pod, Service, connected, endpoint, until};
 use crate::town::Town;
 
 fn in_flight(channel: &KubeChannel) -> u32 {
@@ -25,7 +25,7 @@ fn in_flight(channel: &KubeChannel) -> u32 {
 
 async fn connected(pods: &[Pod]) -> KubeInvoke {
     let channel = Service::of(pods).channel();
-    channel.connected(pods.len()).await;
+    connected(&channel, pods.len()).await;
     KubeInvoke::new(channel)
 }
 
@@ -160,7 +160,7 @@ async fn a_deadline_ends_a_call_wherever_it_is() {
     let service = Service::new();
     service.add(endpoint("mute", mute().await));
     let invoke = KubeInvoke::new(service.channel());
-    invoke.channel().connected(1).await;
+    connected(invoke.channel(), 1).await;
     let client = EchoClient::new(invoke.clone());
     let short = Duration::from_millis(20);
     let late = StatusCodeError::DeadlineExceeded;

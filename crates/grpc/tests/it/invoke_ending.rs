@@ -13,7 +13,7 @@ use tonic::Code;
 use crate::failing::refuser;
 use crate::invoke_client::{EchoClient, Raw, all, ask, heard, request, said};
 use crate::invoke_server::mute;
-use crate::pods::{Pod, Service, endpoint, until};
+use crate::pods::{Pod, Service, connected, endpoint, until};
 use crate::still::breath;
 
 fn in_flight(channel: &KubeChannel) -> u32 {
@@ -22,7 +22,7 @@ fn in_flight(channel: &KubeChannel) -> u32 {
 
 async fn connected(pods: &[Pod]) -> KubeInvoke {
     let channel = Service::of(pods).channel();
-    channel.connected(pods.len()).await;
+    connected(&channel, pods.len()).await;
     KubeInvoke::new(channel)
 }
 
@@ -139,7 +139,7 @@ async fn a_message_that_is_given_up_does_not_end_the_request() {
     let service = Service::new();
     service.set(vec![endpoint("mute", mute().await)]);
     let invoke = KubeInvoke::new(service.channel());
-    invoke.channel().connected(1).await;
+    connected(invoke.channel(), 1).await;
     let (mut sending, _receiving) = invoke.invoke(bare("/test.Echo/Gather"), CallOptions::new()).await;
     // Whoever does not read takes no more than a window.
     let large = Raw::Bytes("x".repeat(1 << 20).into());
@@ -164,7 +164,7 @@ async fn a_call_that_no_server_has_processed_goes_to_another_pod() {
     let service = Service::of(&pods);
     service.add(endpoint("refuser", refuser().await));
     let invoke = KubeInvoke::new(service.channel());
-    invoke.channel().connected(3).await;
+    connected(invoke.channel(), 3).await;
     let client = EchoClient::new(invoke.clone());
     for _ in 0..30 {
         client.one(said("hello", 0)).await.unwrap();

@@ -8,7 +8,7 @@ use tonic::Code;
 use tonic_health::ServingStatus;
 
 use crate::echo::EchoClient;
-use crate::pods::{Pod, Service, endpoint, until};
+use crate::pods::{Pod, Service, connected, endpoint, until};
 use crate::still::{StillTime, breath};
 
 #[tokio::test]
@@ -23,14 +23,14 @@ async fn a_pod_that_says_it_is_not_well_gets_no_calls_until_it_is() {
         .unwrap();
     let client = EchoClient::new(&channel);
     // The second has no such service, which is no reason to leave it out.
-    channel.connected(1).await;
+    connected(&channel, 1).await;
     until(&channel, |it| it.endpoints().iter().all(|it| it.peer.is_some())).await;
     for _ in 0..10 {
         client.one("hello").await.unwrap();
     }
     assert_eq!((pods[0].seen.calls(), pods[1].seen.calls()), (0, 10));
     reporter.set_service_status("shop", ServingStatus::Serving).await;
-    channel.connected(2).await;
+    connected(&channel, 2).await;
     for _ in 0..10 {
         client.one("hello").await.unwrap();
     }
@@ -62,7 +62,7 @@ async fn a_pod_whose_calls_fail_is_left_out_longer_each_time_and_comes_back() {
     let builder = KubeChannel::builder(Service::of(&pods).receiver()).no_keep_alive();
     let channel = builder.outlier(outlier(10)).build().unwrap();
     let client = EchoClient::new(&channel);
-    channel.connected(10).await;
+    connected(&channel, 10).await;
     for (least, most) in [(30, 45), (60, 75)] {
         pods[3].seen.fail(u32::MAX, Code::Internal);
         round(&client).await;
@@ -92,7 +92,7 @@ async fn no_more_pods_are_left_out_than_the_limit_allows() {
     for (percent, expected) in [(0, 1), (10, 1), (20, 2), (50, 4)] {
         let builder = KubeChannel::builder(Service::of(&pods).receiver()).no_keep_alive();
         let channel = builder.outlier(outlier(percent)).build().unwrap();
-        channel.connected(10).await;
+        connected(&channel, 10).await;
         pods[..4].iter().for_each(|it| it.seen.fail(u32::MAX, Code::Internal));
         for _ in 0..2 {
             round(&EchoClient::new(&channel)).await;
@@ -129,7 +129,7 @@ async fn a_pod_that_was_asked_for_its_health_gets_no_calls_before_it_has_answere
     assert_eq!(channel.ready_endpoints(), 0);
     // One without the service answers that it has none.
     service.add(endpoint("well", pods[0].address));
-    channel.connected(1).await;
+    connected(&channel, 1).await;
     for _ in 0..10 {
         EchoClient::new(&channel).one("hello").await.unwrap();
     }

@@ -6,7 +6,7 @@ use dogwatch_grpc::{KubeChannel, LeastRequest, PeakEwma, Policy};
 use tonic::{Code, Request};
 
 use crate::echo::{EchoClient, message};
-use crate::pods::{Pod, Service, until};
+use crate::pods::{Pod, Service, connected, until};
 use crate::still::breath;
 use crate::traffic::Traffic;
 
@@ -15,7 +15,7 @@ async fn spares_a_stuck_pod(policy: impl Into<Policy>) {
     let pods = Pod::start_many(4).await;
     let channel = KubeChannel::builder(Service::of(&pods).receiver()).policy(policy).build().unwrap();
     let client = EchoClient::new(&channel);
-    channel.connected(4).await;
+    connected(&channel, 4).await;
     let mut held = Vec::new();
     // The first pod to get a call that waits is the one that is stuck.
     held.push(tokio::spawn({
@@ -56,7 +56,7 @@ async fn a_pod_ten_times_slower_gets_a_tenth_of_the_calls() {
     let pods = Pod::start_many(5).await;
     let builder = KubeChannel::builder(Service::of(&pods).receiver());
     let channel = builder.policy(LeastRequest::default()).build().unwrap();
-    channel.connected(5).await;
+    connected(&channel, 5).await;
     let traffic = Traffic::new(EchoClient::new(&channel), "wait");
     let mut answered = [0; 5];
     // How many calls had come to the slow pod by the end of each tick.
@@ -100,7 +100,7 @@ async fn peak_ewma_takes_measured_latencies() {
     let channel =
         KubeChannel::builder(Service::of(&pods).receiver()).policy(PeakEwma::default()).build().unwrap();
     let client = EchoClient::new(&channel);
-    channel.connected(3).await;
+    connected(&channel, 3).await;
     for _ in 0..60 {
         client.one("hello").await.unwrap();
     }
@@ -114,7 +114,7 @@ async fn nothing_in_flight_is_ever_lost() {
     let pods = Pod::start_many(2).await;
     let channel = Service::of(&pods).channel();
     let client = EchoClient::new(&channel);
-    channel.connected(2).await;
+    connected(&channel, 2).await;
     let in_flight = |it: &KubeChannel| it.endpoints().iter().map(|it| it.in_flight).sum::<u32>();
     let waiting: Vec<_> = (0..20)
         .map(|_| {
@@ -153,7 +153,7 @@ async fn nothing_in_flight_is_lost_when_calls_end_badly() {
     let mut pods = Pod::start_many(2).await;
     let channel = Service::of(&pods).channel();
     let client = EchoClient::new(&channel);
-    channel.connected(2).await;
+    connected(&channel, 2).await;
     let in_flight = |it: &KubeChannel| it.endpoints().iter().map(|it| it.in_flight).sum::<u32>();
     pods.iter().for_each(|it| it.seen.fail(5, Code::Internal));
     for _ in 0..10 {

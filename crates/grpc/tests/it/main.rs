@@ -12,6 +12,9 @@ mod feed;
 mod still;
 mod echo;
 mod pods;
+#[allow(dead_code, reason = "the tests of the crate itself use the rest")]
+#[path = "../../src/connection/enforcer.rs"]
+mod enforcer;
 mod traffic;
 mod calling;
 mod failing;
@@ -23,10 +26,13 @@ mod emptiness;
 mod loading;
 mod judging;
 mod strangers;
+mod limits;
+mod refusing;
 mod crowded;
 mod patience;
 mod sharing;
 mod tls;
+mod threads;
 mod churning;
 mod whole;
 #[cfg(feature = "grpc-crate")]

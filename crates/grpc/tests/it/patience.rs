@@ -11,7 +11,7 @@ use tonic_health::ServingStatus;
 use tower_service::Service as _;
 
 use crate::echo::EchoClient;
-use crate::pods::{Pod, Service, black_hole, endpoint, endpoints, refused, until};
+use crate::pods::{Pod, Service, black_hole, connected, endpoint, endpoints, refused, until};
 use crate::still::{STEP, StillTime, breath};
 
 /// A service that has nobody now and somebody who cannot be reached then, over and over: a call's patience is one.
@@ -103,7 +103,7 @@ async fn a_call_that_is_given_up_counts_as_slow() {
     let builder = KubeChannel::builder(Service::of(&pods).receiver()).policy(PeakEwma::default());
     let channel = builder.no_keep_alive().build().unwrap();
     let client = EchoClient::new(&channel);
-    channel.connected(1).await;
+    connected(&channel, 1).await;
     let waiting = tokio::spawn(async move { client.one("wait").await });
     until(&channel, |it| it.endpoints()[0].in_flight == 1).await;
     clock.pass(5 * STEP).await;
@@ -137,7 +137,7 @@ async fn when_all_that_are_connected_are_unwell_calls_say_so() {
     let pods = [Pod::with(|it| it, |it| it.add_service(health)).await];
     let builder = KubeChannel::builder(Service::of(&pods).receiver()).health("shop").panic_threshold(0.0);
     let channel = builder.ready_timeout(Duration::ZERO).build().unwrap();
-    channel.connected(1).await;
+    connected(&channel, 1).await;
     reporter.set_service_status("shop", ServingStatus::NotServing).await;
     until(&channel, |it| it.ready_endpoints() == 0).await;
     let status = EchoClient::new(&channel).one("hello").await.unwrap_err();

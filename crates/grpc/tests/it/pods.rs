@@ -1,6 +1,7 @@
 //! Pods: tonic servers that can be stopped politely, killed or frozen, and sets of endpoints made of them.
 
 use std::convert::Infallible;
+use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -15,7 +16,7 @@ use tonic::transport::server::Router;
 use tonic::transport::{Server, ServerTlsConfig};
 
 use crate::echo::{EchoServer, Seen};
-use crate::still::breath;
+use crate::still::eventually;
 
 /// A server with a runtime of its own, so that killing it is like the death of a process.
 pub(crate) struct Pod {
@@ -205,10 +206,36 @@ pub(crate) fn endpoints(pods: &[Pod]) -> Vec<Endpoint> {
 }
 
 /// Waits until something holds of a channel, whatever the clock does.
-pub(crate) async fn until(channel: &KubeChannel, holds: impl Fn(&KubeChannel) -> bool) {
-    while !holds(channel) {
-        breath().await;
-    }
+///
+/// # Panics
+/// When it does not hold for too long, with the line that waited and the state of the endpoints.
+#[track_caller]
+pub(crate) fn until(channel: &KubeChannel, holds: impl Fn(&KubeChannel) -> bool) -> impl Future<Output = ()> {
+    eventually(move || holds(channel), || format!("{:#?}", channel.endpoints()))
+}
+
+/// Waits until so many endpoints can be called, whatever the clock does.
+///
+/// # Panics
+/// When they cannot for too long, with the line that waited and the state of the endpoints.
+#[track_caller]
+pub(crate) fn connected(channel: &KubeChannel, count: usize) -> impl Future<Output = ()> {
+    until(channel, move |it| it.ready_endpoints() >= count)
+}
+
+/// Waits until these pods have begun so many calls in all.
+///
+/// # Panics
+/// When they have not for too long, with the line that waited and their counts.
+#[track_caller]
+pub(crate) fn calls_begun(pods: &[Pod], count: usize) -> impl Future<Output = ()> {
+    let seen: Vec<_> = pods.iter().map(|it| Arc::clone(&it.seen)).collect();
+    let calls = move || seen.iter().map(|it| it.calls()).collect::<Vec<_>>();
+    let shown = calls.clone();
+    eventually(
+        move || calls().iter().sum::<usize>() >= count,
+        move || format!("{:?} of {count} calls", shown()),
+    )
 }
 
 /// So many addresses of the loopback with one port, as the pods of a service have it. On Linux, all of 127.0.0.0/8 is at home.

@@ -8,7 +8,7 @@ use dogwatch_grpc::{KubeChannel, State};
 use tonic::Code;
 
 use crate::echo::EchoClient;
-use crate::pods::{Pod, Service, endpoint, street, until};
+use crate::pods::{Pod, Service, connected, endpoint, street, until};
 use crate::still::{STEP, StillTime};
 use crate::town::Town;
 use crate::traffic::Traffic;
@@ -54,7 +54,7 @@ async fn roll(terminating_first: bool) {
     deployment.list().await;
     let channel = deployment.town.resolver.channel(&"kubernetes:///echo:grpc".parse().unwrap());
     let channel = channel.build().unwrap();
-    channel.connected(10).await;
+    connected(&channel, 10).await;
     let traffic = Traffic::new(EchoClient::new(&channel), "hello");
     let flow = traffic.flow(RATE);
     traffic.more(100).await;
@@ -118,7 +118,7 @@ async fn a_long_stream_on_a_terminating_pod_completes() {
     service.add(endpoint(&pods[1].address.to_string(), pods[1].address));
     service.terminating(&leaving);
     until(&channel, |it| it.endpoints().iter().any(|it| it.state == State::Draining)).await;
-    channel.connected(1).await;
+    connected(&channel, 1).await;
     for second in 1..31 {
         clock.pass(STEP).await;
         match second {
@@ -178,6 +178,47 @@ async fn a_removed_pod_that_does_not_finish_is_cut_off_at_the_deadline() {
     until(&channel, |it| it.endpoints().is_empty()).await;
 }
 
+/// A Service whose selector moves removes pods that are well: their streams go on. A pod that was terminating is gone after a while.
+#[tokio::test]
+async fn by_default_only_pods_that_were_terminating_are_cut_off_when_they_are_removed() {
+    let clock = StillTime::begin();
+    let pods = Pod::start_many(2).await;
+    let service = Service::of(&pods);
+    let channel = KubeChannel::builder(service.receiver()).no_keep_alive().build().unwrap();
+    connected(&channel, 2).await;
+    let client = EchoClient::new(&channel);
+    let (mut one, mut other) =
+        (client.many("wait", 10).await.unwrap(), client.many("wait", 10).await.unwrap());
+    assert!(one.message().await.unwrap().is_some() && other.message().await.unwrap().is_some());
+    let ids = pods.iter().map(|it| it.address.to_string()).collect::<Vec<_>>();
+    service.terminating(&ids[0]);
+    until(&channel, |it| it.endpoints().iter().any(|it| it.state == State::Draining)).await;
+    service.set(Vec::new());
+    until(&channel, |it| it.endpoints().iter().all(|it| it.state == State::Draining)).await;
+    clock.pass(29 * STEP).await;
+    assert_eq!(channel.endpoints().len(), 2);
+    clock.pass(3_600 * STEP).await;
+    until(&channel, |it| it.endpoints().len() == 1).await;
+    assert_eq!(channel.endpoints()[0].endpoint.id.as_str(), ids[1]);
+    pods.iter().for_each(|it| it.seen.gate.add_permits(20));
+    let ends = [&mut one, &mut other];
+    let mut cut = 0;
+    for stream in ends {
+        loop {
+            match stream.message().await {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(status) => {
+                    assert_eq!(status.metadata().get("dogwatch-endpoint").unwrap(), ids[0].as_str());
+                    cut += 1;
+                    break;
+                }
+            }
+        }
+    }
+    assert_eq!(cut, 1);
+}
+
 /// Readiness that flaps is no reason to connect anew.
 #[tokio::test]
 async fn a_pod_that_is_unready_for_a_moment_keeps_its_connection() {
@@ -185,7 +226,7 @@ async fn a_pod_that_is_unready_for_a_moment_keeps_its_connection() {
     let service = Service::of(&pods);
     let channel = service.channel();
     let client = EchoClient::new(&channel);
-    channel.connected(2).await;
+    connected(&channel, 2).await;
     let id = pods[0].address.to_string();
     service.modify(&id, |it| (it.usable, it.ready) = (false, false));
     until(&channel, |it| it.ready_endpoints() == 1).await;
@@ -194,7 +235,7 @@ async fn a_pod_that_is_unready_for_a_moment_keeps_its_connection() {
     }
     assert_eq!(pods[0].seen.calls(), 0);
     service.modify(&id, |it| (it.usable, it.ready) = (true, true));
-    channel.connected(2).await;
+    connected(&channel, 2).await;
     for _ in 0..10 {
         client.one("hello").await.unwrap();
     }

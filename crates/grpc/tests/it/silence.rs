@@ -6,9 +6,9 @@ use dogwatch_grpc::{KubeChannel, LeastRequest, Policy, Retry, State};
 use tonic::Code;
 
 use crate::echo::EchoClient;
-use crate::pods::{Pod, Service, black_hole, endpoint, full_house, until};
-use crate::still::{STEP, StillTime, breath};
-use crate::traffic::{Fate, TonicClient, Traffic};
+use crate::pods::{Pod, Service, black_hole, connected, endpoint, full_house, until};
+use crate::still::{STEP, StillTime};
+use crate::traffic::{Fate, Traffic};
 
 /// What the default keep-alive allows: a ping after 30 s, and 10 s for its answer.
 const NOTICED: Duration = Duration::from_secs(40);
@@ -22,7 +22,7 @@ async fn minute_with_a_silent_pod(policy: impl Into<Policy>, retry: Option<Retry
         builder = builder.retry(retry);
     }
     let channel = builder.build().unwrap();
-    channel.connected(5).await;
+    connected(&channel, 5).await;
     let silent = pods[0].address;
     let traffic = Traffic::new(EchoClient::new(&channel), "hello");
     traffic.issue(10);
@@ -84,32 +84,6 @@ async fn least_request_spares_calls_the_wait_for_a_silent_pod() {
     assert!(slow(&fates) * 100 <= fates.len(), "{} of {}", slow(&fates), fates.len());
 }
 
-/// An oracle for the difference: without pings, calls with a silent pod never end.
-#[tokio::test]
-async fn through_balance_channel_calls_with_a_silent_pod_hang() {
-    let clock = StillTime::begin();
-    let mut pods = Pod::start_many(5).await;
-    let traffic = Traffic::new(TonicClient::new(pods.iter().map(|it| it.address)).await, "hello");
-    while pods.iter().any(|it| it.seen.calls() == 0) {
-        traffic.issue(10);
-        traffic.settled().await;
-    }
-    pods[0].freeze().await;
-    let before = traffic.ended();
-    traffic.issue(200);
-    // By chance a fifth of them meet the silent pod; that half of them do will not be seen.
-    traffic.reaches(before + 100).await;
-    for _ in 0..90 {
-        clock.pass(STEP).await;
-        breath().await;
-    }
-    let answered = || pods[1..].iter().map(|it| it.seen.calls()).sum::<usize>() + pods[0].seen.calls();
-    while traffic.ended() < answered() {
-        breath().await;
-    }
-    assert!(traffic.pending() > 0, "tonic has learnt to notice silence: say so in the documents");
-}
-
 /// A listener whose process hangs is connected to by the kernel until its queue is full; nobody is called before it has said
 /// something.
 #[tokio::test]
@@ -121,7 +95,7 @@ async fn a_pod_that_never_says_a_word_is_never_called() {
     service.add(endpoint("hole", hole));
     service.add(endpoint("full", full));
     let channel = KubeChannel::builder(service.receiver()).no_keep_alive().build().unwrap();
-    channel.connected(4).await;
+    connected(&channel, 4).await;
     let traffic = Traffic::new(EchoClient::new(&channel), "hello");
     for _ in 0..60 {
         traffic.issue(4);

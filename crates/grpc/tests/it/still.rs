@@ -4,8 +4,11 @@
 //! whenever an answer is waited for. While something runs on a thread beside, tokio leaves the clock alone.
 
 use std::convert::Infallible;
+use std::future::Future;
+use std::panic::Location;
+use std::pin::pin;
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time goes by in steps of this, so that timers fire in their order.
 pub(crate) const STEP: Duration = Duration::from_secs(1);
@@ -56,8 +59,53 @@ impl StillTime {
 
 /// How long a turn of everybody else is.
 const TURN: Duration = Duration::from_micros(100);
+/// How often a wait looks at the clock on the wall.
+const LOOK: Duration = Duration::from_millis(10);
+/// How long anything may take on the clock on the wall, on the slowest machine.
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// Gives everybody else a turn: the tasks of this runtime, and the threads of the machine.
 pub(crate) async fn breath() {
     let _ = tokio::task::spawn_blocking(|| std::thread::park_timeout(TURN)).await;
+}
+
+/// Waits until something holds, by looking again and again, whatever the clock of the test does.
+///
+/// # Panics
+/// When it does not hold for too long on the clock on the wall; `state` says how things stand then.
+#[track_caller]
+pub(crate) fn eventually(
+    mut holds: impl FnMut() -> bool,
+    state: impl Fn() -> String,
+) -> impl Future<Output = ()> {
+    let (place, begin) = (Location::caller(), Instant::now());
+    async move {
+        while !holds() {
+            assert!(begin.elapsed() < LIMIT, "waited in vain at {place}: {}", state());
+            breath().await;
+        }
+    }
+}
+
+/// Waits for a future, whatever the clock of the test does.
+///
+/// # Panics
+/// When it takes too long on the clock on the wall; `state` says how things stand then.
+#[track_caller]
+pub(crate) fn in_time<T>(
+    future: impl Future<Output = T>,
+    state: impl Fn() -> String,
+) -> impl Future<Output = T> {
+    let (place, begin) = (Location::caller(), Instant::now());
+    async move {
+        let mut future = pin!(future);
+        loop {
+            let look = tokio::task::spawn_blocking(|| std::thread::park_timeout(LOOK));
+            tokio::select! {
+                biased;
+                done = &mut future => return done,
+                _ = look => assert!(begin.elapsed() < LIMIT, "waited in vain at {place}: {}", state()),
+            }
+        }
+    }
 }

@@ -11,14 +11,16 @@ use http::Response;
 use tonic::{Code, Request};
 
 use crate::echo::{EchoClient, message};
-use crate::pods::{Pod, Service, endpoint, until};
+use crate::pods::{Pod, Service, connected, endpoint, until};
 use crate::still::{STEP, StillTime, breath};
 
 /// What a stranger was asked: the deadline that it was told, if any.
-type Asked = Arc<Mutex<Vec<Option<String>>>>;
+pub(crate) type Asked = Arc<Mutex<Vec<Option<String>>>>;
 
 /// A server of HTTP/2 that knows nothing of gRPC, and answers every request in this way.
-async fn stranger(answer: impl Fn(SendResponse<Bytes>) + Copy + Send + 'static) -> (SocketAddr, Asked) {
+pub(crate) async fn stranger(
+    answer: impl Fn(SendResponse<Bytes>) + Copy + Send + 'static,
+) -> (SocketAddr, Asked) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, asked) = (listener.local_addr().unwrap(), Asked::default());
     let noted = Arc::clone(&asked);
@@ -85,6 +87,8 @@ async fn an_answer_that_is_not_grpcs_is_a_status_and_a_failure_of_its_pod() {
         assert_eq!(status.code(), code, "{status:?}");
         assert!(status.message().contains(said), "{status:?}");
         assert_eq!(status.metadata().get("dogwatch-endpoint").unwrap(), address.to_string().as_str());
+        // What ends up in a log is the message.
+        assert!(status.message().contains(&address.to_string()), "{status:?}");
         until(&channel, |it| it.endpoints()[0].in_flight == 0).await;
         let failures = channel.endpoints()[0].failures;
         assert_eq!(failures, u64::from(code != Code::Unauthenticated), "{status:?}");
@@ -99,7 +103,7 @@ async fn a_proxy_that_says_503_costs_no_call_that_may_be_repeated() {
     let service = Service::of(&pods);
     service.add(endpoint("proxy", address));
     let channel = KubeChannel::builder(service.receiver()).retry(Retry::default()).build().unwrap();
-    channel.connected(2).await;
+    connected(&channel, 2).await;
     for _ in 0..20 {
         EchoClient::new(&channel).one("hello").await.unwrap();
     }

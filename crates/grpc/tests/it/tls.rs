@@ -1,17 +1,21 @@
 //! TLS by the service's name, although pods are dialled by address.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use dogwatch_grpc::KubeChannel;
+use dogwatch_grpc::{KubeChannel, State};
 use rcgen::{CertificateParams, KeyPair};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tonic::Code;
 use tonic::transport::{Identity, ServerTlsConfig};
 
 use crate::echo::EchoClient;
-use crate::pods::{Pod, Service, endpoint, until};
-use crate::still::breath;
+use crate::pods::{Pod, Service, calls_begun, connected, endpoint, until};
+use crate::still::{StillTime, in_time};
 use crate::traffic::Traffic;
 
 struct Certified {
@@ -56,6 +60,106 @@ async fn a_certificate_for_another_name_is_refused_with_the_reason() {
     assert!(status.message().contains("certificate"), "{}", status.message());
 }
 
+/// Frames of several calls, and messages of many frames, on connections whose records know nothing of either.
+async fn messages_of_all_sizes_at_once() {
+    let Certified { server, client } = certified("echo.test");
+    let pods = [Pod::with_tls(server.clone()).await, Pod::with_tls(server).await];
+    let service = Service::of(&pods);
+    let channel =
+        KubeChannel::builder(service.receiver()).authority("echo.test").tls(client).build().unwrap();
+    connected(&channel, 2).await;
+    let sizes = [0, 1, 1_000, 8_191, 8_192, 16_383, 16_384, 16_385, 70_000, 300_000, 3 << 20];
+    let calls: Vec<_> = (0..6 * sizes.len())
+        .map(|number| {
+            let (client, size) = (EchoClient::new(&channel), sizes[number % sizes.len()]);
+            tokio::spawn(async move {
+                for round in 0..3 {
+                    let letter = char::from(b'a' + ((number + round) % 26) as u8);
+                    let text = letter.to_string().repeat(size);
+                    let answer =
+                        in_time(client.one(&text), || format!("{size} bytes under TLS")).await.unwrap();
+                    assert!(answer.text == text, "{} of {size} bytes", answer.text.len());
+                }
+            })
+        })
+        .collect();
+    for call in calls {
+        call.await.unwrap();
+    }
+    assert!(channel.endpoints().iter().all(|it| it.failures == 0));
+    until(&channel, |it| it.endpoints().iter().all(|it| it.in_flight == 0)).await;
+}
+
+#[tokio::test]
+async fn messages_of_all_sizes_at_once_arrive_as_they_were_sent() {
+    messages_of_all_sizes_at_once().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn messages_of_all_sizes_at_once_arrive_as_they_were_sent_on_many_threads() {
+    messages_of_all_sizes_at_once().await;
+}
+
+/// A verifier of certificates that panics the first time it is asked, and knows no certificate after that.
+#[derive(Debug)]
+struct Panicking(AtomicUsize, CryptoProvider);
+
+impl ServerCertVerifier for Panicking {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        assert!(self.0.fetch_add(1, Ordering::SeqCst) > 0, "the first time");
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.1.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.1.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.1.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Code of the user's runs in the task of an endpoint. When it panics, that is one failed attempt, and not the end of the endpoint.
+#[tokio::test]
+async fn an_endpoint_whose_task_panics_is_connected_to_again() {
+    let clock = StillTime::begin();
+    let Certified { server, mut client } = certified("echo.test");
+    let provider = rustls::crypto::ring::default_provider();
+    let verifier = Arc::new(Panicking(AtomicUsize::new(0), provider));
+    client.dangerous().set_certificate_verifier(Arc::clone(&verifier) as Arc<dyn ServerCertVerifier>);
+    let pods = [Pod::with_tls(server).await];
+    let service = Service::of(&pods);
+    let channel =
+        KubeChannel::builder(service.receiver()).authority("echo.test").tls(client).build().unwrap();
+    until(&channel, |it| it.endpoints().first().is_some_and(|it| it.error.is_some())).await;
+    assert_eq!(channel.endpoints()[0].error.as_deref(), Some("its task panicked"));
+    assert_eq!(channel.endpoints()[0].state, State::Backoff);
+    clock.until(|| channel.ready_endpoints() == 1).await;
+    assert_eq!(EchoClient::new(&channel).one("hello").await.unwrap().text, "hello");
+    assert_eq!(verifier.0.load(Ordering::SeqCst), 2);
+}
+
 /// What was begun on a connection is known under TLS too: calls in line behind the one that is lost go elsewhere.
 #[tokio::test]
 async fn calls_in_line_on_a_connection_under_tls_that_dies_go_elsewhere() {
@@ -66,20 +170,16 @@ async fn calls_in_line_on_a_connection_under_tls_that_dies_go_elsewhere() {
     let service = Service::of(&pods);
     let channel =
         KubeChannel::builder(service.receiver()).authority("echo.test").tls(client).build().unwrap();
-    channel.connected(1).await;
+    connected(&channel, 1).await;
     let traffic = Traffic::new(EchoClient::new(&channel), "wait");
     traffic.issue(6);
     until(&channel, |it| it.endpoints()[0].in_flight == 6).await;
-    while pods[0].seen.calls() < 1 {
-        breath().await;
-    }
+    calls_begun(&pods, 1).await;
     pods[0].seen.gate.add_permits(1);
     traffic.reaches(1).await;
-    while pods[0].seen.calls() < 2 {
-        breath().await;
-    }
+    calls_begun(&pods, 2).await;
     service.add(endpoint("other", other.address));
-    channel.connected(2).await;
+    connected(&channel, 2).await;
     other.seen.gate.add_permits(4);
     pods[0].kill().await;
     traffic.settled().await;

@@ -1,21 +1,17 @@
 //! Calls in numbers: sent whether or not those before them have ended, each with a text of its own and its fate on record.
 
 use std::future::Future;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http::uri::PathAndQuery;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use tonic::transport::channel::Change;
-use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Response, Status};
-use tonic_prost::ProstCodec;
+use tonic::Status;
 
-use crate::echo::{EchoClient, Message, message};
+use crate::echo::{EchoClient, Message};
+use crate::still::in_time;
 
 /// How often a flow sends what is due.
 const TICK: Duration = Duration::from_millis(4);
@@ -30,35 +26,6 @@ pub(crate) trait Caller: Clone + Send + Sync + 'static {
 impl Caller for EchoClient {
     async fn call(&self, text: String) -> Result<Message, Status> {
         self.one(&text).await
-    }
-}
-
-/// tonic's own balancing, for the difference.
-#[derive(Debug, Clone)]
-pub(crate) struct TonicClient {
-    channel: Channel,
-    _changes: mpsc::Sender<Change<usize, Endpoint>>,
-}
-
-impl TonicClient {
-    /// A client of `balance_channel` for these addresses.
-    pub(crate) async fn new(addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
-        let (channel, changes) = Channel::balance_channel(64);
-        for (key, address) in addresses.into_iter().enumerate() {
-            let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
-            changes.send(Change::Insert(key, endpoint)).await.unwrap();
-        }
-        Self { channel, _changes: changes }
-    }
-}
-
-impl Caller for TonicClient {
-    async fn call(&self, text: String) -> Result<Message, Status> {
-        let mut grpc = tonic::client::Grpc::new(self.channel.clone());
-        grpc.ready().await.map_err(|it| Status::unavailable(it.to_string()))?;
-        let path = PathAndQuery::from_static("/test.Echo/One");
-        let codec = ProstCodec::<Message, Message>::default();
-        grpc.unary(Request::new(message(&text, 0)), path, codec).await.map(Response::into_inner)
     }
 }
 
@@ -134,18 +101,28 @@ impl<C: Caller> Traffic<C> {
     }
 
     /// Waits until so many calls have ended in all.
-    pub(crate) async fn reaches(&self, count: usize) {
-        self.book.ended.subscribe().wait_for(|it| *it >= count).await.unwrap();
+    ///
+    /// # Panics
+    /// When they have not for too long, with the line that waited and how many did.
+    #[track_caller]
+    pub(crate) fn reaches(&self, count: usize) -> impl Future<Output = ()> {
+        let ended =
+            async move { self.book.ended.subscribe().wait_for(|it| *it >= count).await.map(drop).unwrap() };
+        in_time(ended, move || {
+            format!("{} of {count} calls have ended, {} were sent", self.ended(), self.issued())
+        })
     }
 
     /// Lets so many more calls end.
-    pub(crate) async fn more(&self, calls: usize) {
-        self.reaches(self.ended() + calls).await;
+    #[track_caller]
+    pub(crate) fn more(&self, calls: usize) -> impl Future<Output = ()> {
+        self.reaches(self.ended() + calls)
     }
 
     /// Waits until every call has ended.
-    pub(crate) async fn settled(&self) {
-        self.reaches(self.issued()).await;
+    #[track_caller]
+    pub(crate) fn settled(&self) -> impl Future<Output = ()> {
+        self.reaches(self.issued())
     }
 
     /// What became of those that ended.

@@ -1,0 +1,398 @@
+//! From the addresses of an endpoint to an open connection: TCP, TLS, HTTP/2 and a first PING.
+//!
+//! A connection counts as made when the peer has answered a PING: a listener that never accepts also "connects".
+
+use std::fmt;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::Ping;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+use tokio_rustls::TlsConnector;
+
+use super::corked::Corked;
+use super::counted::Counted;
+use super::dial::{connect, dial};
+use super::error::ConnectionError;
+use super::keep_alive::{Complaints, KeepAlive, Pulse};
+use super::parts::Parts;
+use super::session::{Link, Session};
+use super::wire::Wire;
+
+/// The largest window of HTTP/2 (RFC 9113, section 6.9.1).
+pub(crate) const LARGEST_WINDOW: u32 = (1 << 31) - 1;
+/// How many streams that were reset are remembered, so that what the peer still sends on them is ignored rather than answered.
+const REMEMBERED_RESETS: usize = 4_096;
+/// For so long a connection in the making counts among those that are made at a time; one that takes longer only waits.
+const POLITE: Duration = Duration::from_secs(1);
+
+/// TLS by the service's name, whatever address is dialled.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    pub(crate) config: Arc<ClientConfig>,
+    pub(crate) name: ServerName<'static>,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Limits that a connection tells its peer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// How many bytes a stream may have on their way before they are read.
+    pub(crate) stream_window: u32,
+    /// The same for all streams of a connection together.
+    pub(crate) connection_window: u32,
+    /// How large the head of an answer, or its trailers, may be.
+    pub(crate) header_bytes: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            // As hyper and tonic choose it.
+            stream_window: 2 << 20,
+            // Streams that are not read must not take the others' room: the window of a stream is what bounds it. grpc-go has the
+            // same effect by giving back the connection's window before the caller reads (`http2_client.go`, `handleData`).
+            connection_window: LARGEST_WINDOW,
+            header_bytes: 64 << 10,
+        }
+    }
+}
+
+/// How connections are made and kept; shared by all endpoints of a channel.
+#[derive(Debug)]
+pub(crate) struct Dialler {
+    pub(crate) tls: Option<Tls>,
+    /// From the dial to the answer to the first PING.
+    pub(crate) connect_timeout: Duration,
+    /// `None`: neither pings nor probes of the kernel.
+    pub(crate) keep_alive: Option<KeepAlive>,
+    pub(crate) complaints: Complaints,
+    pub(crate) limits: Limits,
+    /// How many connections are made at a time.
+    pub(crate) permits: Semaphore,
+    /// The service to ask grpc.health.v1 about, if any.
+    pub(crate) health: Option<String>,
+    /// `:authority` of the health watch.
+    pub(crate) authority: Option<String>,
+    pub(crate) parts: Parts,
+    /// Ends of pipes in place of sockets, where a test holds the clock: it would run ahead of the kernel.
+    #[cfg(test)]
+    pub(crate) pipes: Option<Pipes>,
+}
+
+/// Makes the other end of a pipe for each connection.
+#[cfg(test)]
+#[derive(Clone)]
+pub(crate) struct Pipes(pub(crate) Arc<dyn Fn(SocketAddr) -> tokio::io::DuplexStream + Send + Sync>);
+
+#[cfg(test)]
+impl fmt::Debug for Pipes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipes").finish_non_exhaustive()
+    }
+}
+
+/// A new connection: the calls' side, the task's side, and how long the first PING took.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) link: Arc<Link>,
+    pub(crate) session: Session,
+    pub(crate) round_trip: Duration,
+}
+
+impl Dialler {
+    /// Connects to one of the addresses, and waits for the first sign of life.
+    ///
+    /// # Errors
+    /// When no address answers, the handshakes fail, or all of it takes too long. Waiting for a permit does not count.
+    pub(crate) async fn open(&self, addresses: &[SocketAddr]) -> Result<Opened, ConnectionError> {
+        // The semaphore is never closed; without a permit there would only be more connections in the making.
+        let permit = self.permits.acquire().await.ok();
+        let opening = dial(addresses, |address| self.connect(address));
+        let late = |_| ConnectionError::TooLate(self.connect_timeout);
+        let mut opening = pin!(timeout(self.connect_timeout, opening));
+        // Addresses that nobody answers at must not keep others from being tried.
+        let answer = match timeout(POLITE, &mut opening).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                drop(permit);
+                opening.await
+            }
+        };
+        answer.map_err(late)?
+    }
+
+    async fn connect(&self, address: SocketAddr) -> Result<Opened, ConnectionError> {
+        #[cfg(test)]
+        if let Some(pipes) = &self.pipes {
+            return self.handshake((pipes.0)(address), address).await;
+        }
+        let socket = connect(address, self.keep_alive).await?;
+        let Some(tls) = &self.tls else {
+            return self.handshake(socket, address).await;
+        };
+        let failed = |source| ConnectionError::Tls { address, source };
+        let connector = TlsConnector::from(Arc::clone(&tls.config));
+        let stream = connector.connect(tls.name.clone(), socket).await.map_err(failed)?;
+        if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+            return Err(ConnectionError::NotHttp2 { address });
+        }
+        self.handshake(stream, address).await
+    }
+
+    async fn handshake<T>(&self, io: T, peer: SocketAddr) -> Result<Opened, ConnectionError>
+    where
+        T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let failed = |source| ConnectionError::Http2 { address: peer, source };
+        // Above TLS, where frames can be read.
+        let io = Counted::new(io, self.parts.tracker);
+        let (writes, reads) = (io.writes(), io.reads());
+        let (io, cork) = Corked::new(io, self.parts.turns);
+        let (sender, mut connection) = h2::client::Builder::new()
+            .initial_connection_window_size(self.limits.connection_window)
+            .initial_window_size(self.limits.stream_window)
+            .max_header_list_size(self.limits.header_bytes)
+            // Answers that cross the reset of a call that timed out are no attack. The library counts those that it has forgotten over
+            // the life of a connection, and would end it with all its calls at the 1,024th.
+            .max_local_error_reset_streams(None)
+            .max_concurrent_reset_streams(REMEMBERED_RESETS)
+            .enable_push(false)
+            .handshake::<_, Bytes>(io)
+            .await
+            .map_err(failed)?;
+        let mut pings = connection.ping_pong().ok_or(ConnectionError::Closed { address: peer })?;
+        let mut wire = Wire::new(connection, cork, self.parts.cork);
+        let asked = Instant::now();
+        tokio::select! {
+            biased;
+            end = poll_fn(|cx| wire.poll(cx, false)) => {
+                end.map_err(failed)?;
+                return Err(ConnectionError::Closed { address: peer });
+            }
+            pong = pings.ping(Ping::opaque()) => pong.map_err(failed)?,
+        };
+        let now = Instant::now();
+        // The watch of its health, where there is one, takes a stream for good.
+        let reserved = usize::from(self.health.is_some());
+        let link = Arc::new(Link::new(sender, writes, peer, reserved));
+        // What has arrived so far was the handshake.
+        reads.take();
+        let pulse = self.keep_alive.map(|it| Pulse::new(it, self.complaints.count(), now));
+        let session = Session::new(wire, Arc::clone(&link), reads, pings, pulse);
+        Ok(Opened { link, session, round_trip: now - asked })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::net::TcpListener;
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::connection::session::{Activity, Ended};
+
+    const IDLE: Activity = Activity { busy: false, concurrent: false };
+    const ONE_CALL: Activity = Activity { busy: true, concurrent: false };
+
+    fn dialler() -> Dialler {
+        Dialler {
+            tls: None,
+            connect_timeout: Duration::from_secs(20),
+            keep_alive: None,
+            complaints: Complaints::default(),
+            limits: Limits::default(),
+            permits: Semaphore::new(1),
+            health: None,
+            authority: None,
+            parts: Parts::default(),
+            pipes: None,
+        }
+    }
+
+    /// A peer on the other end of a pipe that answers until it is told to stop reading.
+    async fn served(io: DuplexStream, mut stop: oneshot::Receiver<()>) {
+        let mut connection = h2::server::handshake(io).await.unwrap();
+        let serving = poll_fn(|cx| connection.poll_closed(cx).map(|_| ()));
+        tokio::select! {
+            () = serving => {}
+            _ = &mut stop => std::future::pending().await,
+        }
+    }
+
+    async fn open(dialler: &Dialler, io: DuplexStream) -> Opened {
+        dialler.handshake(io, "127.0.0.1:1".parse().unwrap()).await.unwrap()
+    }
+
+    /// The end of a connection with this much going on, if it comes within so long.
+    async fn end(opened: &mut Opened, activity: Activity, limit: Duration) -> Option<Ended> {
+        timeout(limit, poll_fn(|cx| opened.session.poll(cx, activity))).await.ok()
+    }
+
+    /// A pod that is gone answers nothing, not even with a reset: only a ping tells.
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_falls_silent_is_given_up_after_an_unanswered_ping() {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (stop, stopped) = oneshot::channel();
+        let server = tokio::spawn(served(theirs, stopped));
+        let counted = KeepAlive { counted: true, ..KeepAlive::default() };
+        let mut opened = open(&Dialler { keep_alive: Some(counted), ..dialler() }, ours).await;
+        let begin = Instant::now();
+        let calm = end(&mut opened, ONE_CALL, Duration::from_secs(95)).await;
+        assert!(calm.is_none(), "answered pings keep it alive: {calm:?}");
+        stop.send(()).unwrap();
+        let ended = end(&mut opened, ONE_CALL, Duration::from_secs(3_600)).await.unwrap();
+        assert!(matches!(ended.error, ConnectionError::Silent { .. }), "{ended:?}");
+        assert!(begin.elapsed() <= Duration::from_secs(95 + 30 + 10 + 1), "{:?}", begin.elapsed());
+        server.abort();
+    }
+
+    /// The first call after a long pause need not wait for half a minute before its connection is looked after.
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_fell_silent_while_nobody_called_is_noticed_by_the_first_call() {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (stop, stopped) = oneshot::channel();
+        let server = tokio::spawn(served(theirs, stopped));
+        let mut opened = open(&Dialler { keep_alive: Some(KeepAlive::default()), ..dialler() }, ours).await;
+        stop.send(()).unwrap();
+        let calm = end(&mut opened, IDLE, Duration::from_secs(3 * 3_600)).await;
+        assert!(calm.is_none(), "no call, no ping: {calm:?}");
+        let ended = end(&mut opened, ONE_CALL, Duration::from_secs(11)).await.unwrap();
+        assert!(matches!(ended.error, ConnectionError::Silent { .. }), "{ended:?}");
+        server.abort();
+    }
+
+    /// The end of a connection whose peer sends a GOAWAY with this reason and these words.
+    async fn told_to_go_away(reason: u32, words: &[u8]) -> Ended {
+        let (ours, mut theirs) = tokio::io::duplex(1 << 16);
+        let (words, opening) = (words.to_vec(), dialler());
+        let server = tokio::spawn(async move {
+            // Settings, and an answer to the first ping.
+            theirs.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
+            theirs.read_exact(&mut [0; 24]).await.unwrap();
+            loop {
+                let mut head = [0; 9];
+                theirs.read_exact(&mut head).await.unwrap();
+                let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+                theirs.read_exact(&mut payload).await.unwrap();
+                if head[3] == 6 {
+                    let pong = [&[0, 0, 8, 6, 1, 0, 0, 0, 0], &payload[..]].concat();
+                    theirs.write_all(&pong).await.unwrap();
+                    break;
+                }
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let mut goodbye = vec![0, 0, 8 + words.len() as u8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            goodbye.extend(reason.to_be_bytes());
+            goodbye.extend(words);
+            theirs.write_all(&goodbye).await.unwrap();
+        });
+        let mut opened = open(&opening, ours).await;
+        let ended = end(&mut opened, IDLE, Duration::from_secs(10)).await.unwrap();
+        server.await.unwrap();
+        ended
+    }
+
+    /// Servers say ENHANCE_YOUR_CALM for other reasons too, such as too many resets; pings have nothing to do with that.
+    #[tokio::test(start_paused = true)]
+    async fn only_a_peer_that_names_pings_complains_about_pings() {
+        const CALM: u32 = 11;
+        assert_eq!(told_to_go_away(CALM, b"too_many_pings").await.too_many_pings, Some(0));
+        for (reason, words) in
+            [(CALM, &b"too_many_resets"[..]), (CALM, b""), (0, b"too_many_pings"), (2, b"too_many_pings")]
+        {
+            let ended = told_to_go_away(reason, words).await;
+            assert_eq!(ended.too_many_pings, None, "{reason} {words:?}");
+        }
+    }
+
+    /// What makes such a call safe to send elsewhere, whatever it is.
+    #[tokio::test]
+    async fn a_call_that_is_queued_on_a_connection_that_is_dead_already_leaves_no_byte() {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (_stop, stopped) = oneshot::channel();
+        let server = tokio::spawn(served(theirs, stopped));
+        let mut opened = open(&dialler(), ours).await;
+        // What the handshake left to say is said.
+        assert!(end(&mut opened, IDLE, Duration::from_millis(1)).await.is_none());
+        server.abort();
+        let _ = server.await;
+        let before = opened.link.writes();
+        let request = http::Request::post("http://a/b").body(()).unwrap();
+        let (answer, _) = opened.link.sender().send_request(request, true).unwrap();
+        let ended = poll_fn(|cx| opened.session.poll(cx, ONE_CALL)).await;
+        assert!(!ended.retired, "{ended:?}");
+        assert!(answer.await.is_err());
+        assert_eq!(opened.link.writes(), before);
+    }
+
+    /// The kernel accepts on behalf of a process that hangs; nothing but an answer shows that somebody is there.
+    #[tokio::test]
+    async fn a_listener_that_never_answers_is_no_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let hasty = Dialler { connect_timeout: Duration::from_millis(50), ..dialler() };
+        let error = hasty.open(&[listener.local_addr().unwrap()]).await.unwrap_err();
+        assert!(matches!(error, ConnectionError::TooLate(_)), "{error:?}");
+    }
+
+    /// A server of HTTP/2 at an address of its own.
+    async fn well() -> (SocketAddr, tokio::task::JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(async move {
+            let (socket, _) = listener.accept().await.unwrap();
+            let mut connection = h2::server::handshake(socket).await.unwrap();
+            let _ = poll_fn(|cx| connection.poll_closed(cx)).await;
+        });
+        (address, server)
+    }
+
+    /// An address that accepts is not yet a connection: one that then hangs up, or never answers, must not hide the other.
+    #[tokio::test]
+    async fn an_address_that_accepts_and_is_no_http2_leads_to_the_next() {
+        let listen = || TcpListener::bind("127.0.0.1:0");
+        let (rude, mute) = (listen().await.unwrap(), listen().await.unwrap());
+        let addresses = [rude.local_addr().unwrap(), mute.local_addr().unwrap()];
+        let hanging_up = tokio::spawn(async move { while rude.accept().await.is_ok() {} });
+        for first in addresses {
+            let (alive, server) = well().await;
+            let opened = dialler().open(&[first, alive]).await.unwrap();
+            assert_eq!(opened.link.peer(), alive);
+            server.abort();
+        }
+        hanging_up.abort();
+    }
+
+    /// Half of the pods of a service are gone, and their addresses answer nothing: the others are connected to all the same.
+    #[tokio::test]
+    async fn silent_addresses_do_not_keep_others_from_being_tried() {
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let hole = silent.local_addr().unwrap();
+        let (alive, server) = well().await;
+        let patient = Arc::new(Dialler { connect_timeout: Duration::from_secs(3_600), ..dialler() });
+        let waiting = tokio::spawn({
+            let dialler = Arc::clone(&patient);
+            async move { dialler.open(&[hole]).await.map(drop) }
+        });
+        while patient.permits.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        patient.open(&[alive]).await.unwrap();
+        waiting.abort();
+        server.abort();
+    }
+}

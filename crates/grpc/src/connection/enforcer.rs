@@ -1,0 +1,256 @@
+//! A server by hand, frame by frame: it counts pings as the official gRPC servers do, and does what no library lets a server do.
+//!
+//! The rule is that of gRPC's A8 as grpc-go has it (`handlePing` in `internal/transport/http2_server.go`), with all defaults: a ping within
+//! five minutes of the last is a strike, within two hours if no call is open, and the third strike ends the connection. Headers
+//! and data that the server sends forgive the next ping and all strikes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+/// The bytes of a client's preface, and of a frame's head.
+const PREFACE: usize = 24;
+const HEAD: usize = 9;
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const ACK: u8 = 1;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+const ENHANCE_YOUR_CALM: u32 = 11;
+const MAX_CONCURRENT_STREAMS: u16 = 3;
+
+const MIN_TIME: Duration = Duration::from_secs(5 * 60);
+const MIN_TIME_WITHOUT_CALLS: Duration = Duration::from_secs(2 * 60 * 60);
+const MAX_STRIKES: u32 = 2;
+
+/// What the server was asked, and what it did.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    pub(crate) connections: AtomicUsize,
+    /// Connections that it ended because of pings.
+    pub(crate) ended: AtomicUsize,
+    /// Streams that callers have given up.
+    pub(crate) resets: AtomicUsize,
+    pub(crate) pings: Mutex<Vec<Instant>>,
+}
+
+/// The server. A call whose message contains one of these words is answered in a special way, any other with its own message:
+///
+/// | word | answer |
+/// |---|---|
+/// | `quiet` | the head, and then nothing |
+/// | `mute` | nothing at all |
+/// | `late` | all of it once the server is released, whether the caller has given up or not |
+pub(crate) struct Enforcer {
+    pub(crate) record: Arc<Record>,
+    /// How many streams it says that it takes at a time.
+    streams: watch::Sender<Option<u32>>,
+    release: watch::Sender<bool>,
+}
+
+impl Enforcer {
+    /// A server that [`serve`](Self::serve) gives its connections to.
+    pub(crate) fn new() -> Self {
+        Self { record: Arc::default(), streams: watch::Sender::new(None), release: watch::Sender::new(false) }
+    }
+
+    /// A server on the loopback, and its address.
+    pub(crate) async fn listen() -> (Arc<Self>, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (server, address) = (Arc::new(Self::new()), listener.local_addr().unwrap());
+        let serving = Arc::clone(&server);
+        tokio::spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                serving.serve(socket);
+            }
+        });
+        (server, address)
+    }
+
+    /// Serves one connection, until its caller has gone.
+    pub(crate) fn serve(&self, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+        self.record.connections.fetch_add(1, Ordering::SeqCst);
+        let (io, mut write) = tokio::io::split(io);
+        let (out, mut frames) = mpsc::unbounded_channel::<Vec<u8>>();
+        // Apart from what is read: two sides that only write would wait for each other.
+        tokio::spawn(async move {
+            while let Some(frame) = frames.recv().await
+                && write.write_all(&frame).await.is_ok()
+            {}
+        });
+        let mut connection = Connection {
+            io,
+            out,
+            record: Arc::clone(&self.record),
+            open: BTreeMap::new(),
+            late: HashMap::new(),
+            last_ping: None,
+            strikes: 0,
+            forgiven: false,
+        };
+        let (said, released) = (self.streams.subscribe(), self.release.subscribe());
+        tokio::spawn(async move { connection.serve(said, released).await });
+    }
+
+    /// Tells all callers, now and later, how many calls it takes at a time.
+    pub(crate) fn takes(&self, streams: u32) {
+        self.streams.send_replace(Some(streams));
+    }
+
+    /// Answers the calls that are late.
+    pub(crate) fn release(&self) {
+        self.release.send_replace(true);
+    }
+
+    pub(crate) fn ended(&self) -> usize {
+        self.record.ended.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.record.connections.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn pings(&self) -> usize {
+        self.record.pings.lock().unwrap().len()
+    }
+}
+
+struct Connection<T> {
+    io: ReadHalf<T>,
+    out: mpsc::UnboundedSender<Vec<u8>>,
+    record: Arc<Record>,
+    /// The message of every open call, as far as it has come.
+    open: BTreeMap<u32, Vec<u8>>,
+    /// Calls that are answered later.
+    late: HashMap<u32, Vec<u8>>,
+    last_ping: Option<Instant>,
+    strikes: u32,
+    forgiven: bool,
+}
+
+impl<T: AsyncRead> Connection<T> {
+    async fn serve(
+        &mut self,
+        mut said: watch::Receiver<Option<u32>>,
+        mut released: watch::Receiver<bool>,
+    ) -> io::Result<()> {
+        self.send(SETTINGS, 0, 0, &[])?;
+        self.io.read_exact(&mut [0; PREFACE]).await?;
+        said.mark_changed();
+        let mut read = Vec::new();
+        loop {
+            tokio::select! {
+                biased;
+                Ok(()) = said.changed() => {
+                    let streams = *said.borrow_and_update();
+                    if let Some(streams) = streams {
+                        let setting =
+                            [&MAX_CONCURRENT_STREAMS.to_be_bytes()[..], &streams.to_be_bytes()].concat();
+                        self.send(SETTINGS, 0, 0, &setting)?;
+                    }
+                }
+                true = async { released.wait_for(|it| *it).await.is_ok() }, if !self.late.is_empty() => {
+                    for (stream, message) in std::mem::take(&mut self.late) {
+                        self.answer(stream, &message)?;
+                    }
+                }
+                count = self.io.read_buf(&mut read) => if count? == 0 {
+                    return Ok(());
+                },
+            }
+            while let Some((head, rest)) = read.split_first_chunk::<HEAD>() {
+                let [one, two, three, kind, flags, stream @ ..] = *head;
+                let size = u32::from_be_bytes([0, one, two, three]) as usize;
+                let Some(payload) = rest.get(..size).map(<[u8]>::to_vec) else { break };
+                read.drain(..HEAD + size);
+                if !self.frame(kind, flags, u32::from_be_bytes(stream), &payload)? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// False when the connection is over.
+    fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> io::Result<bool> {
+        match kind {
+            SETTINGS if flags & ACK == 0 => self.send(SETTINGS, ACK, 0, &[])?,
+            PING if flags & ACK == 0 => {
+                self.send(PING, ACK, 0, payload)?;
+                return self.judge();
+            }
+            HEADERS => drop(self.open.insert(stream, Vec::new())),
+            RST_STREAM => {
+                self.open.remove(&stream);
+                self.record.resets.fetch_add(1, Ordering::SeqCst);
+            }
+            DATA => self.open.entry(stream).or_default().extend(payload),
+            _ => {}
+        }
+        if matches!(kind, HEADERS | DATA) && flags & END_STREAM != 0 {
+            let message = self.open[&stream].clone();
+            let says = |word: &str| message.windows(word.len()).any(|it| it == word.as_bytes());
+            if says("quiet") {
+                self.head(stream)?;
+            } else if says("late") {
+                self.late.insert(stream, message);
+            } else if !says("mute") {
+                self.answer(stream, &message)?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn judge(&mut self) -> io::Result<bool> {
+        let now = Instant::now();
+        self.record.pings.lock().unwrap().push(now);
+        let last = self.last_ping.replace(now);
+        if std::mem::take(&mut self.forgiven) {
+            self.strikes = 0;
+            return Ok(true);
+        }
+        let apart = if self.open.is_empty() { MIN_TIME_WITHOUT_CALLS } else { MIN_TIME };
+        self.strikes += u32::from(last.is_some_and(|it| it + apart > now));
+        if self.strikes <= MAX_STRIKES {
+            return Ok(true);
+        }
+        let last = self.open.last_key_value().map_or(0, |it| *it.0).to_be_bytes();
+        let goodbye = [&last[..], &ENHANCE_YOUR_CALM.to_be_bytes(), b"too_many_pings"].concat();
+        self.record.ended.fetch_add(1, Ordering::SeqCst);
+        self.send(GOAWAY, 0, 0, &goodbye)?;
+        Ok(false)
+    }
+
+    fn head(&mut self, stream: u32) -> io::Result<()> {
+        self.forgiven = true;
+        // `:status: 200` of the static table, and one literal.
+        let head = [b"\x88\x00\x0ccontent-type\x10", &b"application/grpc"[..]].concat();
+        self.send(HEADERS, END_HEADERS, stream, &head)
+    }
+
+    fn answer(&mut self, stream: u32, message: &[u8]) -> io::Result<()> {
+        self.head(stream)?;
+        self.send(DATA, 0, stream, message)?;
+        self.send(HEADERS, END_HEADERS | END_STREAM, stream, b"\x00\x0bgrpc-status\x010")?;
+        self.open.remove(&stream);
+        Ok(())
+    }
+
+    fn send(&self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> io::Result<()> {
+        let size = (payload.len() as u32).to_be_bytes();
+        let head = [&size[1..], &[kind, flags], &stream.to_be_bytes()].concat();
+        let gone = |_| io::ErrorKind::BrokenPipe.into();
+        self.out.send([&head[..], payload].concat()).map_err(gone)
+    }
+}

@@ -1,0 +1,132 @@
+//! The frame boundaries of one direction of an HTTP/2 connection, found in its bytes wherever they are cut.
+//!
+//! Only the nine bytes of each frame's head are looked at; payloads are skipped.
+
+/// The first bytes that a client sends (RFC 9113, section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// A frame's length, type, flags and stream.
+const FRAME_HEAD: usize = 9;
+/// Frame types (RFC 9113, section 6).
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const SETTINGS: u8 = 4;
+
+/// The position in the frames of one direction of a connection.
+#[derive(Debug)]
+pub(crate) enum Frames {
+    /// So many bytes of the preface have passed.
+    Preface(usize),
+    /// The head of a frame, as far as it has passed.
+    Head([u8; FRAME_HEAD], usize),
+    /// So many bytes of a frame are still to come.
+    Payload(usize),
+    /// The bytes are not HTTP/2.
+    Unreadable,
+}
+
+impl Frames {
+    /// The direction from the client, which begins with the preface.
+    pub(crate) fn of_client() -> Self {
+        Self::Preface(0)
+    }
+
+    /// The direction from the server, which begins with a frame.
+    pub(crate) fn of_server() -> Self {
+        Self::Head([0; FRAME_HEAD], 0)
+    }
+
+    /// Goes over the next bytes, and calls `begun` with the type and stream of each frame whose head is complete.
+    pub(crate) fn pass(&mut self, mut bytes: &[u8], mut begun: impl FnMut(u8, u32)) {
+        while !bytes.is_empty() {
+            let taken = match self {
+                Self::Unreadable => return,
+                Self::Preface(at) => {
+                    let count = bytes.len().min(PREFACE.len() - *at);
+                    let is_preface = bytes[..count] == PREFACE[*at..*at + count];
+                    *self = match *at + count {
+                        _ if !is_preface => Self::Unreadable,
+                        at if at < PREFACE.len() => Self::Preface(at),
+                        _ => Self::Head([0; FRAME_HEAD], 0),
+                    };
+                    count
+                }
+                Self::Head(head, at) => {
+                    let count = bytes.len().min(FRAME_HEAD - *at);
+                    head[*at..*at + count].copy_from_slice(&bytes[..count]);
+                    *at += count;
+                    if *at == FRAME_HEAD {
+                        let [one, two, three, kind, _, stream @ ..] = *head;
+                        let size = u32::from_be_bytes([0, one, two, three]) as usize;
+                        begun(kind, u32::from_be_bytes(stream) & !(1 << 31));
+                        *self = Self::after(size);
+                    }
+                    count
+                }
+                Self::Payload(left) => {
+                    let count = bytes.len().min(*left);
+                    *self = Self::after(*left - count);
+                    count
+                }
+            };
+            bytes = &bytes[taken..];
+        }
+    }
+
+    /// The position with so many bytes of a frame to come.
+    fn after(left: usize) -> Self {
+        if left == 0 { Self::Head([0; FRAME_HEAD], 0) } else { Self::Payload(left) }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The preface of a client, and then frames of these types, streams and sizes.
+    pub(crate) fn spoken(frames: &[(u8, u32, usize)]) -> Vec<u8> {
+        let mut wire = PREFACE.to_vec();
+        for (kind, stream, size) in frames {
+            wire.extend(&(*size as u32).to_be_bytes()[1..]);
+            wire.extend([*kind, 0xff]);
+            wire.extend(stream.to_be_bytes());
+            wire.extend(std::iter::repeat_n(1, *size));
+        }
+        wire
+    }
+
+    /// The frames without the preface, as a server sends them.
+    pub(crate) fn answered(frames: &[(u8, u32, usize)]) -> Vec<u8> {
+        spoken(frames).split_off(PREFACE.len())
+    }
+
+    proptest! {
+        #[test]
+        fn frames_are_found_wherever_they_are_cut(
+            frames in prop::collection::vec((0u8..10, 1u32..100, 0usize..50), 0..10),
+            cuts in prop::collection::vec(1usize..40, 1..20),
+            server in any::<bool>(),
+        ) {
+            let wire = if server { answered(&frames) } else { spoken(&frames) };
+            let mut state = if server { Frames::of_server() } else { Frames::of_client() };
+            let (mut rest, mut found) = (&wire[..], Vec::new());
+            let mut cuts = cuts.into_iter().cycle();
+            while !rest.is_empty() {
+                let (piece, more) = rest.split_at(cuts.next().unwrap_or(1).min(rest.len()));
+                state.pass(piece, |kind, stream| found.push((kind, stream)));
+                rest = more;
+            }
+            prop_assert!(matches!(state, Frames::Head(_, 0)));
+            let sent: Vec<_> = frames.iter().map(|it| (it.0, it.1)).collect();
+            prop_assert_eq!(found, sent);
+        }
+    }
+
+    #[test]
+    fn what_is_not_http2_is_not_read_as_frames() {
+        let mut state = Frames::of_client();
+        state.pass(b"\x16\x03\x01 something else", |kind, stream| panic!("{kind} {stream}"));
+        assert!(matches!(state, Frames::Unreadable));
+    }
+}
