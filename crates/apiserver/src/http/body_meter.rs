@@ -1,9 +1,10 @@
 //! A limit on the bytes of request bodies that are in memory at one moment.
 //!
-//! The limit on one body is not enough: an HTTP/2 connection may have 2,000 requests under way, each with a body of 3 MiB that arrives
-//! slowly. So every byte of a body is counted from its arrival until the body is decoded, for its connection and for the whole server.
-//! A request that would exceed a limit gets 429, which clients repeat later; waiting for room instead could block all of them for ever,
-//! since each may hold a part that another one needs.
+//! The limit on one body is not enough: an HTTP/2 connection may have 2,000 requests under way,
+//! each with a body of 3 MiB that arrives slowly. So every byte of a body is counted from its
+//! arrival until the body is decoded, for its connection and for the whole server. A request that
+//! would exceed a limit gets 429, which clients repeat later; waiting for room instead could block
+//! all of them for ever, since each may hold a part that another one needs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -130,7 +131,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is read and dropped in whichever order: no meter ever exceeds its limit, and all are empty at the end.
+        /// Whatever is read and dropped in whichever order: no meter ever exceeds its limit, and
+        /// all are empty at the end.
         #[test]
         fn meters_never_exceed_their_limits(steps in prop::collection::vec((0usize..4, 0usize..60), 0..100)) {
             let (all, connections) = (BodyMeter::default(), [BodyMeter::default(), BodyMeter::default()]);

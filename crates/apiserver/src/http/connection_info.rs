@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use super::body_meter::BodyMeter;
 
-/// The connection of a request, among the extensions of the request. A request without one was made by a call in this process.
+/// The connection of a request, among the extensions of the request. A request without one was made
+/// by a call in this process.
 #[derive(Clone, Debug)]
 pub struct ConnectionInfo {
     /// The server's own address on it; none where the connection is a pipe in this process.

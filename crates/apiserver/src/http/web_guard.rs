@@ -1,14 +1,17 @@
 //! Keeps web pages away from a server that trusts its connections.
 //!
-//! A browser on this machine reaches the loopback, and runs the code of every page it shows. Such a page can send requests in two ways:
+//! A browser on this machine reaches the loopback, and runs the code of every page it shows. Such a
+//! page can send requests in two ways:
 //!
-//! - **Across sites**: `fetch(url, { method: "POST", mode: "no-cors", body })` needs no permission. The browser adds `Origin` to it, and
-//!   `Sec-Fetch-Site` on the loopback, which the page can neither change nor leave out.
-//! - **By DNS rebinding**: the name of the page's own server is made to lead to 127.0.0.1. To the browser that is the same origin, but
-//!   `Host` has the foreign name. An address cannot be rebound.
+//! - **Across sites**: `fetch(url, { method: "POST", mode: "no-cors", body })` needs no permission.
+//!   The browser adds `Origin` to it, and `Sec-Fetch-Site` on the loopback, which the page can
+//!   neither change nor leave out.
+//! - **By DNS rebinding**: the name of the page's own server is made to lead to 127.0.0.1. To the
+//!   browser that is the same origin, but `Host` has the foreign name. An address cannot be
+//!   rebound.
 //!
-//! Neither can present a bearer token that it does not know, so requests with one are left alone. `kubectl proxy` has `--accept-hosts`
-//! for the same reason.
+//! Neither can present a bearer token that it does not know, so requests with one are left alone.
+//! `kubectl proxy` has `--accept-hosts` for the same reason.
 
 use std::net::IpAddr;
 
@@ -41,7 +44,8 @@ pub(super) fn check_host_header(parts: &Parts) -> Result<(), Refusal> {
     }
 }
 
-/// Checks that a request is for this server by name: localhost, a loopback address, the address it listens on, or `advertised`.
+/// Checks that a request is for this server by name: localhost, a loopback address, the address that
+/// the client connected to, or `advertised`.
 ///
 /// # Errors
 /// 403 for any other name.
@@ -54,7 +58,8 @@ pub(super) fn check_host(
     let is_own = |host: &str| {
         is_own_host(host, local.ip()) || advertised.is_some_and(|it| it.eq_ignore_ascii_case(host))
     };
-    // An HTTP/1.1 request may name the host twice, in its target and in the header: both have to be right.
+    // An HTTP/1.1 request may name the host twice, in its target and in the header: both have to be
+    // right.
     let target = parts.uri.authority().map(|it| it.host().to_owned());
     let header = parts.headers.get(HOST).map(|it| host_of(it.to_str().unwrap_or("?")));
     match [target, header].into_iter().flatten().find(|it| !is_own(it)) {
@@ -86,10 +91,9 @@ fn is_own_host(host: &str, local: IpAddr) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host);
     let address = host.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(host);
     match address.parse::<IpAddr>() {
-        // A server that listens on all addresses has those of the machine, and maybe those of a router in front.
         Ok(address) => {
             let address = address.to_canonical();
-            address.is_loopback() || local.is_unspecified() || address == local.to_canonical()
+            address.is_loopback() || address == local.to_canonical()
         }
         // Names below localhost never leave the machine (RFC 6761).
         Err(_) => host.rsplit('.').next().is_some_and(|it| it.eq_ignore_ascii_case("localhost")),
@@ -167,7 +171,6 @@ mod tests {
             ("[::1]:80", "127.0.0.1:80"),
             ("192.0.2.1:80", "192.0.2.1:9000"),
             ("[::ffff:192.0.2.1]:80", "192.0.2.1"),
-            ("0.0.0.0:80", "203.0.113.7:80"),
         ] {
             assert_eq!(host(local, None, name), Ok(()), "{local} {name}");
         }
@@ -184,7 +187,7 @@ mod tests {
             ("127.0.0.1:80", "192.0.2.1"),
             ("127.0.0.1:80", "localhost:80, evil"),
             ("127.0.0.1:80", ""),
-            ("0.0.0.0:80", "rebind.attacker.example"),
+            ("192.0.2.1:80", "203.0.113.7:80"),
         ] {
             assert_eq!(host(local, Some("box.lan"), name), Err(403), "{local} {name}");
         }

@@ -48,7 +48,7 @@ pub(super) async fn serve<H: Handler>(
                 match guard::respond(&*handler, request, (*peer).as_ref()).await {
                     Ok(mut response) => {
                         if let Some(unread) = unread
-                            && !unread.is_drained(limits.drain).await
+                            && !unread.drain_rest(limits.drain).await
                         {
                             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                         }

@@ -1,8 +1,10 @@
-//! What is left of a request body when the answer is known before all of it was read: 401, 404, 405, 415.
+//! What is left of a request body when the answer is known before all of it was read: 401, 404,
+//! 405, 415.
 //!
-//! HTTP/1.1 cannot go on to the next request before the body is read. hyper closes the connection then and does not say so, and a client
-//! that has sent its next request already sees it fail. Go's server reads up to 256 KiB and keeps the connection, or answers with
-//! `Connection: close`; so does this one. HTTP/2 resets the stream by itself.
+//! HTTP/1.1 cannot go on to the next request before the body is read. hyper closes the connection
+//! then and does not say so, and a client that has sent its next request already sees it fail. Go's
+//! server reads up to 256 KiB and keeps the connection, or answers with `Connection: close`; so
+//! does this one. HTTP/2 resets the stream by itself.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,7 +43,8 @@ pub(super) struct Watched {
     left: Option<Arc<Mutex<Option<Left>>>>,
 }
 
-/// Prepares a request for an answer that may come early. Costs nothing where there is no body, and for HTTP/2.
+/// Prepares a request for an answer that may come early. Costs nothing where there is no body, and
+/// for HTTP/2.
 pub(super) fn watch(request: Request<Incoming>) -> (Request<Watched>, Option<UnreadBody>) {
     let matters = request.version() < Version::HTTP_2 && !request.body().is_end_stream();
     let unread = matters.then(|| {
@@ -54,8 +57,9 @@ pub(super) fn watch(request: Request<Incoming>) -> (Request<Watched>, Option<Unr
 }
 
 impl UnreadBody {
-    /// Reads what is left of the body, if anything is. Returns whether all of it was read, so that the connection can be kept.
-    pub(super) async fn is_drained(self, limit: Option<Duration>) -> bool {
+    /// Reads what is left of the body, if anything is. Returns whether all of it was read, so that
+    /// the connection can be kept.
+    pub(super) async fn drain_rest(self, limit: Option<Duration>) -> bool {
         let left = self.left.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(left) = left else { return true };
         // Asking for the body would make hyper invite the client to send it, for nothing.

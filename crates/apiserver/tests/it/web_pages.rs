@@ -1,5 +1,5 @@
-//! What a web page in a browser on the same machine can send to a server that needs no credentials, and what callers without any can
-//! make a server keep.
+//! What a web page in a browser on the same machine can send to a server that needs no credentials,
+//! and what callers without any can make a server keep.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,8 @@ async fn a_page_of_another_site_can_do_nothing() {
                      Access-Control-Request-Headers: content-type\r\n";
     let form = "Origin: null\r\nContent-Type: text/plain\r\n";
     for (line, headers, body) in [
-        // fetch(url, { method: "POST", mode: "no-cors", body: new Blob([json]) }) has no Content-Type.
+        // fetch(url, { method: "POST", mode: "no-cors", body: new Blob([json]) }) has no
+        // Content-Type.
         (format!("POST {MAPS}"), CROSS_SITE, MAP),
         (format!("POST {MAPS}"), old_browser, MAP),
         (format!("POST {MAPS}"), form, MAP),
@@ -137,7 +138,8 @@ async fn with_a_token_the_host_does_not_matter_and_without_it_nothing_does() {
     let server = ApiServer::builder().token("hunter2").start().await.unwrap();
     for (headers, code) in [
         ("Host: any.proxy.example\r\nAuthorization: Bearer hunter2\r\n", 200),
-        // A page cannot know the token; a program that has it may run behind a proxy that hands Origin on.
+        // A page cannot know the token; a program that has it may run behind a proxy that hands
+        // Origin on.
         ("Host: any.proxy.example\r\nOrigin: https://a.example\r\nAuthorization: Bearer hunter2\r\n", 200),
         ("Host: any.proxy.example\r\nOrigin: https://a.example\r\n", 401),
         ("Host: localhost\r\nAuthorization: Basic YTpi\r\n", 401),
@@ -243,7 +245,8 @@ async fn bodies_under_way_are_bounded_for_a_connection_and_in_all() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Whatever the method, the path and the headers are: a refused request leaves next to nothing behind.
+    /// Whatever the method, the path and the headers are: a refused request leaves next to nothing
+    /// behind.
     #[test]
     fn a_refused_request_leaves_next_to_nothing(
         method in "[A-Z]{1,5000}", path in "/[a-z/]{0,5000}", header in "[ -~]{0,5000}"
@@ -253,7 +256,8 @@ proptest! {
             let server = ApiServer::builder().token("hunter2").request_log(0).start().await.unwrap();
             let headers = format!("Host: localhost\r\nX-Any: {header}\r\n");
             let answer = exchange(address(&server), &format!("{method} {path}"), &headers, "").await;
-            // Open paths answer, and some paths are not even in the catalog: none of it becomes a label.
+            // Open paths answer, and some paths are not even in the catalog: none of it becomes a
+            // label.
             assert!([200, 401, 404, 405].contains(&answer.code), "{}", answer.code);
             let token = "Host: localhost\r\nAuthorization: Bearer hunter2\r\n";
             let metrics = exchange(address(&server), "GET /metrics", token, "").await.body;

@@ -1,6 +1,7 @@
 //! Keys that are typed while the live table is shown: they are not echoed over it, and `q` quits.
 //!
-//! Echo and line mode are turned off by themselves instead of by crossterm's raw mode, which also turns off Ctrl-C and Ctrl-Z.
+//! Echo and line mode are turned off by themselves instead of by crossterm's raw mode, which also
+//! turns off Ctrl-C and Ctrl-Z.
 
 use tokio::sync::oneshot;
 
@@ -29,7 +30,8 @@ impl Keys {
     }
 }
 
-/// Reads keys in a thread of its own, which is not waited for: a read of a keyboard cannot be given up.
+/// Reads keys in a thread of its own, which is not waited for: a read of a keyboard cannot be given
+/// up.
 fn spawn_reader() -> Option<oneshot::Receiver<()>> {
     let (typed, quit) = oneshot::channel();
     let read = move || {
@@ -58,7 +60,8 @@ mod mode {
     }
 
     impl EchoOff {
-        /// Turns off echo and line mode; nothing where stdin is no terminal, or where this runs in the background and may not.
+        /// Turns off echo and line mode; nothing where stdin is no terminal, or where this runs in
+        /// the background and may not.
         pub(in crate::watch) fn enter() -> Option<Self> {
             let stdin = io::stdin();
             // Where the terminal controls no jobs there is no background.
@@ -75,7 +78,8 @@ mod mode {
 
         /// Makes the terminal as it was.
         pub(in crate::watch) fn leave(&self) {
-            // If the terminal is gone there is nothing to restore. Keys that nobody read are not meant for the shell.
+            // If the terminal is gone there is nothing to restore. Keys that nobody read are not
+            // meant for the shell.
             let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.before);
         }
     }

@@ -4,16 +4,21 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dogwatch_apiserver::ApiServer;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, tcgetattr};
+use tokio::time::{sleep, timeout};
 
 use crate::dogwatch;
 
 /// Longer than anything takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
+/// How often the screen is looked at.
+const LOOK: Duration = Duration::from_millis(10);
+
+const NO_PANIC: &str = "whoever held it did not panic";
 
 const MAP: &str = "{ apiVersion: v1, kind: ConfigMap, metadata: { name: first, namespace: default } }";
 
@@ -45,23 +50,24 @@ impl OnTerminal {
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(read @ 1..) = screen.read(&mut bytes) {
-                drawn.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..read]));
+                drawn.lock().expect(NO_PANIC).push_str(&String::from_utf8_lossy(&bytes[..read]));
             }
         });
         Self { child: child.expect("the command starts"), keyboard, terminal, shown, _home: home }
     }
 
     fn shown(&self) -> String {
-        self.shown.lock().unwrap().clone()
+        self.shown.lock().expect(NO_PANIC).clone()
     }
 
     /// Waits until this is on the screen.
-    fn until(&self, part: &str) {
-        let begun = Instant::now();
-        while !self.shown().contains(part) {
-            assert!(begun.elapsed() < LONG, "no {part:?} in {:?}", self.shown());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+    async fn until(&self, part: &str) {
+        let waited = timeout(LONG, async {
+            while !self.shown().contains(part) {
+                sleep(LOOK).await;
+            }
+        });
+        assert!(waited.await.is_ok(), "no {part:?} within a minute in {:?}", self.shown());
     }
 
     fn type_keys(&mut self, keys: &str) {
@@ -72,15 +78,16 @@ impl OnTerminal {
         tcgetattr(&self.terminal).expect("a terminal").local_modes.contains(LocalModes::ECHO)
     }
 
-    fn ended(&mut self) -> Option<i32> {
-        let begun = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().expect("it is our child") {
-                return status.code();
+    async fn ended(&mut self) -> Option<i32> {
+        let waited = timeout(LONG, async {
+            loop {
+                match self.child.try_wait().expect("it is our child") {
+                    Some(status) => return status.code(),
+                    None => sleep(LOOK).await,
+                }
             }
-            assert!(begun.elapsed() < LONG, "it does not end: {:?}", self.shown());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        });
+        waited.await.expect("it ends within a minute")
     }
 }
 
@@ -91,26 +98,24 @@ impl Drop for OnTerminal {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn keys_are_not_echoed_and_q_quits() {
     let server = ApiServer::builder().yaml(MAP).start().await.expect("it starts");
     let mut watch = OnTerminal::start(&server, "xterm");
     assert!(watch.echoes());
-    tokio::task::block_in_place(|| {
-        watch.until("first");
-        assert!(!watch.echoes());
-        watch.type_keys("zzz");
-        watch.type_keys("q");
-        assert_eq!(watch.ended(), Some(0));
-    });
+    watch.until("first").await;
+    assert!(!watch.echoes());
+    watch.type_keys("zzz");
+    watch.type_keys("q");
+    assert_eq!(watch.ended().await, Some(0));
     assert!(!watch.shown().contains('z'), "{:?}", watch.shown());
     assert!(watch.echoes(), "the terminal is as it was");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn a_dumb_terminal_gets_lines_instead_of_a_screen() {
     let server = ApiServer::builder().yaml(MAP).start().await.expect("it starts");
     let watch = OnTerminal::start(&server, "dumb");
-    tokio::task::block_in_place(|| watch.until("ADDED      first"));
+    watch.until("ADDED      first").await;
     assert!(!watch.shown().contains('\u{1b}'), "{:?}", watch.shown());
 }
