@@ -24,6 +24,8 @@ pub(crate) fn supervised(
     mut start: impl FnMut(Arc<Cluster>) -> Running + Send + 'static,
 ) -> Running {
     let cluster = Arc::clone(cluster);
+    // From the beginning: a health check may come before the first poll.
+    cluster.background().up(name);
     Box::pin(async move {
         let mut rest = FIRST_REST;
         loop {

@@ -128,7 +128,8 @@ impl Board {
                 continue;
             }
             if let Some(by) = placed.rule.delay {
-                delay = Some(delay.unwrap_or_default() + by.draw(&mut placed.random));
+                let sum = delay.unwrap_or(Duration::ZERO).saturating_add(by.draw(&mut placed.random));
+                delay = Some(sum);
                 self.tally.delayed += 1;
             }
             if let Some(refuse) = &placed.rule.refuse {

@@ -248,7 +248,7 @@ impl WatchLab {
         for (id, random) in &mut self.joined {
             let rule = board.rules.iter().find(|it| it.id == *id).map(|it| &it.rule);
             let delays = rule.into_iter().flat_map(|it| [it.lag, it.coalesce]).flatten();
-            lag += delays.map(|it: Delay| it.draw(random)).sum::<Duration>();
+            lag = delays.fold(lag, |sum, it: Delay| sum.saturating_add(it.draw(random)));
         }
         lag
     }

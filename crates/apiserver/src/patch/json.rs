@@ -316,6 +316,20 @@ mod tests {
     }
 
     #[test]
+    fn a_patch_that_stays_at_the_limit_of_depth_is_not_measured_without_end() {
+        let deepest = (0..depth::TEXT - 2).fold(json!(1), |inner, _| json!({ "a": inner }));
+        let large = json!({ "deep": deepest, "wide": vec![0; 200_000], "x": {}, "y": { "z": {} } });
+        let back_and_forth = [
+            json!({"op": "move", "from": "/x", "path": "/y/z/x"}),
+            json!({"op": "move", "from": "/y/z/x", "path": "/x"}),
+        ];
+        let many: Vec<Value> = back_and_forth.iter().cycle().take(MOST_OPERATIONS).cloned().collect();
+        // Each of these would walk over all 200,000 values.
+        assert_eq!(apply(&large, &many), Err(rejected()));
+        assert_eq!(apply(&large, &many[..40]), Ok(large));
+    }
+
+    #[test]
     fn moves_cannot_build_a_tower_but_may_go_up_and_down() {
         let deeper = [
             json!({"op": "add", "path": "/new", "value": {}}),

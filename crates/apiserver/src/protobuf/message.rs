@@ -111,7 +111,13 @@ impl Decoder<'_> {
         if bytes.starts_with(MAGIC) {
             return decode_at(bytes, self.depth).map(|it| it.value);
         }
-        serde_json::from_slice(bytes).map_err(|_| Malformed("raw bytes are not JSON").into())
+        serde_json::from_slice(bytes).map_err(|error| {
+            // serde_json has no kind of error for this.
+            if error.to_string().starts_with("recursion limit exceeded") {
+                return ProtobufError::TooDeep { limit: depth::OBJECT };
+            }
+            Malformed("raw bytes are not JSON").into()
+        })
     }
 
     /// The fields of a message by the names they have in JSON.

@@ -102,7 +102,10 @@ fn envelopes_in_one_another_add_up_to_one_limit() {
         // Levels of the JSON inside count too.
         let list = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
         assert!(protobuf::decode(&nested(30, list(60).as_bytes())).is_ok());
-        assert!(protobuf::decode(&nested(30, list(80).as_bytes())).is_err());
+        for levels in [80, 5_000] {
+            let refused = protobuf::decode(&nested(30, list(levels).as_bytes())).expect_err("it is too deep");
+            assert_eq!(refused.to_string(), "exceeded max depth of 100", "{levels} levels of JSON");
+        }
     });
     decoding.unwrap().join().expect("no overflow of the stack, which would end the process");
 }

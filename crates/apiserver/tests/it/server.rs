@@ -210,3 +210,19 @@ async fn when_it_has_stopped_nothing_of_it_is_left() {
     server.stop().await;
     assert!(cluster.upgrade().is_none());
 }
+
+#[tokio::test]
+async fn readiness_names_every_controller_and_simulator() {
+    // With a task for each, and in one task.
+    for builder in [ApiServer::builder(), ApiServer::builder().seed(1)] {
+        let server = builder.in_process().simulators(true).start().await.unwrap();
+        let loops = server.cluster().background().loops();
+        for name in ["namespace-controller", "garbage-collector", "event-expiry", "scheduler", "kubelet"] {
+            assert!(
+                loops.get(name).is_some_and(|it| it.panics == 0 && it.down.is_none()),
+                "{name}: {loops:?}"
+            );
+        }
+        server.stop().await;
+    }
+}

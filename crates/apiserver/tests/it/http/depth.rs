@@ -1,8 +1,11 @@
 //! The limit of nesting: what is beyond it is refused in words that name it, and what is stored can be used in every way.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::webhook::Webhook;
 use super::{JSON, MERGE, Server, TABLE};
 
 const LIMIT: usize = 100;
@@ -198,4 +201,25 @@ async fn text_that_go_would_mend_is_mended() {
     let patched = server.raw("PATCH", &format!("{path}/a"), &[MERGE], patch.to_vec()).await.expect("not cut");
     assert_eq!(patched.status(), 200);
     assert_eq!(server.get(&format!("{path}/a")).await.json()["data"]["x"], "\u{fffd}!");
+}
+
+#[tokio::test]
+async fn a_webhook_cannot_build_what_a_body_may_not_hold() {
+    let server = Server::start().await;
+    let webhook = Webhook::start(|_| {
+        let patch = json!([{ "op": "add", "path": "/data/b", "value": straight(LIMIT) }]);
+        json!({ "allowed": true, "patchType": "JSONPatch", "patch": STANDARD.encode(patch.to_string()) })
+    })
+    .await;
+    let configuration = json!({ "metadata": { "name": "c" }, "webhooks": [{ "name": "h.example.com",
+        "admissionReviewVersions": ["v1"], "sideEffects": "None", "timeoutSeconds": 30,
+        "clientConfig": webhook.client_config(), "rules": [{ "operations": ["*"], "apiGroups": ["apps"],
+            "apiVersions": ["v1"], "resources": ["controllerrevisions"] }] }] });
+    let path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+    let made = server.post(path, configuration).await;
+    assert_eq!(made.code, 201, "{made:?}");
+    let refused = server.post(REVISIONS, revision(json!({}))).await;
+    assert_eq!(refused.code, 500, "{refused:?}");
+    assert!(refused.text().contains(WORDS), "{refused:?}");
+    assert_eq!(server.get(&format!("{REVISIONS}/w")).await.code, 404);
 }
