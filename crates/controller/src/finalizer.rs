@@ -11,12 +11,16 @@
 //! the object is read from the server and judged again. So nothing is added to an object that is being deleted, nor to another
 //! one that has its name.
 
+use std::sync::Arc;
+
 use dogwatch_client::api::{ConflictRetries, Patch};
 use dogwatch_client::{Api, Error};
-use dogwatch_core::{ObjectKey, PatchParams};
+use dogwatch_core::{LabelSelector, ObjectKey, PatchParams};
 use kube_core::Resource;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+
+use crate::reconciler::Context;
 
 /// One finalizer, on the objects of one kind.
 #[derive(Clone, Debug)]
@@ -27,7 +31,7 @@ pub struct Finalizer<K> {
 
 /// Why a name cannot be that of a finalizer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{name:?} cannot be the name of a finalizer: it needs a domain, as in example.com/cleanup")]
+#[error("{name:?} cannot be the name of a finalizer: it has to be like example.com/cleanup")]
 #[non_exhaustive]
 pub struct InvalidFinalizer {
     /// The name.
@@ -39,26 +43,38 @@ pub struct InvalidFinalizer {
 #[non_exhaustive]
 pub enum Phase<K> {
     /// It lives and has the finalizer: work on it.
-    Live(K),
+    Live(Arc<K>),
     /// It is being deleted and waits for us: clean up, then call [`Finalizer::done`].
     ///
-    /// A cache that is behind may lead here again after that, so cleaning up twice must do no harm.
-    CleanUp(K),
+    /// A process that ends in between leads here again, so cleaning up twice must do no harm.
+    CleanUp(Arc<K>),
     /// It is gone, or waits for others only.
     Ignored,
 }
 
 impl<K> Finalizer<K>
 where
-    K: Resource + Clone + DeserializeOwned,
+    K: Resource + DeserializeOwned + Send + Sync + 'static,
 {
     /// A finalizer of this name, for the objects that `api` reaches; one handle over all namespaces will do.
     ///
+    /// The name should have a domain, as `example.com/cleanup` has. One without is accepted with a warning, for objects that have it
+    /// already: kube-apiserver stores it on custom resources, with a warning of its own, and rejects it on built-in ones.
+    ///
     /// # Errors
-    /// When the name has no domain. The server takes no others on custom resources, and they are nobody's.
+    /// When the name is none that a server stores: an optional domain and a slash, then up to 63 letters, digits, `-`, `_` and `.`.
     pub fn new(api: Api<K>, name: impl Into<String>) -> Result<Self, InvalidFinalizer> {
         let name = name.into();
-        if has_domain(&name) { Ok(Self { api, name }) } else { Err(InvalidFinalizer { name }) }
+        if !is_qualified(&name) {
+            return Err(InvalidFinalizer { name });
+        }
+        if !name.contains('/') {
+            tracing::warn!(
+                finalizer = name,
+                "a finalizer without a domain may be taken for another program's"
+            );
+        }
+        Ok(Self { api, name })
     }
 
     /// Whether an object has the finalizer.
@@ -66,13 +82,14 @@ where
         object.meta().finalizers.iter().flatten().any(|it| *it == self.name)
     }
 
-    /// What to do about an object, after the finalizer was added where it was missing and may be added.
+    /// Decides what to do about an object, after adding the finalizer where it is missing and may be added. The write is
+    /// [reported](Context::wrote) to the controller; the object is not copied where nothing is written.
     ///
     /// # Errors
     /// When the finalizer can be added neither now nor in a few attempts.
-    pub async fn phase(&self, object: K) -> Result<Phase<K>, Error> {
-        let uid = object.meta().uid.clone();
-        let mut current = object;
+    pub async fn phase(&self, object: impl Into<Arc<K>>, context: &Context) -> Result<Phase<K>, Error> {
+        let mut current = object.into();
+        let uid = current.meta().uid.clone();
         for attempt in 1.. {
             match (current.meta().deletion_timestamp.is_some(), self.is_on(&current)) {
                 (true, true) => return Ok(Phase::CleanUp(current)),
@@ -82,10 +99,10 @@ where
             }
             let mut finalizers = current.meta().finalizers.clone().unwrap_or_default();
             finalizers.push(self.name.clone());
-            match self.write(&current, &finalizers).await {
-                Ok(written) => return Ok(Phase::Live(written)),
+            match self.write(&current, &finalizers, context).await {
+                Ok(written) => return Ok(Phase::Live(Arc::new(written))),
                 Err(error) => match self.look_again(&current, uid.as_deref(), error, attempt).await? {
-                    Some(newer) => current = newer,
+                    Some(newer) => current = Arc::new(newer),
                     None => return Ok(Phase::Ignored),
                 },
             }
@@ -93,23 +110,25 @@ where
         Ok(Phase::Ignored)
     }
 
-    /// Takes the finalizer off an object that was cleaned up after. Others' finalizers stay; an object that is gone is fine.
+    /// Takes the finalizer off an object that was cleaned up after. Others' finalizers stay; an object that is gone is fine. The write
+    /// is [reported](Context::wrote) to the controller, so that the next reconcile does not find the object as it was.
     ///
     /// # Errors
     /// When that can be done neither now nor in a few attempts.
-    pub async fn done(&self, object: &K) -> Result<(), Error> {
+    pub async fn done(&self, object: &K, context: &Context) -> Result<(), Error> {
         let uid = object.meta().uid.clone();
-        let mut current = object.clone();
+        let mut newest: Option<K> = None;
         for attempt in 1.. {
-            if !self.is_on(&current) {
+            let current = newest.as_ref().unwrap_or(object);
+            if !self.is_on(current) {
                 return Ok(());
             }
             let finalizers = current.meta().finalizers.iter().flatten().filter(|it| **it != self.name);
             let finalizers: Vec<_> = finalizers.cloned().collect();
-            match self.write(&current, &finalizers).await {
+            match self.write(current, &finalizers, context).await {
                 Ok(_) => return Ok(()),
-                Err(error) => match self.look_again(&current, uid.as_deref(), error, attempt).await? {
-                    Some(newer) => current = newer,
+                Err(error) => match self.look_again(current, uid.as_deref(), error, attempt).await? {
+                    Some(newer) => newest = Some(newer),
                     None => return Ok(()),
                 },
             }
@@ -118,7 +137,7 @@ where
     }
 
     /// Replaces the finalizers of exactly this version of the object.
-    async fn write(&self, object: &K, finalizers: &[String]) -> Result<K, Error> {
+    async fn write(&self, object: &K, finalizers: &[String], context: &Context) -> Result<K, Error> {
         let meta = object.meta();
         let version = meta.resource_version.as_deref().unwrap_or_default();
         let change = json!({ "metadata": {
@@ -126,7 +145,9 @@ where
         } });
         let api = self.beside(object);
         let name = meta.name.as_deref().unwrap_or_default();
-        api.patch(name, &PatchParams::default(), Patch::Merge(&change)).await
+        let written = api.patch(name, &PatchParams::default(), Patch::Merge(&change)).await?;
+        context.wrote_object(&self.api.resource().gvk, &written);
+        Ok(written)
     }
 
     /// The object as it is on the server, where a newer version explains the error; `None` when it is gone, or its name is
@@ -173,9 +194,9 @@ impl<K: Resource> Phase<K> {
     }
 }
 
-fn has_domain(name: &str) -> bool {
-    name.split_once('/')
-        .is_some_and(|(domain, rest)| domain.contains('.') && !rest.is_empty() && !rest.contains('/'))
+/// Whether a server would store the name: the names of finalizers and of labels have one form.
+fn is_qualified(name: &str) -> bool {
+    LabelSelector::everything().equals(name, "x").is_ok()
 }
 
 #[cfg(test)]
@@ -183,10 +204,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_finalizer_has_a_domain() {
-        assert!(has_domain("example.com/cleanup"));
-        for name in ["cleanup", "example/cleanup", "example.com/", "example.com/a/b", ""] {
-            assert!(!has_domain(name), "{name}");
+    fn a_finalizer_is_a_qualified_name_with_or_without_a_domain() {
+        for name in ["example.com/cleanup", "example/cleanup", "documents.kube.rs", "cleanup"] {
+            assert!(is_qualified(name), "{name}");
+        }
+        for name in ["", "example.com/", "/cleanup", "example.com/a/b", "a b", "-a", "Example.com/a"] {
+            assert!(!is_qualified(name), "{name}");
         }
     }
 }

@@ -1,196 +1,344 @@
 //! The consistency guard: no reconcile from a cache that is older than what the reconciler itself wrote before.
 //!
-//! A reconciler that reads a stale cache creates what it has created already, or undoes what somebody did since. The version that a
-//! write returned says how far the cache must have come.
+//! ```text
+//! a reconcile wrote ─► record ─► the cache has come that far ─┬─► a key that was parked goes back into the queue
+//!                                                             └─► the object is not there: the key is looked at again
+//! a worker takes the key meanwhile ─► park ─────────────────────► at the limit it is let through, and counted
+//! ```
+//!
+//! A reconciler that reads a stale cache creates what it has created already, or undoes what others did since. The version that a
+//! write returned says how far the cache must have come, in the namespace of the object. A key that has to wait takes no
+//! worker and is no failure: it is put back by [`Guard::run`], which is woken by the caches.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::future::pending;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dogwatch_core::ResourceVersion;
+use dogwatch_core::{ObjectKey, ResourceVersion};
+use dogwatch_workqueue::{AddOptions, WorkQueue};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use metrics::Counter;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
-use crate::reconciler::{Key, Write};
+use crate::reconciler::{Key, Write, Written};
 use crate::source::Source;
 
-/// What was written under each key and may not be in the caches yet. There is at most one entry for a key and a source.
+type Sources<K> = [Box<dyn Source<K>>];
+
+/// The writes that the caches do not show yet, by the key under which they were made.
 #[derive(Debug)]
 pub(crate) struct Guard<K> {
-    patience: Duration,
-    written: Mutex<HashMap<K, Vec<Awaited>>>,
+    /// How long a key waits for a cache.
+    limit: Duration,
+    state: Mutex<State<K>>,
+    /// Rung when there is something more to wait for.
+    recorded: Notify,
+    /// Keys that were let through although a cache did not show what was written.
+    overdue: Counter,
 }
 
-/// A write that a cache is to show.
-#[derive(Clone, Debug)]
-struct Awaited {
+#[derive(Debug)]
+struct State<K> {
+    /// Each line is of one source and namespace, and in the order of the versions: what a cache shows first comes first.
+    lines: HashMap<Line, BTreeMap<Place, Awaited<K>>>,
+    keys: HashMap<K, Waiting>,
+    /// When keys that still wait are let through.
+    limits: BTreeMap<(Instant, u64), K>,
+    next: u64,
+}
+
+/// One source, and the namespace that was written to: of several namespaces each is followed by itself. A write of which only the
+/// version is known waits for the whole source.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Line {
     source: usize,
-    version: ResourceVersion,
-    /// How often the server's history had been taken back when it was written. What was written before it happens again may never
-    /// be shown.
+    namespace: Option<String>,
+    whole: bool,
+}
+
+/// The digits of a version, behind their number, so that the order of places is that of versions; then a number of our own.
+type Place = (usize, String, u64);
+
+/// A write that a cache is to show.
+#[derive(Debug)]
+struct Awaited<K> {
+    key: K,
+    object: Option<Arc<Written>>,
+    /// Whether the object must be in the cache then, unless it was deleted.
+    is_expected: bool,
+    /// How often the server's history had been taken back when it was written. What was written before that happens again may
+    /// never be shown.
     rewinds: u64,
 }
 
+/// The writes under one key. There is at most one for each source and object, so they are bounded by what a key writes.
+#[derive(Debug, Default)]
+struct Waiting {
+    writes: Vec<(Line, Place, Option<ObjectKey>)>,
+    /// Until when the key must wait; `None` when it need not any more. A limit beyond all times is never reached.
+    until: Option<Limit>,
+    /// A worker has taken the key in vain; this is the priority with which it goes back.
+    parked: Option<i32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Limit {
+    At(Instant, u64),
+    Never,
+}
+
 impl<K: Key> Guard<K> {
-    pub(crate) fn new(patience: Duration) -> Self {
-        Self { patience, written: Mutex::default() }
+    pub(crate) fn new(limit: Duration, overdue: Counter) -> Self {
+        let state = State { lines: HashMap::new(), keys: HashMap::new(), limits: BTreeMap::new(), next: 0 };
+        Self { limit, state: Mutex::new(state), recorded: Notify::new(), overdue }
     }
 
-    fn written(&self) -> MutexGuard<'_, HashMap<K, Vec<Awaited>>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State<K>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// These were written under the key.
-    pub(crate) fn record(&self, key: &K, writes: Vec<Write>, sources: &[Box<dyn Source<K>>]) {
-        if writes.is_empty() {
-            return;
-        }
-        let mut written = self.written();
-        let awaited = written.entry(key.clone()).or_default();
-        for Write { source, version } in writes {
-            let rewinds = sources[source].health().rewinds;
-            let write = Awaited { source, version, rewinds };
-            match awaited.iter_mut().find(|it| it.source == source) {
-                // Writes come in the order in which they were made, but of two objects the later need not be the newer.
-                Some(known) if known.rewinds == rewinds && write.version.is_older_than(&known.version) => {}
-                Some(known) => *known = write,
-                None => awaited.push(write),
-            }
-        }
-    }
-
-    /// Waits until the caches show what was written under the key, but not for longer than the patience. The informer that is behind,
-    /// if one still is then.
-    pub(crate) async fn behind<'s>(&self, key: &K, sources: &'s [Box<dyn Source<K>>]) -> Option<&'s str> {
-        let awaited = self.written().get(key).cloned()?;
-        for write in &awaited {
+    /// Takes note of what was written under the key, which the caller holds.
+    pub(crate) fn record(&self, key: &K, writes: Vec<Write>, sources: &Sources<K>, queue: &WorkQueue<K>) {
+        let mut look_again = false;
+        for write in writes {
             let source = &sources[write.source];
-            let reached = tokio::time::timeout(self.patience, source.reached(&write.version)).await;
-            // Versions that cannot be compared and stores that are closed give no answer by waiting.
-            if reached.is_err() && source.health().rewinds == write.rewinds {
-                return Some(source.informer());
+            let admits = write.object.as_ref().map_or(Some(true), |it| source.admits(it));
+            if admits == Some(false) {
+                continue;
+            }
+            let object_key = write.object.as_ref().map(|it| &it.key);
+            let is_expected = admits == Some(true) && write.object.is_some();
+            match source.version(object_key).map(|reached| has_reached(&reached, &write.version)) {
+                // Waiting gives no answer where versions cannot be compared.
+                None | Some(None) => {}
+                Some(Some(true)) => {
+                    let object = write.object.as_ref().filter(|_| is_expected);
+                    look_again |= object.is_some_and(|it| !source.holds(it));
+                }
+                Some(Some(false)) => {
+                    let rewinds = source.cache().health().rewinds;
+                    let Write { source, version, object } = write;
+                    let line = Line {
+                        source,
+                        namespace: object.as_ref().and_then(|it| it.key.namespace()).map(str::to_owned),
+                        whole: object.is_none(),
+                    };
+                    let awaited = Awaited { key: key.clone(), object, is_expected, rewinds };
+                    self.state().insert(line, &version, awaited, self.limit);
+                    self.recorded.notify_one();
+                }
             }
         }
-        // The key is held by who asks, so nothing was recorded meanwhile.
-        self.written().remove(key);
-        None
+        if look_again {
+            queue.add(key.clone());
+        }
+    }
+
+    /// Decides whether a worker that has taken the key may reconcile it now. If not, the answer is the informer that is behind, and the
+    /// key goes back into the queue when that has come far enough.
+    pub(crate) fn park<'s>(&self, key: &K, priority: i32, sources: &'s Sources<K>) -> Option<&'s str> {
+        let mut state = self.state();
+        let waiting = state.keys.get(key)?;
+        let behind = waiting.until.and_then(|_| {
+            let mut writes = waiting.writes.iter();
+            let (line, ..) =
+                writes.find(|(line, place, object)| !state.is_over(line, place, object.as_ref(), sources))?;
+            Some(line.source)
+        });
+        match behind {
+            Some(source) => {
+                let waiting = state.keys.get_mut(key)?;
+                waiting.parked = Some(waiting.parked.map_or(priority, |it| it.max(priority)));
+                Some(sources[source].cache().name())
+            }
+            None => {
+                // It is looked at now, so whatever the caches show by now need not bring it back.
+                state.forget_shown(key, sources);
+                None
+            }
+        }
+    }
+
+    /// Puts keys back as the caches come on. It never ends; one task runs it while the workers work.
+    pub(crate) async fn run(&self, sources: &Sources<K>, queue: &WorkQueue<K>) {
+        loop {
+            // Enlisted before the caches are read, so that nothing is missed in between.
+            let awaited = self.state().awaited_sources(sources.len());
+            let published = awaited.into_iter().map(|it| sources[it].published());
+            let mut published: FuturesUnordered<_> = published.collect();
+            let next = self.settle(sources, queue);
+            tokio::select! {
+                Some(()) = published.next() => {}
+                () = self.recorded.notified() => {}
+                () = at(next) => {}
+            }
+        }
+    }
+
+    /// Puts back what need not wait any more. When the next limit is.
+    fn settle(&self, sources: &Sources<K>, queue: &WorkQueue<K>) -> Option<Instant> {
+        let mut state = self.state();
+        let mut back = Vec::new();
+        let lines: Vec<_> = state.lines.keys().cloned().collect();
+        for line in lines {
+            while let Some(awaited) = state.pop_shown(&line, sources) {
+                let object = awaited.object.as_ref().filter(|_| awaited.is_expected);
+                let is_gone = object.is_some_and(|it| !sources[line.source].holds(it));
+                back.extend(state.shown(&awaited.key, is_gone).map(|priority| (awaited.key, priority)));
+            }
+        }
+        let now = Instant::now();
+        while let Some(entry) = state.limits.first_entry().filter(|it| it.key().0 <= now) {
+            let key = entry.remove();
+            if let Some(waiting) = state.keys.get_mut(&key) {
+                waiting.until = None;
+                self.overdue.increment(1);
+                tracing::warn!(?key, limit = ?self.limit, "the cache does not show what was written; the key waits no longer");
+                back.extend(waiting.parked.take().map(|priority| (key, priority)));
+            }
+        }
+        let next = state.limits.first_key_value().map(|((at, _), _)| *at);
+        drop(state);
+        for (key, priority) in back {
+            queue.add_with(key, AddOptions { priority, ..AddOptions::default() });
+        }
+        next
+    }
+}
+
+impl<K: Key> State<K> {
+    fn insert(&mut self, line: Line, version: &ResourceVersion, awaited: Awaited<K>, limit: Duration) {
+        self.next += 1;
+        let place = (version.as_str().len(), version.as_str().to_owned(), self.next);
+        let object = awaited.object.as_ref().map(|it| it.key.clone());
+        let key = awaited.key.clone();
+        let waiting = self.keys.entry(key.clone()).or_default();
+        let older = waiting.writes.iter().position(|(of, _, it)| *of == line && *it == object);
+        if let Some(older) = older {
+            // Writes come in the order in which they were made, and of one object the later is the newer.
+            let (line, place, _) = waiting.writes.swap_remove(older);
+            remove(&mut self.lines, &line, &place);
+        }
+        waiting.writes.push((line.clone(), place.clone(), object));
+        if let Some(Limit::At(at, number)) = waiting.until.take() {
+            self.limits.remove(&(at, number));
+        }
+        waiting.until = Some(match Instant::now().checked_add(limit) {
+            Some(at) => {
+                self.limits.insert((at, self.next), key);
+                Limit::At(at, self.next)
+            }
+            None => Limit::Never,
+        });
+        self.lines.entry(line).or_default().insert(place, awaited);
+    }
+
+    /// The sources that something is expected of.
+    fn awaited_sources(&self, count: usize) -> Vec<usize> {
+        let mut awaited = vec![false; count];
+        self.lines.keys().for_each(|it| awaited[it.source] = true);
+        (0..count).filter(|it| awaited[*it]).collect()
+    }
+
+    /// Whether a cache shows a write, or never will.
+    fn is_over(&self, line: &Line, place: &Place, object: Option<&ObjectKey>, sources: &Sources<K>) -> bool {
+        let source = &sources[line.source];
+        let version = ResourceVersion::new(&place.1);
+        let is_shown = match source.version(object) {
+            Some(reached) => has_reached(&reached, &version).unwrap_or(true),
+            None => true,
+        };
+        is_shown || {
+            let awaited = self.lines.get(line).and_then(|it| it.get(place));
+            awaited.is_none_or(|it| source.cache().health().rewinds != it.rewinds)
+        }
+    }
+
+    /// Takes the first write of a line, if its cache shows it or never will.
+    fn pop_shown(&mut self, line: &Line, sources: &Sources<K>) -> Option<Awaited<K>> {
+        let (place, awaited) = self.lines.get(line)?.first_key_value()?;
+        let (place, object) = (place.clone(), awaited.object.as_ref().map(|it| it.key.clone()));
+        if !self.is_over(line, &place, object.as_ref(), sources) {
+            return None;
+        }
+        let awaited = remove(&mut self.lines, line, &place)?;
+        if let Some(waiting) = self.keys.get_mut(&awaited.key) {
+            waiting.writes.retain(|(of, at, _)| of != line || *at != place);
+        }
+        Some(awaited)
+    }
+
+    /// A cache shows a write of this key. The priority with which the key is to be queued, if it is.
+    fn shown(&mut self, key: &K, look_again: bool) -> Option<i32> {
+        let waiting = self.keys.get_mut(key)?;
+        if look_again {
+            waiting.parked = Some(waiting.parked.map_or(0, |it| it.max(0)));
+        }
+        if waiting.until.is_some() && !waiting.writes.is_empty() {
+            return None;
+        }
+        let parked = waiting.parked.take();
+        self.tidy(key);
+        parked
+    }
+
+    /// Forgets the writes of a key that the caches show.
+    fn forget_shown(&mut self, key: &K, sources: &Sources<K>) {
+        let Some(waiting) = self.keys.get(key) else { return };
+        let (over, left): (Vec<_>, Vec<_>) = waiting
+            .writes
+            .iter()
+            .cloned()
+            .partition(|(line, place, object)| self.is_over(line, place, object.as_ref(), sources));
+        over.iter().for_each(|(line, place, _)| drop(remove(&mut self.lines, line, place)));
+        if let Some(waiting) = self.keys.get_mut(key) {
+            waiting.writes = left;
+            waiting.parked = None;
+        }
+        self.tidy(key);
+    }
+
+    /// Forgets a key under which nothing is awaited.
+    fn tidy(&mut self, key: &K) {
+        if self.keys.get(key).is_some_and(|it| it.writes.is_empty())
+            && let Some(Waiting { until: Some(Limit::At(at, number)), .. }) = self.keys.remove(key)
+        {
+            self.limits.remove(&(at, number));
+        }
+    }
+}
+
+fn remove<K>(
+    lines: &mut HashMap<Line, BTreeMap<Place, Awaited<K>>>,
+    line: &Line,
+    place: &Place,
+) -> Option<Awaited<K>> {
+    let places = lines.get_mut(line)?;
+    let removed = places.remove(place);
+    if places.is_empty() {
+        lines.remove(line);
+    }
+    removed
+}
+
+/// Whether a cache that has come to `reached` shows what was written; `None` where that cannot be told.
+fn has_reached(reached: &ResourceVersion, written: &ResourceVersion) -> Option<bool> {
+    if reached.is_unset() {
+        return Some(false);
+    }
+    Some(written == reached || written.compare(reached)?.is_le())
+}
+
+/// Waits until then; for ever where there is no such time.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => pending().await,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    use dogwatch_core::Gvk;
-    use dogwatch_informer::{Health, InformerStopped, Registration, WaitError};
-    use dogwatch_workqueue::WorkQueue;
-    use futures_core::future::BoxFuture;
-    use tokio::time::Instant;
-
-    use super::*;
-
-    const PATIENCE: Duration = Duration::from_secs(1);
-
-    /// A source whose store is at a version, and whose history was taken back so often.
-    #[derive(Clone, Default)]
-    struct At {
-        version: Arc<AtomicU64>,
-        rewinds: Arc<AtomicU64>,
-    }
-
-    impl Source<&'static str> for At {
-        fn informer(&self) -> &str {
-            "things"
-        }
-
-        fn kind(&self) -> &Gvk {
-            unreachable!("nobody asks")
-        }
-
-        fn health(&self) -> Health {
-            let mut health = Health::default();
-            health.rewinds = self.rewinds.load(Ordering::Relaxed);
-            health
-        }
-
-        fn start(&self, _: &str, _: &WorkQueue<&'static str>) -> Result<Registration, InformerStopped> {
-            unreachable!("nobody starts it")
-        }
-
-        fn reached<'a>(&'a self, version: &'a ResourceVersion) -> BoxFuture<'a, Result<(), WaitError>> {
-            let now = ResourceVersion::from(self.version.load(Ordering::Relaxed).to_string());
-            Box::pin(async move {
-                match version.compare(&now) {
-                    None => Err(WaitError::Incomparable),
-                    Some(order) if order.is_le() => Ok(()),
-                    Some(_) => std::future::pending().await,
-                }
-            })
-        }
-    }
-
-    fn sources(all: &[&At]) -> Vec<Box<dyn Source<&'static str>>> {
-        all.iter().map(|it| Box::new((*it).clone()) as Box<dyn Source<&'static str>>).collect()
-    }
-
-    fn write(source: usize, version: &str) -> Write {
-        Write { source, version: version.into() }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_key_waits_for_what_was_written_under_it_and_no_other_does() {
-        let (guard, at) = (Guard::new(PATIENCE), At::default());
-        at.version.store(5, Ordering::Relaxed);
-        let sources = sources(&[&at]);
-        guard.record(&"a", vec![write(0, "7")], &sources);
-        let begun = Instant::now();
-        assert_eq!(guard.behind(&"b", &sources).await, None);
-        assert_eq!(begun.elapsed(), Duration::ZERO);
-        assert_eq!(guard.behind(&"a", &sources).await, Some("things"));
-        assert_eq!(begun.elapsed(), PATIENCE);
-        at.version.store(7, Ordering::Relaxed);
-        assert_eq!(guard.behind(&"a", &sources).await, None);
-        assert!(guard.written().is_empty(), "what was shown is forgotten");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn of_several_writes_the_newest_of_each_source_counts() {
-        let (guard, one, other) = (Guard::new(PATIENCE), At::default(), At::default());
-        let sources = sources(&[&one, &other]);
-        guard.record(&"a", vec![write(0, "10"), write(0, "9"), write(1, "8")], &sources);
-        guard.record(&"a", vec![], &sources);
-        one.version.store(9, Ordering::Relaxed);
-        other.version.store(8, Ordering::Relaxed);
-        assert_eq!(guard.behind(&"a", &sources).await, Some("things"));
-        one.version.store(10, Ordering::Relaxed);
-        assert_eq!(guard.behind(&"a", &sources).await, None);
-    }
-
-    /// A server that was restored from a backup gives versions anew; nobody may wait for those it took back.
-    #[tokio::test(start_paused = true)]
-    async fn what_was_written_before_the_history_was_taken_back_is_not_waited_for() {
-        let (guard, at) = (Guard::new(PATIENCE), At::default());
-        at.version.store(1, Ordering::Relaxed);
-        let sources = sources(&[&at]);
-        guard.record(&"a", vec![write(0, "1000")], &sources);
-        assert_eq!(guard.behind(&"a", &sources).await, Some("things"));
-        at.rewinds.store(1, Ordering::Relaxed);
-        assert_eq!(guard.behind(&"a", &sources).await, None);
-        guard.record(&"a", vec![write(0, "1000")], &sources);
-        at.rewinds.store(2, Ordering::Relaxed);
-        guard.record(&"a", vec![write(0, "3")], &sources);
-        assert_eq!(guard.behind(&"a", &sources).await, Some("things"), "the newer history counts");
-        at.version.store(3, Ordering::Relaxed);
-        assert_eq!(guard.behind(&"a", &sources).await, None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn versions_that_cannot_be_compared_are_not_waited_for() {
-        let (guard, at) = (Guard::new(PATIENCE), At::default());
-        at.version.store(1, Ordering::Relaxed);
-        let sources = sources(&[&at]);
-        guard.record(&"a", vec![write(0, "x7")], &sources);
-        let begun = Instant::now();
-        assert_eq!(guard.behind(&"a", &sources).await, None);
-        assert_eq!(begun.elapsed(), Duration::ZERO);
-    }
-}
+mod tests;

@@ -82,13 +82,14 @@
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
 pub mod owner;
-pub mod finalizer;
 pub mod upsert;
 pub mod events;
 pub mod leader;
 pub mod sharding;
+mod owned_tasks;
 mod action;
 mod reconciler;
+pub mod finalizer;
 mod predicate;
 mod source;
 mod guard;

@@ -23,6 +23,8 @@ pub(crate) struct ControllerMetrics {
     pub(crate) timeouts: Counter,
     /// Reconciles that were put off because the cache did not show what the reconciler had written.
     pub(crate) stale: Counter,
+    /// Keys that were reconciled although the cache did not show what the reconciler had written.
+    pub(crate) overdue: Counter,
     time: Histogram,
     active: Gauge,
 }
@@ -44,13 +46,14 @@ impl ControllerMetrics {
             panics: counter!("controller_runtime_reconcile_panics_total", "controller" => name()),
             timeouts: counter!("controller_runtime_reconcile_timeouts_total", "controller" => name()),
             stale: counter!("dogwatch_controller_stale_reads_avoided_total", "controller" => name()),
+            overdue: counter!("dogwatch_controller_stale_reads_total", "controller" => name()),
             time: histogram!("controller_runtime_reconcile_time_seconds", "controller" => name()),
             active: gauge!("controller_runtime_active_workers", "controller" => name()),
         };
         for it in [&numbers.success, &numbers.requeue_after, &numbers.error, &numbers.errors] {
             it.increment(0);
         }
-        for it in [&numbers.terminal, &numbers.panics, &numbers.timeouts, &numbers.stale] {
+        for it in [&numbers.terminal, &numbers.panics, &numbers.timeouts, &numbers.stale, &numbers.overdue] {
             it.increment(0);
         }
         numbers.active.set(0.0);

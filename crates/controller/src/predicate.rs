@@ -11,8 +11,9 @@ use kube_core::Resource;
 /// Says which changes of a source are worth a reconcile. Clones are cheap.
 ///
 /// Those made by [`Self::updated`] and its named siblings look at updates only: additions and deletions always pass, and so does
-/// nothing else that they cannot judge. They are asked about changes that may be merged from several, from the state that was
-/// told last to the newest, so what differs between the two is never missed.
+/// nothing else that they cannot judge. They are asked about every change of the cache by itself, with the state before it. Changes
+/// that the cache itself did not see one by one, as when a list follows an interruption, come as one: from the last state that
+/// it knew to the newest, or to the deletion.
 ///
 /// They combine as the truth values they are: [`and`](Self::and), [`or`](Self::or), `!`. Note that `!` of one that looks at updates
 /// holds back additions and deletions.

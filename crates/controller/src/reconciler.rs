@@ -1,10 +1,11 @@
 //! What a user writes: a function from a key to an action, and what it is told besides the key.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dogwatch_core::{Gvk, ObjectKey, ResourceVersion, View};
+use dogwatch_core::{Gvk, Header, Object, ObjectKey, ResourceVersion, View};
 use kube_core::Resource;
 
 use crate::action::{Action, ReconcileError};
@@ -95,6 +96,26 @@ pub(crate) struct Write {
     /// The place of the source among those of the controller.
     pub(crate) source: usize,
     pub(crate) version: ResourceVersion,
+    /// `None` where the reconciler named the version only.
+    pub(crate) object: Option<Arc<Written>>,
+}
+
+/// The object that was written, as far as it decides whether and where a cache shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Written {
+    pub(crate) key: ObjectKey,
+    pub(crate) uid: String,
+    /// `None` where the reconciler has read the object without them.
+    pub(crate) labels: Option<BTreeMap<String, String>>,
+}
+
+impl Written {
+    fn new(header: &Header<'_>, has_labels: bool) -> Option<Self> {
+        let labels: BTreeMap<_, _> =
+            header.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        let labels = (has_labels || !labels.is_empty()).then_some(labels);
+        Some(Self { key: header.key()?, uid: header.uid.to_owned(), labels })
+    }
 }
 
 impl Context {
@@ -135,25 +156,40 @@ impl Context {
         self.call.priority
     }
 
-    /// This is what the server answered to a write, be it the whole object or a view of it. The next reconcile of this key then waits
-    /// until the cache shows it or something later, so that it does not undo or repeat what was done already.
+    /// Reports what the server answered to a write: the whole object or a view of it. The next reconcile of this key then waits
+    /// until the cache shows that state or a later one, so that it does not undo or repeat what was done already.
     ///
-    /// It concerns every source of the controller that is of the same group and kind; where there is none it does nothing. It counts
-    /// from the moment it is called, also when the reconcile fails after it.
+    /// It concerns every source of the controller that is of the same group and kind and can hold the object by its namespaces and
+    /// selectors; where there is none it does nothing. It counts from the moment it is called, also when the reconcile fails
+    /// after it. When a cache has come that far and does not hold the object, because somebody deleted it meanwhile, the key is
+    /// reconciled once more, even where the cache never saw the object and so no event told of it.
     pub fn wrote<T: View>(&self, object: &T) {
         let kind = Gvk::new(&T::Of::group(&()), &T::Of::version(&()), &T::Of::kind(&()));
-        self.wrote_version(&kind, object.version());
+        // A view may leave the labels out: that it has none says nothing about the object then.
+        let is_whole = std::any::type_name::<T>() == std::any::type_name::<T::Of>();
+        self.push(&kind, &object.version(), Written::new(&object.header(), is_whole));
     }
 
-    /// [`Self::wrote`] for a kind that is known only at run time. The version of the kind is of no matter.
+    /// [`Self::wrote`] for an object whose kind is known only at run time. The version of the kind is ignored.
+    pub fn wrote_object<T: Object>(&self, kind: &Gvk, object: &T) {
+        self.push(kind, &object.version(), Written::new(&object.header(), true));
+    }
+
+    /// [`Self::wrote`] where only the version of the written object is known. The sources of the kind are waited for as a whole, which
+    /// takes longer where one of their namespaces is quiet or their selectors leave the object out. The version of the kind is ignored.
     pub fn wrote_version(&self, kind: &Gvk, version: ResourceVersion) {
+        self.push(kind, &version, None);
+    }
+
+    fn push(&self, kind: &Gvk, version: &ResourceVersion, object: Option<Written>) {
         if !version.is_exact() {
             return;
         }
+        let object = object.map(Arc::new);
         let mut writes = self.call.writes.lock().unwrap_or_else(PoisonError::into_inner);
         for (source, it) in self.call.kinds.iter().enumerate() {
             if it.group == kind.group && it.kind == kind.kind {
-                writes.push(Write { source, version: version.clone() });
+                writes.push(Write { source, version: version.clone(), object: object.clone() });
             }
         }
     }
@@ -208,6 +244,12 @@ mod tests {
         context.wrote(&map);
         assert_eq!(context.take_writes(), [], "what has no version was not written");
         map.metadata.resource_version = Some("7".to_owned());
+        context.wrote(&map);
+        assert!(
+            context.take_writes().iter().all(|it| it.object.is_none()),
+            "what has no name is known by its version"
+        );
+        map.metadata.name = Some("a".to_owned());
         context.wrote(&map);
         let mut pod = Pod::default();
         pod.metadata.resource_version = Some("8".to_owned());

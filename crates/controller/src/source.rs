@@ -9,9 +9,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use dogwatch_core::{Gvk, Object, ObjectKey, ResourceType, ResourceVersion, Scope};
+use dogwatch_core::{Gvk, Labels, Object, ObjectKey, ResourceType, ResourceVersion, Scope};
 use dogwatch_informer::{
-    Change, EventHandler, HandlerOptions, Health, InformerStopped, Registration, SharedInformer, WaitError,
+    Change, EventHandler, HandlerOptions, Health, InformerStopped, NotSynced, Overflow, Registration,
+    SharedInformer, Store,
 };
 use dogwatch_workqueue::{AddOptions, WorkQueue};
 use futures_core::future::BoxFuture;
@@ -19,7 +20,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::Resource;
 
 use crate::predicate::Predicate;
-use crate::reconciler::Key;
+use crate::reconciler::{Key, Written};
 
 /// The priority of keys that nothing happened to: those of the first list, and those of a resync. Everything else has 0, so that
 /// what just changed does not wait behind a large collection. The number is controller-runtime's.
@@ -86,16 +87,55 @@ pub(crate) fn controller_key<T: Owned>(object: &T, owner: &ResourceType) -> Opti
     ObjectKey::from_parts(namespace, &reference.name).ok()
 }
 
+/// A cache that a controller reads, whatever its payload is.
+pub(crate) trait Cache: Send + Sync {
+    /// The name of the informer.
+    fn name(&self) -> &str;
+    fn health(&self) -> Health;
+    /// Starts the informer, unless it was started before.
+    fn start(&self);
+    /// Waits until the first list is in the store.
+    fn synced(&self) -> BoxFuture<'_, Result<(), NotSynced>>;
+    /// Waits until the informer has ended, however that came about: it was stopped, its collection is gone for good, it panicked.
+    fn ended(&self) -> BoxFuture<'_, ()>;
+}
+
+impl<T: Object> Cache for SharedInformer<T> {
+    fn name(&self) -> &str {
+        SharedInformer::name(self)
+    }
+
+    fn health(&self) -> Health {
+        SharedInformer::health(self)
+    }
+
+    fn start(&self) {
+        SharedInformer::start(self);
+    }
+
+    fn synced(&self) -> BoxFuture<'_, Result<(), NotSynced>> {
+        Box::pin(SharedInformer::synced(self))
+    }
+
+    fn ended(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.run())
+    }
+}
+
 /// One source of a controller with keys of type `K`, whatever its payload is.
 pub(crate) trait Source<K>: Send + Sync {
-    /// The name of the informer.
-    fn informer(&self) -> &str;
+    fn cache(&self) -> &dyn Cache;
     fn kind(&self) -> &Gvk;
-    fn health(&self) -> Health;
-    /// Begins to add keys to the queue. Starts the informer, if nobody did.
-    fn start(&self, handler: &str, queue: &WorkQueue<K>) -> Result<Registration, InformerStopped>;
-    /// Waits until the store shows this version.
-    fn reached<'a>(&'a self, version: &'a ResourceVersion) -> BoxFuture<'a, Result<(), WaitError>>;
+    /// Begins to add keys to the queue: first those of all objects that the cache holds.
+    fn watch(&self, handler: &str, queue: &WorkQueue<K>) -> Result<Registration, InformerStopped>;
+    /// Whether the cache can hold an object; `None` where only the server can tell.
+    fn admits(&self, object: &Written) -> Option<bool>;
+    /// Whether the cache holds this very object.
+    fn holds(&self, object: &Written) -> bool;
+    /// How far the cache has come, in the namespace of this key or as a whole. `None` where it does not cover the namespace.
+    fn version(&self, key: Option<&ObjectKey>) -> Option<ResourceVersion>;
+    /// Waits for the next change of the cache after this call.
+    fn published(&self) -> BoxFuture<'_, ()>;
 }
 
 /// Tells the keys that an object concerns.
@@ -103,40 +143,61 @@ pub(crate) type Mapping<T, K> = Arc<dyn Fn(&T, &mut dyn FnMut(K)) + Send + Sync>
 
 /// An informer, and which keys its objects concern.
 pub(crate) struct MappedSource<T: Object, K> {
-    pub(crate) watched: Watched<T>,
-    pub(crate) mapping: Mapping<T, K>,
+    watched: Watched<T>,
+    store: Store<T>,
+    mapping: Mapping<T, K>,
     /// Whether the old state of an object may concern other keys than the new one.
-    pub(crate) maps_old: bool,
+    maps_old: bool,
+}
+
+impl<T: Object, K> MappedSource<T, K> {
+    pub(crate) fn new(watched: Watched<T>, mapping: Mapping<T, K>, maps_old: bool) -> Self {
+        let store = watched.informer.store();
+        Self { watched, store, mapping, maps_old }
+    }
 }
 
 impl<T: Object, K: Key> Source<K> for MappedSource<T, K> {
-    fn informer(&self) -> &str {
-        self.watched.informer.name()
+    fn cache(&self) -> &dyn Cache {
+        &self.watched.informer
     }
 
     fn kind(&self) -> &Gvk {
         &self.watched.resource().gvk
     }
 
-    fn health(&self) -> Health {
-        self.watched.informer.health()
-    }
-
-    fn start(&self, handler: &str, queue: &WorkQueue<K>) -> Result<Registration, InformerStopped> {
+    fn watch(&self, handler: &str, queue: &WorkQueue<K>) -> Result<Registration, InformerStopped> {
         let feeder = Feeder {
             predicate: self.watched.predicate.clone(),
             mapping: Arc::clone(&self.mapping),
             maps_old: self.maps_old,
             queue: queue.clone(),
         };
-        let options = HandlerOptions::default().name(handler);
-        let registration = self.watched.informer.add_handler_with(feeder, options)?;
-        self.watched.informer.start();
-        Ok(registration)
+        // Changes of one object are never merged on the way: a child that was created and deleted would be no change at all, and of
+        // several owners only the last would be known. What is merged are the keys, in the queue, which also bounds the
+        // memory: the handler does no more than find the keys, so little waits before it.
+        let options = HandlerOptions::default().name(handler).overflow(Overflow::Grow);
+        self.watched.informer.add_handler_with(feeder, options)
     }
 
-    fn reached<'a>(&'a self, version: &'a ResourceVersion) -> BoxFuture<'a, Result<(), WaitError>> {
-        Box::pin(self.watched.informer.wait_until(version))
+    fn admits(&self, object: &Written) -> Option<bool> {
+        self.watched.informer.admits(&object.key, object.labels.as_ref().map(Labels::from))
+    }
+
+    fn holds(&self, object: &Written) -> bool {
+        let held = self.store.get(&object.key);
+        held.is_some_and(|it| object.uid.is_empty() || it.header().uid == object.uid)
+    }
+
+    fn version(&self, key: Option<&ObjectKey>) -> Option<ResourceVersion> {
+        match key {
+            Some(key) => self.store.version_at(key),
+            None => Some(self.store.version()),
+        }
+    }
+
+    fn published(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.store.published())
     }
 }
 

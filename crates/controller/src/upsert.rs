@@ -1,6 +1,9 @@
 //! Writing an object as it should be, whatever it is now: created where it is missing, changed where it differs, left alone
 //! otherwise.
 //!
+//! Objects are written as a whole, by PUT: fields that the type `K` does not have are dropped from the object on the server. Where the
+//! server may know more fields than the compiled type, use [`Api::apply`] or a patch, which leave the others alone.
+//!
 //! To wait for an object to be in a state, there is [`Api::wait_for`]; to own only some fields of it, [`Api::apply`].
 
 use dogwatch_client::api::{ConflictRetries, retry_on_conflict};

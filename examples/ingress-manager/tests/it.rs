@@ -111,6 +111,38 @@ async fn an_ingress_comes_with_the_annotation_goes_with_it_and_comes_back() {
     running.stop().await;
 }
 
+/// Whether the watch shows the ingress before it is deleted, afterwards, or never: the manager restores it.
+#[tokio::test(start_paused = true)]
+async fn an_ingress_that_is_deleted_before_the_manager_saw_it_comes_back() {
+    for (held_up, expired) in [(false, false), (true, false), (true, true)] {
+        let world = World::new().await;
+        let running = world.run("a");
+        world.add("other", Some("other.test")).await;
+        world.until("other", Some("other.test")).await;
+        let faults = world.server.faults();
+        if held_up {
+            faults.rule(Rule::on("watch").resource("ingresses").pause());
+        }
+        world.add("web", Some("shop.test")).await;
+        while world.ingresses.delete("web", &DeleteParams::default()).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        if expired {
+            // The next list shows neither the ingress nor that it went.
+            faults.expire(world.server.cluster());
+            faults.cut_watches();
+        }
+        if held_up {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert!(world.ingresses.get_opt("web").await.expect("an answer").is_none());
+            faults.clear();
+        }
+        let restored = tokio::time::timeout(Duration::from_secs(60), world.until("web", Some("shop.test")));
+        assert!(restored.await.is_ok(), "still missing; held up: {held_up}, expired: {expired}");
+        running.stop().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_ingress_of_somebody_else_is_left_alone_until_it_goes() {
     let world = World::new().await;

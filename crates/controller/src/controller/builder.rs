@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use dogwatch_core::{Object, ObjectKey, ResourceType};
+use dogwatch_informer::SharedInformer;
 use dogwatch_workqueue::{Builder, RateLimiter, WorkQueue};
 use futures_core::Stream;
 use futures_core::stream::BoxStream;
@@ -15,7 +16,7 @@ use super::worker::Machine;
 use crate::guard::Guard;
 use crate::metrics::ControllerMetrics;
 use crate::reconciler::{Key, Reconciler};
-use crate::source::{MappedSource, Owned, Source, Watched, controller_key};
+use crate::source::{Cache, MappedSource, Owned, Source, Watched, controller_key};
 
 /// How long a controller waits for what it watches: controller-runtime's two minutes.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
@@ -23,8 +24,9 @@ const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long reconciles may go on after a stop: controller-runtime's half a minute.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// How long a worker waits for the cache to show a write, before it turns to other keys. A watch tells within milliseconds.
-const CONSISTENCY_WAIT: Duration = Duration::from_secs(1);
+/// How long a key waits for the cache to show a write. A watch shows it within milliseconds; a list that has to be read again, with
+/// its back-off, takes some seconds.
+const CONSISTENCY_WAIT: Duration = Duration::from_secs(30);
 
 /// Makes a [`Controller`].
 ///
@@ -35,6 +37,7 @@ pub struct ControllerBuilder<K> {
     /// Whose keys these are, where they are keys of objects.
     of: Option<ResourceType>,
     sources: Vec<Box<dyn Source<K>>>,
+    needs: Vec<Box<dyn Cache>>,
     streams: Vec<BoxStream<'static, K>>,
     queue: Builder<K>,
     timeout: Option<Duration>,
@@ -54,7 +57,7 @@ impl Controller {
         let own_key = |object: &T, add: &mut dyn FnMut(ObjectKey)| {
             object.key().into_iter().for_each(add);
         };
-        builder.sources.push(Box::new(MappedSource { watched, mapping: Arc::new(own_key), maps_old: false }));
+        builder.sources.push(Box::new(MappedSource::new(watched, Arc::new(own_key), false)));
         builder
     }
 
@@ -64,6 +67,7 @@ impl Controller {
             name: name.into(),
             of: None,
             sources: Vec::new(),
+            needs: Vec::new(),
             streams: Vec::new(),
             queue: WorkQueue::builder(),
             timeout: None,
@@ -104,11 +108,16 @@ impl<K: Key> ControllerBuilder<K> {
         I: IntoIterator<Item = K>,
     {
         let mapping = move |object: &T, add: &mut dyn FnMut(K)| keys(object).into_iter().for_each(add);
-        self.sources.push(Box::new(MappedSource {
-            watched: watched.into(),
-            mapping: Arc::new(mapping),
-            maps_old: true,
-        }));
+        self.sources.push(Box::new(MappedSource::new(watched.into(), Arc::new(mapping), true)));
+        self
+    }
+
+    /// Waits for this informer too before it works, and holds it: for what the reconciler reads without being called for its
+    /// changes, such as settings. The controller starts it, if that was not done before, and ends with an error when it ends.
+    ///
+    /// A manager waits for all informers of its factory anyway.
+    pub fn needs<T: Object>(mut self, informer: &SharedInformer<T>) -> Self {
+        self.needs.push(Box::new(informer.clone()));
         self
     }
 
@@ -156,9 +165,9 @@ impl<K: Key> ControllerBuilder<K> {
         self
     }
 
-    /// How long a worker waits for the cache to show what was [written](crate::Context::wrote) under a key, before it puts the key off and
-    /// turns to others; a second unless called. The key is never reconciled before the cache shows it, unless the server's
-    /// history was taken back meanwhile.
+    /// How long a key waits for the cache to show what was [written](crate::Context::wrote) under it. It is not reconciled before,
+    /// and takes no worker meanwhile; after that time it is reconciled all the same, and counted in
+    /// `dogwatch_controller_stale_reads_total`. Defaults to 30 s.
     pub fn consistency_wait(mut self, limit: Duration) -> Self {
         self.consistency_wait = limit;
         self
@@ -185,14 +194,16 @@ impl<K: Key> ControllerBuilder<K> {
     /// The controller, not running.
     pub fn build<R: Reconciler<K>>(self, reconciler: R) -> Controller {
         let name: Arc<str> = self.name.into();
+        let metrics = ControllerMetrics::new(&name, self.course.workers);
         let machine = Machine {
             queue: self.queue.name(&*name).earliest_wins().build(),
             kinds: self.sources.iter().map(|it| it.kind().clone()).collect(),
             sources: self.sources,
             reconciler,
-            guard: Guard::new(self.consistency_wait),
+            needs: self.needs,
+            guard: Guard::new(self.consistency_wait, metrics.overdue.clone()),
             timeout: self.timeout,
-            metrics: ControllerMetrics::new(&name, self.course.workers),
+            metrics,
             abandoned: AtomicBool::new(false),
             name,
         };
@@ -202,7 +213,7 @@ impl<K: Key> ControllerBuilder<K> {
 
 impl<K> fmt::Debug for ControllerBuilder<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let informers: Vec<_> = self.sources.iter().map(|it| it.informer()).collect();
+        let informers: Vec<_> = self.sources.iter().map(|it| it.cache().name()).collect();
         f.debug_struct("ControllerBuilder")
             .field("name", &self.name)
             .field("informers", &informers)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dogwatch_informer::InformerStopped;
+use dogwatch_informer::{Health, InformerStopped};
 
 /// Why a controller ended otherwise than by being stopped. A failing reconcile is no reason.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +26,16 @@ pub enum ControllerError {
         /// Which informer it is.
         #[source]
         source: InformerStopped,
+    },
+    /// An informer that it watches or needs has ended: it would have gone on without ever hearing of a change again.
+    #[error("controller {controller} cannot go on: informer {informer} has ended; it was {health}")]
+    SourceEnded {
+        /// The name of the controller.
+        controller: String,
+        /// The name of the informer.
+        informer: String,
+        /// How the informer was doing in the end.
+        health: Box<Health>,
     },
     /// It was stopped, and some reconciles did not end in time. They were cut off.
     #[error(

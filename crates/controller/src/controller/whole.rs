@@ -4,28 +4,33 @@ use std::fmt;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dogwatch_informer::Registration;
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
-use futures_util::StreamExt;
 use futures_util::future::join_all;
-use tokio::task::{JoinError, JoinSet};
-use tokio::time::{Instant, timeout, timeout_at};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use tokio::task::JoinError;
+use tokio::time::timeout;
 
 use super::error::ControllerError;
 use super::worker::{Machine, text_of};
+use crate::owned_tasks::OwnedTasks;
 use crate::reconciler::{Key, Reconciler};
+use crate::source::Cache;
 
 /// A controller that is ready to run, by itself or in a [`Manager`](crate::Manager).
 ///
-/// Dropping it, or the future that runs it, cuts off what its workers are at, and takes its handlers from the informers; informers
-/// that nobody else holds then stop.
+/// Dropping it, or the future that runs it, drops the futures of its reconciles, before the drop returns, and takes its handlers
+/// from the informers; informers that are held nowhere else then stop. A reconcile that is being polled on another thread at
+/// that moment is waited for, until its next `await`.
 pub struct Controller {
     name: Arc<str>,
     as_leader: bool,
+    sync_timeout: Duration,
     life: Box<dyn Life>,
 }
 
@@ -46,9 +51,9 @@ impl Controller {
         as_leader: bool,
     ) -> Self {
         let name = Arc::clone(&machine.name);
-        let streams = Mutex::new(streams);
-        let life = Running { machine: Arc::new(machine), streams, course, registrations: Vec::new() };
-        Self { name, as_leader, life: Box::new(life) }
+        let (streams, sync_timeout) = (Mutex::new(streams), course.sync_timeout);
+        let life = Running { machine: Arc::new(machine), streams, course, registrations: Mutex::default() };
+        Self { name, as_leader, sync_timeout, life: Box::new(life) }
     }
 
     /// What it is called in logs, metrics and errors.
@@ -67,25 +72,40 @@ impl Controller {
     /// left to the next who runs. It starts its informers, and leaves them running.
     ///
     /// # Errors
-    /// When it does not sync in time, or does not end in time.
-    pub async fn run(mut self, stop: impl Future<Output = ()> + Send) -> Result<(), ControllerError> {
+    /// When it does not sync in time, when an informer that it watches or needs ends, or when it does not end in time.
+    pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<(), ControllerError> {
         self.watch()?;
         self.work(Box::pin(stop)).await
     }
 
-    /// Begins to fill the queue. Once is enough.
-    pub(crate) fn watch(&mut self) -> Result<(), ControllerError> {
+    /// Starts the informers that it watches and needs.
+    pub(crate) fn start(&self) {
+        self.life.start();
+    }
+
+    /// Begins to fill the queue, and starts the informers. A second call does nothing.
+    pub(crate) fn watch(&self) -> Result<(), ControllerError> {
         self.life.watch()
     }
 
-    /// Waits until every handler was told of what is there.
+    /// Waits until the informers are synced, and its handlers, where it watches already, were told of what is there.
     pub(crate) async fn synced(&self) -> Result<(), ControllerError> {
         self.life.synced().await
     }
 
-    /// Works until it is stopped.
+    /// Waits until an informer that it watches or needs has ended.
+    pub(crate) async fn source_ended(&self) -> ControllerError {
+        self.life.source_ended().await
+    }
+
+    /// Watches, if it did not before, and works until it is stopped.
     pub(crate) async fn work(&self, stop: BoxFuture<'_, ()>) -> Result<(), ControllerError> {
         self.life.work(stop).await
+    }
+
+    /// How long it waits for its informers.
+    pub(crate) fn sync_timeout(&self) -> Duration {
+        self.sync_timeout
     }
 }
 
@@ -100,8 +120,10 @@ impl fmt::Debug for Controller {
 
 /// The course of a controller, whatever its keys and its reconciler are.
 trait Life: Send + Sync {
-    fn watch(&mut self) -> Result<(), ControllerError>;
+    fn start(&self);
+    fn watch(&self) -> Result<(), ControllerError>;
     fn synced(&self) -> BoxFuture<'_, Result<(), ControllerError>>;
+    fn source_ended(&self) -> BoxFuture<'_, ControllerError>;
     fn work<'a>(&'a self, stop: BoxFuture<'a, ()>) -> BoxFuture<'a, Result<(), ControllerError>>;
 }
 
@@ -111,39 +133,68 @@ struct Running<K: Key, R> {
     streams: Mutex<Vec<BoxStream<'static, K>>>,
     course: Course,
     /// One for each source, once it watches.
-    registrations: Vec<Registration>,
+    registrations: Mutex<Vec<Registration>>,
 }
 
-impl<K: Key, R: Reconciler<K>> Running<K, R> {
+impl<K: Key, R> Running<K, R> {
     fn name(&self) -> String {
         self.machine.name.to_string()
     }
 
+    fn registrations(&self) -> MutexGuard<'_, Vec<Registration>> {
+        self.registrations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Key, R: Reconciler<K>> Running<K, R> {
     async fn all_synced(&self) -> Result<(), ControllerError> {
-        let (after, machine) = (self.course.sync_timeout, &self.machine);
-        let deadline = Instant::now() + after;
-        let waits =
-            machine.sources.iter().zip(&self.registrations).map(|(source, registration)| async move {
-                let outcome = timeout_at(deadline, registration.synced()).await;
-                match outcome {
-                    Ok(Ok(())) => None,
-                    Ok(Err(ended)) => {
-                        Some(format!("{ended}: informer {} is {}", source.informer(), source.health()))
-                    }
-                    Err(_) => {
-                        Some(format!("informer {} is not synced: {}", source.informer(), source.health()))
-                    }
-                }
-            });
-        let pending: Vec<_> = join_all(waits).await.into_iter().flatten().collect();
+        let after = self.course.sync_timeout;
+        let caches = self.machine.caches().map(|cache| async move {
+            match timeout(after, cache.synced()).await {
+                Ok(Ok(())) => None,
+                Ok(Err(ended)) => Some(ended.to_string()),
+                Err(_) => Some(format!("informer {} is not synced: {}", cache.name(), cache.health())),
+            }
+        });
+        let registrations = self.registrations().clone();
+        let handlers = registrations.iter().map(|registration| async move {
+            match timeout(after, registration.synced()).await {
+                // That a cache is not synced is said above.
+                Ok(Ok(())) | Err(_) => None,
+                Ok(Err(ended)) => Some(ended.to_string()),
+            }
+        });
+        let (caches, handlers) = tokio::join!(join_all(caches), join_all(handlers));
+        let mut pending: Vec<_> = caches.into_iter().flatten().collect();
+        if pending.is_empty() {
+            pending.extend(handlers.into_iter().flatten());
+            let unserved = registrations.iter().filter(|it| !it.is_synced());
+            if pending.is_empty() {
+                pending.extend(unserved.map(|it| format!("handler {} is not synced", it.name())));
+            }
+        }
         match pending.is_empty() {
             true => Ok(()),
             false => Err(ControllerError::NotSynced { controller: self.name(), after, pending }),
         }
     }
 
+    async fn any_ended(&self) -> ControllerError {
+        let mut ends: FuturesUnordered<_> =
+            self.machine.caches().map(|cache| async move { cache.ended().map(|()| cache).await }).collect();
+        match ends.next().await {
+            Some(cache) => ControllerError::SourceEnded {
+                controller: self.name(),
+                informer: cache.name().to_owned(),
+                health: Box::new(cache.health()),
+            },
+            None => std::future::pending().await,
+        }
+    }
+
     async fn work_until(&self, stop: BoxFuture<'_, ()>) -> Result<(), ControllerError> {
         let mut stop = pin!(stop);
+        self.watch()?;
         tokio::select! {
             biased;
             () = &mut stop => {
@@ -151,15 +202,17 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
                 return Ok(());
             }
             synced = self.all_synced() => synced?,
+            ended = self.any_ended() => return Err(ended),
         }
         tracing::info!(controller = &*self.machine.name, workers = self.course.workers, "working");
-        let mut workers = JoinSet::new();
+        // Both end with this function. Workers are gone before it returns, or its future is dropped: what follows that, such as the
+        // release of a Lease, relies on it.
+        let (mut workers, mut beside) = (OwnedTasks::new(), OwnedTasks::new());
         for _ in 0..self.course.workers {
             workers.spawn(Arc::clone(&self.machine).work());
         }
-        // Ends with this function.
-        let mut beside = JoinSet::new();
         beside.spawn(self.machine.queue.keep_metrics_fresh());
+        beside.spawn(Arc::clone(&self.machine).guard());
         for mut stream in std::mem::take(&mut *self.streams.lock().unwrap_or_else(PoisonError::into_inner)) {
             let queue = self.machine.queue.clone();
             beside.spawn(async move {
@@ -168,27 +221,32 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
                 }
             });
         }
+        let mut lost = None;
         tokio::select! {
+            biased;
             () = &mut stop => {}
             // Workers end only when the queue does, so this one did not end well.
-            Some(Err(ended)) = workers.join_next() => return Err(self.broken(ended)),
+            Some((_, Err(ended))) = workers.join_next() => return Err(self.broken(ended)),
+            ended = self.any_ended() => lost = Some(ended),
         }
-        self.machine.abandoned.store(self.course.abandon, Ordering::Relaxed);
+        // What is queued when an informer has ended could only be judged by a cache that is no longer kept.
+        self.machine.abandoned.store(self.course.abandon || lost.is_some(), Ordering::Relaxed);
         self.machine.queue.shut_down();
         let drained = timeout(self.course.grace, async {
-            while let Some(ended) = workers.join_next().await {
+            while let Some((_, ended)) = workers.join_next().await {
                 ended.map_err(|it| self.broken(it))?;
             }
             Ok(())
         });
-        drained.await.unwrap_or_else(|_| {
+        let drained = drained.await.unwrap_or_else(|_| {
             Err(ControllerError::Undrained {
                 controller: self.name(),
                 after: self.course.grace,
                 busy: workers.len(),
                 queued: self.machine.queue.len(),
             })
-        })
+        });
+        lost.map_or(drained, Err)
     }
 
     fn broken(&self, ended: JoinError) -> ControllerError {
@@ -201,21 +259,33 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
 }
 
 impl<K: Key, R: Reconciler<K>> Life for Running<K, R> {
-    fn watch(&mut self) -> Result<(), ControllerError> {
+    fn start(&self) {
+        self.machine.caches().for_each(Cache::start);
+    }
+
+    fn watch(&self) -> Result<(), ControllerError> {
         let machine = &self.machine;
-        for source in machine.sources.iter().skip(self.registrations.len()) {
-            let registration = source.start(&machine.name, &machine.queue);
+        let mut registrations = self.registrations();
+        for source in machine.sources.iter().skip(registrations.len()) {
+            let registration = source.watch(&machine.name, &machine.queue);
             let registration = registration.map_err(|source| ControllerError::Unwatchable {
                 controller: machine.name.to_string(),
                 source,
             })?;
-            self.registrations.push(registration);
+            registrations.push(registration);
         }
+        drop(registrations);
+        // After the handlers are there, so that they hear of what comes and goes in the first list too.
+        self.start();
         Ok(())
     }
 
     fn synced(&self) -> BoxFuture<'_, Result<(), ControllerError>> {
         Box::pin(self.all_synced())
+    }
+
+    fn source_ended(&self) -> BoxFuture<'_, ControllerError> {
+        Box::pin(self.any_ended())
     }
 
     fn work<'a>(&'a self, stop: BoxFuture<'a, ()>) -> BoxFuture<'a, Result<(), ControllerError>> {
@@ -225,7 +295,7 @@ impl<K: Key, R: Reconciler<K>> Life for Running<K, R> {
 
 impl<K: Key, R> Drop for Running<K, R> {
     fn drop(&mut self) {
-        self.registrations.iter().for_each(Registration::remove);
+        self.registrations().iter().for_each(Registration::remove);
         self.machine.queue.shut_down();
     }
 }

@@ -1,4 +1,4 @@
-//! What a worker does with a key: waits for the cache, calls the reconciler, and acts on what it says.
+//! What a worker does with a key: asks the guard, calls the reconciler, and acts on what it says.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -16,13 +16,15 @@ use crate::action::{Action, Levels, ReconcileError};
 use crate::guard::Guard;
 use crate::metrics::ControllerMetrics;
 use crate::reconciler::{Context, Key, Reconciler};
-use crate::source::Source;
+use crate::source::{Cache, Source};
 
 /// What the workers of one controller share.
 pub(super) struct Machine<K: Key, R> {
     pub(super) name: Arc<str>,
     pub(super) queue: WorkQueue<K>,
     pub(super) sources: Vec<Box<dyn Source<K>>>,
+    /// Further caches that the reconciler reads.
+    pub(super) needs: Vec<Box<dyn Cache>>,
     /// The kinds of the sources, in their order.
     pub(super) kinds: Arc<[Gvk]>,
     pub(super) reconciler: R,
@@ -60,18 +62,27 @@ impl<K: Key, R: Reconciler<K>> Machine<K, R> {
         }
     }
 
+    /// Puts keys back that wait for a cache, until it is dropped.
+    pub(super) async fn guard(self: Arc<Self>) {
+        self.guard.run(&self.sources, &self.queue).await;
+    }
+
+    /// All caches that a reconcile reads.
+    pub(super) fn caches(&self) -> impl Iterator<Item = &dyn Cache> {
+        self.sources.iter().map(|it| it.cache()).chain(self.needs.iter().map(|it| &**it))
+    }
+
     async fn handle(&self, item: &Item<'_, K>, context: &Context) {
         let _busy = self.metrics.busy();
-        if let Some(informer) = self.guard.behind(item, &self.sources).await {
+        if let Some(informer) = self.guard.park(item, item.priority(), &self.sources) {
             self.metrics.stale.increment(1);
             tracing::debug!(informer, "put off: the cache does not show yet what was written");
-            self.again(item, AddOptions { rate_limited: true, ..AddOptions::default() });
             return;
         }
         let begun = Instant::now();
         let outcome = self.call(item, context).await;
         self.metrics.took(begun.elapsed());
-        self.guard.record(item, context.take_writes(), &self.sources);
+        self.guard.record(item, context.take_writes(), &self.sources, &self.queue);
         self.act(item, context, outcome);
     }
 

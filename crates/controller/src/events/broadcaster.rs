@@ -16,8 +16,9 @@ use tokio::time::Instant;
 
 use super::note::{EventKey, InvalidReporter, Note, Reporter};
 use super::series::{Remembered, Write};
-use super::sink::{EventSink, deliver};
+use super::sink::EventSink;
 use super::spam::SpamFilter;
+use super::worker::work;
 
 /// How many notes wait to be looked at, and how many workers write, as client-go has it since 1.37.
 const QUEUE: usize = 1000;
@@ -157,7 +158,7 @@ impl EventBroadcasterBuilder {
         let mut tasks = JoinSet::new();
         let workers = (0..self.workers).map(|_| {
             let (sender, receiver) = mpsc::channel(WORKER_QUEUE);
-            tasks.spawn(work(Arc::clone(&self.sink), receiver, meter.clone()));
+            tasks.spawn(work(Arc::clone(&self.sink), receiver, meter.refused.clone()));
             sender
         });
         let workers: Vec<_> = workers.collect();
@@ -241,12 +242,4 @@ async fn hand_on(workers: &[mpsc::Sender<Write>], write: Write) {
     let worker = hasher.finish() as usize % workers.len();
     // A worker ends only when this task has.
     let _ = workers[worker].send(write).await;
-}
-
-async fn work(sink: Arc<dyn EventSink>, mut writes: mpsc::Receiver<Write>, meter: Meter) {
-    while let Some(write) = writes.recv().await {
-        if !deliver(&*sink, &write).await {
-            meter.refused.increment(1);
-        }
-    }
 }

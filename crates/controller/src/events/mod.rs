@@ -12,6 +12,7 @@ mod note;
 mod series;
 mod spam;
 mod sink;
+mod worker;
 mod broadcaster;
 
 pub use broadcaster::{EventBroadcaster, EventBroadcasterBuilder, EventRecorder};

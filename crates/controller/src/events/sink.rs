@@ -44,21 +44,27 @@ impl EventSink for Client {
     }
 }
 
-/// Writes until it is done or it is of no use; `false` when the event is lost.
-pub(super) async fn deliver(sink: &dyn EventSink, write: &Write) -> bool {
-    for attempt in 1..=TRIES {
-        let error = match once(sink, write).await {
-            Ok(()) => return true,
-            Err(error) => error,
-        };
-        if is_final(&error) || attempt == TRIES {
-            tracing::warn!(event = write.event().metadata.name, %error, attempt, "an event is lost");
-            return false;
-        }
-        let pause = if attempt == 1 { PAUSE.mul_f64(rand::random::<f64>()) } else { PAUSE };
-        tokio::time::sleep(pause).await;
+/// The result of one attempt to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attempted {
+    Written,
+    /// It is of no use to try again.
+    Lost,
+    /// To be tried again after this time.
+    Later(Duration),
+}
+
+/// Tries to write; `attempt` counts from 1.
+pub(super) async fn attempt(sink: &dyn EventSink, write: &Write, attempt: u32) -> Attempted {
+    let error = match once(sink, write).await {
+        Ok(()) => return Attempted::Written,
+        Err(error) => error,
+    };
+    if is_final(&error) || attempt >= TRIES {
+        tracing::warn!(event = write.event().metadata.name, %error, attempt, "an event is lost");
+        return Attempted::Lost;
     }
-    false
+    Attempted::Later(if attempt == 1 { PAUSE.mul_f64(rand::random::<f64>()) } else { PAUSE })
 }
 
 async fn once(sink: &dyn EventSink, write: &Write) -> Result<(), Error> {

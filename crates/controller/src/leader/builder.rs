@@ -31,6 +31,7 @@ pub struct LeaderElectorBuilder {
     timing: ElectionTiming,
     labels: BTreeMap<String, String>,
     release: bool,
+    waits_to_create: bool,
     on_new_leader: Option<Tell>,
     coordinated: bool,
     events: Option<EventRecorder>,
@@ -64,6 +65,7 @@ impl LeaderElectorBuilder {
             timing: ElectionTiming::default(),
             labels: BTreeMap::new(),
             release: true,
+            waits_to_create: false,
             on_new_leader: None,
             coordinated: false,
             events: None,
@@ -116,6 +118,18 @@ impl LeaderElectorBuilder {
     /// Turn it off where something the future began, such as a thread, may outlive it.
     pub fn release_on_stop(mut self, release: bool) -> Self {
         self.release = release;
+        self
+    }
+
+    /// Makes a Lease that is missing only after it was missing for a whole lease duration. Without it, one that was never seen is
+    /// made at once, as client-go does.
+    ///
+    /// Somebody may have deleted the Lease of a leader, which finds out at its next renewal and makes it again. A replica that starts
+    /// in between, or that saw the Lease last when it was its own, would lead at the same time for up to a retry period. The wait
+    /// costs a lease duration once in the life of a Lease, and excludes that, unless the Lease is deleted again and again between
+    /// two looks at it.
+    pub fn wait_before_creating(mut self) -> Self {
+        self.waits_to_create = true;
         self
     }
 
@@ -178,6 +192,8 @@ impl LeaderElectorBuilder {
             memory: Memory::new(identity.clone(), lease_duration),
             held: None,
             in_doubt: false,
+            waits_to_create: self.waits_to_create,
+            missing: None,
             coordinated: self.coordinated,
             random: self.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64),
         };

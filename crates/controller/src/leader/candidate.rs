@@ -32,6 +32,10 @@ pub(super) struct Candidate {
     pub(super) held: Option<Lease>,
     /// A write was sent and it is not known whether it was carried out.
     pub(super) in_doubt: bool,
+    /// Whether a lease that is missing is made only after it was missing for a whole lease duration.
+    pub(super) waits_to_create: bool,
+    /// Since when every look found no lease, and when the last one was, by our own clock.
+    pub(super) missing: Option<(Duration, Duration)>,
     /// Whose the lease is, a coordinator decides.
     pub(super) coordinated: bool,
     pub(super) random: StdRng,
@@ -137,6 +141,11 @@ impl Candidate {
                 let to = observed.as_ref().and_then(record::preferred).unwrap_or_default();
                 Ok(Attempt::Promised { to: to.into() })
             }
+            // A leader makes its own lease again at once; all others may be looking at the place of a lease whose holder does not
+            // know yet that it is gone, and what they remember of it may be old.
+            Step::Create if deadline.is_none() && self.waits_to_create && now < self.may_create(now) => {
+                Ok(Attempt::Anothers { holder: None, until: self.may_create(now) })
+            }
             Step::Take if deadline.is_some() => Ok(Attempt::Anothers { holder: holder(), until: now }),
             Step::Create => {
                 let lease = record::created(&self.name, &self.entry(), self.memory.next_transitions());
@@ -176,7 +185,23 @@ impl Candidate {
         Ok(Attempt::Held { sent, transitions })
     }
 
+    /// When a lease that is missing may be made. Its last holder has made it again by then, or stopped: it counts a renew deadline
+    /// from a renewal that was before the deletion, and a lease duration is longer than that on any two clocks that the
+    /// election allows.
+    fn may_create(&self, now: Duration) -> Duration {
+        let since = self.missing.map_or(now, |(since, _)| since);
+        since.saturating_add(self.timing.lease_duration)
+    }
+
     fn saw(&mut self, lease: Option<&Lease>) {
+        let now = self.shared.clock.now();
+        // In a longer time without a look, the lease may have been made and deleted once more.
+        let lasting = self.timing.retry_period.saturating_mul(2);
+        self.missing = match (lease, self.missing) {
+            (Some(_), _) => None,
+            (None, Some((since, last))) if now.saturating_sub(last) <= lasting => Some((since, now)),
+            (None, _) => Some((now, now)),
+        };
         self.memory.remember(lease, self.shared.clock.now());
         self.shared.saw(lease.and_then(record::holder));
     }

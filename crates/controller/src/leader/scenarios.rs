@@ -190,6 +190,37 @@ async fn le_3_a_deleted_lease_is_made_again_by_who_leads_and_not_taken_by_who_sa
     }
 }
 
+/// Those who never saw the lease, or saw it last when it was their own, cannot know that another leads.
+#[tokio::test(start_paused = true)]
+async fn a_newcomer_that_waits_before_creating_does_not_lead_beside_one_whose_lease_was_deleted() {
+    let server = Arc::new(Server::default());
+    let cautious = |who: &str| {
+        LeaderElector::over(Line::good(&server), "lock")
+            .identity(who)
+            .wait_before_creating()
+            .build()
+            .expect("valid")
+    };
+    let (me, newcomer) = (cautious("me"), cautious("newcomer"));
+    let (up, lead) = flag();
+    let began = Instant::now();
+    let run = me.run_while_leading(lead);
+    let meddler = async {
+        sleep(s(14)).await;
+        assert!(!up.load(Ordering::SeqCst), "a whole lease duration is waited for");
+        sleep(s(5)).await;
+        assert!(up.load(Ordering::SeqCst) && began.elapsed() == s(19));
+        server.edit(|_| None);
+        let second = newcomer.run_while_leading(|_| std::future::pending::<()>());
+        assert!(tokio::time::timeout(s(60), second).await.is_err());
+        assert!(up.load(Ordering::SeqCst) && server.holder().as_deref() == Some("me"));
+    };
+    tokio::select! {
+        _ = run => panic!("the leader goes on"),
+        () = meddler => {}
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn le_4_release_lease_lets_another_lead_within_a_retry_period() {
     let server = Arc::new(Server::default());

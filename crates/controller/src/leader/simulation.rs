@@ -73,6 +73,8 @@ struct Setting {
     retry: Duration,
     /// How much faster the fastest clock may be than the slowest.
     spread: f64,
+    /// Whether the lease is deleted from time to time; all wait before they make it then.
+    deletions: bool,
 }
 
 impl Setting {
@@ -82,7 +84,7 @@ impl Setting {
         let retry = renew.mul_f64(random.random_range(0.15..0.6));
         // A little less than what the rule allows: time moves in steps of a millisecond here.
         let spread = (lease.as_secs_f64() - 0.01) / (renew.as_secs_f64() + 0.01);
-        Self { lease, renew, retry, spread: spread.min(2.0) }
+        Self { lease, renew, retry, spread: spread.min(2.0), deletions: random.random_bool(0.5) }
     }
 
     fn skew(&self, random: &mut StdRng) -> Skew {
@@ -152,7 +154,11 @@ async fn process(
     let line = Line::new(&server, weather(random.random(), stormy.clone(), slow, setting.lease));
     let mut clock = Clock::new();
     clock.skew = setting.skew(&mut random);
-    let elector = LeaderElector::over(line, "lock")
+    let mut elector = LeaderElector::over(line, "lock");
+    if setting.deletions {
+        elector = elector.wait_before_creating();
+    }
+    let elector = elector
         .identity(format!("elector-{who}"))
         .lease_duration(setting.lease)
         .renew_deadline(setting.renew)
@@ -208,8 +214,14 @@ async fn play(seed: u64, electors: usize) -> Result<u32, String> {
     let end = Instant::now() + setting.lease * STORM;
     while Instant::now() < end {
         sleep(setting.lease.mul_f64(random.random_range(0.0..8.0))).await;
-        // Somebody touches the lease, which changes nothing about who holds it.
-        server.edit(|lease| lease);
+        if setting.deletions && random.random_bool(0.5) && server.lease().is_some() {
+            // Everybody has had the time to see it since it was made; its holder does not know yet that it goes.
+            sleep(setting.lease * 2).await;
+            server.edit(|_| None);
+        } else {
+            // A touch changes nothing about who holds it.
+            server.edit(|lease| lease);
+        }
     }
     stormy.send_replace(false);
     // The longest way to a leader: a request of before is carried out late, one who saw it waits for a lease, and those who

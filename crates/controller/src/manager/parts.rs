@@ -5,12 +5,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_core::future::BoxFuture;
-use tokio::task::{Id, JoinError, JoinSet};
+use tokio::task::{Id, JoinError};
 use tokio_util::sync::CancellationToken;
 
 use super::error::ManagerError;
 use crate::action::{BoxError, Levels};
 use crate::controller::text_of;
+use crate::owned_tasks::OwnedTasks;
 
 /// Something that runs until it is told to stop, or ends by itself.
 pub(super) struct Part {
@@ -84,24 +85,23 @@ impl Drop for Listed {
 
 /// Runs the parts until all have ended. The first that fails stops all others; its error is what comes of it.
 ///
-/// Dropping the future cuts all of them off.
+/// Dropping the future drops all of theirs before it returns: a leader's work is over when its lease is released.
 pub(super) async fn run_all(
     parts: Vec<Part>,
     stop: CancellationToken,
     roll: Roll,
 ) -> Result<(), ManagerError> {
-    let mut tasks = JoinSet::new();
+    let mut tasks = OwnedTasks::new();
     let mut listed: HashMap<Id, Listed> = HashMap::new();
     for part in parts {
         let running = (part.run)(stop.clone());
-        listed.insert(tasks.spawn(running).id(), Listed::new(part.name, &roll));
+        listed.insert(tasks.spawn(running), Listed::new(part.name, &roll));
     }
     let mut outcome = Ok(());
-    while let Some(ended) = tasks.join_next_with_id().await {
-        let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
+    while let Some((id, ended)) = tasks.join_next().await {
         let name = listed.remove(&id).map(|it| it.name.clone()).unwrap_or_default();
         let ended = match ended {
-            Ok((_, ended)) => ended,
+            Ok(ended) => ended,
             Err(error) => Err(ManagerError::Panicked { name: name.clone(), panic: panic_text(error) }),
         };
         match ended {

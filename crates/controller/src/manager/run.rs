@@ -1,13 +1,15 @@
 //! The course of a manager: what begins when, and what ends before what.
 
+use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::future::{Future, pending, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
 use dogwatch_informer::InformerFactory;
-use futures_util::FutureExt;
 use futures_util::future::try_join_all;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +18,7 @@ use super::parts::{Part, Roll, run_all};
 use super::progress::Progress;
 use super::whole::Manager;
 use crate::checks::Checks;
-use crate::controller::Controller;
+use crate::controller::{Controller, ControllerError};
 use crate::leader::{Ended, LeaderElector};
 use crate::signals::Signals;
 
@@ -70,9 +72,16 @@ impl Manager {
         // Held until everything else has ended, so that probes are answered to the end.
         let _endpoints = self.answer(&progress);
         let informers = self.informers.clone();
-        for controller in &mut self.controllers {
+        let leads = self.elector.is_some();
+        for controller in &self.controllers {
             progress.wait_for(&named(controller));
-            controller.watch()?;
+            if leads && controller.works_as_leader() {
+                // It watches when its term begins, and is told of everything then. A standby that watched would gather the key of
+                // each object that ever came and went.
+                controller.start();
+            } else {
+                controller.watch()?;
+            }
         }
         informers.start();
         let (grace, roll) = (self.grace, Roll::default());
@@ -134,14 +143,16 @@ impl Manager {
     /// Everything that runs, with the election as one part of it.
     fn into_parts(self, progress: &Arc<Progress>, roll: &Roll) -> Vec<Part> {
         let mut parts = self.tasks;
-        parts.push(informers_synced(self.informers, progress));
+        parts.push(informers_synced(self.informers.clone(), progress));
+        let informers = self.informers;
         let leads = self.elector.is_some();
         let (leading, others): (Vec<_>, Vec<_>) =
             self.controllers.into_iter().partition(|it| leads && it.works_as_leader());
-        parts.extend(others.into_iter().map(|it| controller_part(it, Arc::clone(progress))));
+        let part = |it| controller_part(it, informers.clone(), Arc::clone(progress));
+        parts.extend(others.into_iter().map(part));
         match self.elector {
             Some(elector) => {
-                let group = Leading { controllers: leading, tasks: self.leader_tasks, elector };
+                let group = Leading { controllers: leading, tasks: self.leader_tasks, elector, informers };
                 let (progress, roll) = (Arc::clone(progress), roll.clone());
                 parts.push(Part::new(ELECTION.to_owned(), move |stop| group.run(stop, progress, roll)));
             }
@@ -156,6 +167,7 @@ struct Leading {
     controllers: Vec<Controller>,
     tasks: Vec<Part>,
     elector: LeaderElector,
+    informers: InformerFactory,
 }
 
 impl Leading {
@@ -166,26 +178,48 @@ impl Leading {
         progress: Arc<Progress>,
         roll: Roll,
     ) -> Result<(), ManagerError> {
-        let synced = try_join_all(self.controllers.iter().map(|it| synced(it, &progress)));
+        let controllers =
+            try_join_all(self.controllers.iter().map(|it| synced(it, &self.informers, &progress)));
+        let all = async {
+            // Tasks have no limit of their own; what keeps an informer is told by the check of readiness.
+            let (controllers, _) = tokio::join!(controllers, self.informers.wait_for_sync(Duration::MAX));
+            controllers
+        };
+        let mut ends: FuturesUnordered<_> = self.controllers.iter().map(Controller::source_ended).collect();
         tokio::select! {
             biased;
             () = stop.cancelled() => return Ok(()),
-            synced = synced => drop(synced?),
+            synced = all => drop(synced?),
+            Some(ended) = ends.next() => return Err(ended.into()),
         }
-        let mut parts = self.tasks;
-        parts.extend(self.controllers.into_iter().map(|it| controller_part(it, Arc::clone(&progress))));
+        drop(ends);
+        // Shared, since a standby watches over its informers while the same controllers are about to work.
+        let controllers: Vec<_> = self.controllers.into_iter().map(Arc::new).collect();
+        let mut ends: FuturesUnordered<_> = controllers.iter().map(|it| it.source_ended()).collect();
+        let mut deaf = None;
         let standby_stops = async {
-            stop.cancelled().await;
+            tokio::select! {
+                () = stop.cancelled() => {}
+                // A leader's controllers find that out by themselves.
+                Some(ended) = ends.next(), if !self.elector.is_leader() => deaf = Some(ended),
+            }
             // A leader ends in its own time, with its work.
             if self.elector.is_leader() {
                 pending().await
             }
         };
+        let mut parts = self.tasks;
+        let part = |it: &Arc<Controller>| {
+            controller_part(Arc::clone(it), self.informers.clone(), Arc::clone(&progress))
+        };
+        parts.extend(controllers.iter().map(part));
         let work = run_all(parts, stop.clone(), roll);
-        match self.elector.run_until(standby_stops, |_| work).await {
-            Ok(outcome) => outcome,
-            Err(Ended::Stopped) => Ok(()),
-            Err(lost) => Err(ManagerError::LeadershipLost(lost)),
+        let outcome = self.elector.run_until(standby_stops, |_| work).await;
+        match (outcome, deaf) {
+            (Ok(outcome), _) => outcome,
+            (Err(Ended::Stopped), Some(ended)) => Err(ended.into()),
+            (Err(Ended::Stopped), None) => Ok(()),
+            (Err(lost), _) => Err(ManagerError::LeadershipLost(lost)),
         }
     }
 }
@@ -194,24 +228,42 @@ fn named(controller: &Controller) -> String {
     format!("controller {}", controller.name())
 }
 
-async fn synced(controller: &Controller, progress: &Progress) -> Result<(), ManagerError> {
-    controller.synced().await?;
+/// Waits until a controller and all informers of the manager are synced: a reconciler may read any of them.
+async fn synced(
+    controller: &Controller,
+    informers: &InformerFactory,
+    progress: &Progress,
+) -> Result<(), ManagerError> {
+    let after = controller.sync_timeout();
+    let (own, all) = tokio::join!(controller.synced(), informers.wait_for_sync(after));
+    own?;
+    if !all.unsynced.is_empty() {
+        let (controller, pending) = (controller.name().to_owned(), all.unsynced);
+        let pending = pending.iter().map(ToString::to_string).collect();
+        return Err(ControllerError::NotSynced { controller, after, pending }.into());
+    }
     progress.synced(&named(controller));
     Ok(())
 }
 
-fn controller_part(controller: Controller, progress: Arc<Progress>) -> Part {
-    Part::new(named(&controller), move |stop| async move {
+fn controller_part(
+    controller: impl Borrow<Controller> + Send + Sync + 'static,
+    informers: InformerFactory,
+    progress: Arc<Progress>,
+) -> Part {
+    Part::new(named(controller.borrow()), move |stop| async move {
+        let controller = controller.borrow();
         tokio::select! {
             biased;
             () = stop.cancelled() => return Ok(()),
-            synced = synced(&controller, &progress) => synced?,
+            synced = synced(controller, &informers, &progress) => synced?,
+            ended = controller.source_ended() => return Err(ended.into()),
         }
         Ok(controller.work(Box::pin(stop.cancelled())).await?)
     })
 }
 
-/// Informers that no controller watches are waited for too, by those who ask whether the manager is ready.
+/// Reports to the check of readiness when all informers are synced, also those that no controller waits for.
 fn informers_synced(informers: InformerFactory, progress: &Arc<Progress>) -> Part {
     progress.wait_for(INFORMERS);
     let progress = Arc::clone(progress);

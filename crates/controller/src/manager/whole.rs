@@ -24,7 +24,9 @@ const GRACE: Duration = Duration::from_secs(30);
 /// Runs controllers and all they need: informers, leader election, endpoints for probes and scrapes, and an orderly end.
 ///
 /// Informers begin at once and are kept warm, whether the manager leads or not, so that a new leader works from the first moment on.
-/// Controllers, and tasks added with [`leader_task`](Self::leader_task), wait until it leads, where there is an election.
+/// No controller works, and the manager does not stand for election, before every informer that was asked for is synced: a
+/// reconciler may read any of them. Controllers, and tasks added with [`leader_task`](Self::leader_task), wait until the manager
+/// leads, where there is an election; a controller's queue is filled when its term begins.
 ///
 /// It ends when a signal comes, or when a part fails. Then it is no longer ready; controllers work off what they have, tasks are
 /// asked to end; the lease is released; informers and endpoints end last. What has not ended after the [grace](Self::grace)

@@ -64,7 +64,9 @@ impl Members {
 
     /// The Leases that have not changed for so many durations.
     pub(super) fn long_gone(&self, durations: u32, now: Duration) -> Vec<Listed> {
-        let gone = |(it, since): &&(Listed, Duration)| now >= since.saturating_add(it.duration * durations);
+        let gone = |(it, since): &&(Listed, Duration)| {
+            now >= since.saturating_add(it.duration.saturating_mul(durations))
+        };
         self.seen.values().filter(gone).map(|(it, _)| it.clone()).collect()
     }
 }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use dogwatch_apiserver::faults::Rule;
 use dogwatch_client::Api;
 use dogwatch_controller::{Action, Context, Controller, ReconcileError};
 use dogwatch_core::{ListParams, ObjectKey, WriteParams};
-use dogwatch_informer::Lister;
+use dogwatch_informer::{Lister, SharedInformer};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
-use crate::world::{Calls, Running, SECOND, World, name, owned_map};
+use crate::world::{Calls, Running, SECOND, World, name, owned_map, settle};
 
 /// Gives each map one secret, whose name the server chooses, so that a second one is not refused.
 struct OneSecretEach {
@@ -79,7 +80,7 @@ async fn a_key_is_not_reconciled_from_a_cache_older_than_what_was_written_under_
     }
 }
 
-/// The wait has an end, so that a cache that stands still does not take the workers from the keys that it is good enough for.
+/// A cache that stands still does not take the workers from the keys that it is good enough for.
 #[tokio::test(start_paused = true)]
 async fn keys_that_wait_for_the_cache_do_not_keep_the_workers() {
     let world = World::with(&["a"]).await;
@@ -87,7 +88,7 @@ async fn keys_that_wait_for_the_cache_do_not_keep_the_workers() {
     world.informers.start();
     informer.synced().await.expect("it syncs");
     children.synced().await.expect("it syncs");
-    world.server.faults().rule(dogwatch_apiserver::faults::Rule::on("watch").resource("secrets").pause());
+    world.server.faults().rule(Rule::on("watch").resource("secrets").pause());
     let (running, calls) = start(&world, true);
     tokio::time::sleep(3 * SECOND).await;
     assert_eq!(calls.take(), ["a"], "it waits");
@@ -102,12 +103,112 @@ async fn keys_that_wait_for_the_cache_do_not_keep_the_workers() {
     running.stop().await.expect("it ends well");
 }
 
+/// Gives the map `a` a secret in the namespace that is busy, once, with these labels, and records the attempt of each call.
+async fn write_once_over(
+    world: &World,
+    secrets: &SharedInformer<Secret>,
+    labels: &[(&str, &str)],
+) -> (Running, Calls) {
+    let (maps, calls) = (world.informer(), Calls::new());
+    let api = Api::<Secret>::default_namespaced(world.client.clone());
+    let (told, written) = (calls.clone(), Arc::new(AtomicUsize::new(0)));
+    let labels: std::collections::BTreeMap<_, _> =
+        labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let controller = Controller::for_(&maps).named("writer").owns(secrets).build(
+        move |key: ObjectKey, context: Context| {
+            let (api, calls, written, labels) = (api.clone(), told.clone(), written.clone(), labels.clone());
+            async move {
+                calls.add(format!("{} {}", name(&key), context.attempt()));
+                if written.fetch_add(1, Ordering::Relaxed) == 0 {
+                    let mut secret = Secret::default();
+                    secret.metadata.name = Some("written".to_owned());
+                    secret.metadata.labels = Some(labels);
+                    context.wrote(&api.create(&WriteParams::default(), &secret).await?);
+                    return Ok::<_, ReconcileError>(Action::RequeueAfter(SECOND / 10));
+                }
+                Ok(Action::Done)
+            }
+        },
+    );
+    (Running::new(controller), calls)
+}
+
+/// The quiet namespace hears of nothing until a bookmark comes, a minute later.
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_is_quiet_does_not_hold_up_what_was_written_to_another() {
+    let world = World::with(&["a"]).await;
+    let both = Api::<Secret>::all(world.client.clone());
+    let secrets =
+        SharedInformer::builder(both.clone().within("default")).also(both.within("kube-system")).build();
+    let (running, calls) = write_once_over(&world, &secrets, &[]).await;
+    tokio::time::sleep(2 * SECOND).await;
+    assert_eq!(calls.take(), ["a 0", "a 0"]);
+    running.stop().await.expect("it ends well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_source_leaves_out_by_its_labels_or_namespace_is_not_waited_for() {
+    let world = World::with(&["a"]).await;
+    let all = Api::<Secret>::all(world.client.clone());
+    let labelled =
+        SharedInformer::builder(all.clone()).labels("app=web".parse().expect("a selector")).build();
+    let elsewhere = SharedInformer::builder(all.within("kube-system")).build();
+    for (secrets, labels) in [(&labelled, ("app", "other")), (&elsewhere, ("app", "web"))] {
+        let (running, calls) = write_once_over(&world, secrets, &[labels]).await;
+        tokio::time::sleep(2 * SECOND).await;
+        assert_eq!(calls.take(), ["a 0", "a 0"]);
+        running.stop().await.expect("it ends well");
+        let api = Api::<Secret>::default_namespaced(world.client.clone());
+        api.delete("written", &dogwatch_core::DeleteParams::default()).await.expect("deleted");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_selector_lets_in_is_waited_for() {
+    let world = World::with(&["a"]).await;
+    let labelled = SharedInformer::builder(Api::<Secret>::all(world.client.clone()))
+        .labels("app=web".parse().expect("a selector"))
+        .build();
+    labelled.start();
+    labelled.synced().await.expect("it syncs");
+    world.server.faults().rule(Rule::on("watch").resource("secrets").pause());
+    let (running, calls) = write_once_over(&world, &labelled, &[("app", "web")]).await;
+    tokio::time::sleep(10 * SECOND).await;
+    assert_eq!(calls.take(), ["a 0"], "the cache does not show it");
+    world.server.faults().clear();
+    settle().await;
+    assert_eq!(calls.take(), ["a 0"], "woken by the cache, and not counted as a failure");
+    running.stop().await.expect("it ends well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_waits_for_a_cache_half_a_minute_at_most_and_its_worker_not_at_all() {
+    let world = World::with(&["a"]).await;
+    let secrets = world.informers.get::<Secret>();
+    world.informers.start();
+    secrets.synced().await.expect("it syncs");
+    world.server.faults().rule(Rule::on("watch").resource("secrets").pause());
+    let (running, calls) = write_once_over(&world, &secrets, &[]).await;
+    tokio::time::sleep(5 * SECOND).await;
+    assert_eq!(calls.take(), ["a 0"]);
+    let begun = tokio::time::Instant::now();
+    world.create(&crate::world::map("b")).await;
+    settle().await;
+    assert_eq!(calls.take(), ["b 0"], "the one worker is free");
+    assert!(begun.elapsed() < SECOND / 10);
+    tokio::time::sleep(24 * SECOND).await;
+    assert_eq!(calls.take(), [] as [&str; 0]);
+    tokio::time::sleep(2 * SECOND).await;
+    assert_eq!(calls.take(), ["a 0"], "the limit");
+    running.stop().await.expect("it ends well");
+}
+
 /// A reconciler that writes the object it is for would see its own old state at the next call.
 #[tokio::test(start_paused = true)]
 async fn a_reconciler_counts_its_own_writes_right() {
     let world = World::with(&["a"]).await;
     let (maps, api, calls) = (world.informer(), world.maps.clone(), Arc::new(AtomicUsize::new(0)));
-    world.server.faults().rule(dogwatch_apiserver::faults::Rule::on("watch").lag(SECOND / 3));
+    world.server.faults().rule(Rule::on("watch").lag(SECOND / 3));
     let (lister, count) = (maps.lister(), calls.clone());
     let controller = Controller::for_(&maps).build(move |key: ObjectKey, context: Context| {
         let (lister, api, count) = (lister.clone(), api.clone(), count.clone());

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::world::{Calls, Recording, SECOND, World, settle};
+use crate::world::{Calls, Recording, SECOND, World, map, settle};
 
 /// One of several managers of a world.
 struct Replica {
@@ -86,6 +86,43 @@ async fn one_works_while_the_other_stands_by_with_warm_caches_and_takes_over() {
     assert_eq!(names, ["a", "b", "leads"], "a new leader looks at everything once");
     assert!(taken.iter().all(|it| it.0 == taken[0].0), "from the first moment on: {taken:?}");
     assert_eq!(asked(&world), before, "and asks the server for nothing");
+    other.stop().await.expect("it ends well");
+}
+
+/// What comes and goes while another leads is the other's work, and must not pile up here.
+#[tokio::test(start_paused = true)]
+async fn the_queue_of_a_standby_stays_empty_and_its_first_term_begins_with_what_is_there() {
+    let world = World::with(&["a", "b"]).await;
+    let one = Replica::start(&world, "one");
+    settle().await;
+    let recorder = metrics_util::debugging::DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let other = metrics::with_local_recorder(&recorder, || Replica::start(&world, "other"));
+    tokio::time::sleep(10 * SECOND).await;
+    for number in 0..300 {
+        let name = format!("passing-{number}");
+        world.create(&map(&name)).await;
+        world.delete(&name).await;
+    }
+    settle().await;
+    let adds: u64 = snapshotter
+        .snapshot()
+        .into_vec()
+        .into_iter()
+        .filter(|(key, ..)| {
+            let key = key.key();
+            key.name() == "workqueue_adds_total" && key.labels().any(|it| it.value() == "configmap")
+        })
+        .map(|(.., value)| match value {
+            metrics_util::debugging::DebugValue::Counter(it) => it,
+            _ => 0,
+        })
+        .sum();
+    assert_eq!(adds, 0);
+    other.calls.take();
+    one.stop().await.expect("it ends well");
+    tokio::time::sleep(5 * SECOND).await;
+    assert_eq!(other.calls.take_sorted(), ["a", "b", "leads"]);
     other.stop().await.expect("it ends well");
 }
 

@@ -120,3 +120,92 @@ async fn what_was_stopped_before_cannot_be_watched() {
     let source = std::error::Error::source(&error).expect("a cause").to_string();
     assert!(source.contains("informer configmaps"), "{source}");
 }
+
+/// Informers are shared: another holder may stop one. A controller that went on would never hear of a change again.
+#[tokio::test(start_paused = true)]
+async fn a_controller_whose_informer_is_stopped_ends_and_says_so() {
+    let world = World::with(&["a", "b"]).await;
+    let secrets = world.informers.get::<k8s_openapi::api::core::v1::Secret>();
+    for needed in [false, true] {
+        let calls = Calls::new();
+        let stopped = dogwatch_informer::SharedInformer::new(world.maps.clone());
+        let controller = match needed {
+            false => Controller::for_(&stopped).named("x"),
+            true => Controller::for_(&secrets).named("x").needs(&stopped),
+        };
+        let told = calls.clone();
+        let running = Running::new(controller.build(move |key: ObjectKey, _| {
+            let calls = told.clone();
+            async move {
+                tokio::time::sleep(SECOND).await;
+                calls.add(name(&key));
+                Ok::<_, ReconcileError>(Action::Done)
+            }
+        }));
+        tokio::time::sleep(SECOND / 2).await;
+        stopped.stop().await;
+        let begun = Instant::now();
+        let error = running.ended().await.expect_err("it is deaf").to_string();
+        assert!(error.starts_with("controller x cannot go on: informer configmaps has ended"), "{error}");
+        let expected: &[&str] = if needed { &[] } else { &["a"] };
+        assert_eq!(calls.take(), expected, "what has begun ends, and what is queued is left");
+        assert!(begun.elapsed() < SECOND);
+    }
+}
+
+/// Objects are the user's types: one that panics in the informer's task takes the informer with it.
+#[tokio::test(start_paused = true)]
+async fn a_controller_whose_informer_panics_ends_and_says_so() {
+    #[derive(serde::Deserialize)]
+    struct Fragile {
+        metadata: dogwatch_core::Meta,
+    }
+    impl dogwatch_core::Object for Fragile {
+        fn header(&self) -> dogwatch_core::Header<'_> {
+            // The first task that looks at it is the reflector, which is begun again after a panic. The next is the informer's own.
+            static READER: std::sync::OnceLock<Option<tokio::task::Id>> = std::sync::OnceLock::new();
+            let header = self.metadata.header();
+            if header.name == "poison" {
+                assert_eq!(*READER.get_or_init(tokio::task::try_id), tokio::task::try_id(), "on purpose");
+            }
+            header
+        }
+    }
+    impl dogwatch_core::View for Fragile {
+        type Of = k8s_openapi::api::core::v1::ConfigMap;
+    }
+    let world = World::with(&["a"]).await;
+    let (maps, calls) = (world.informers.get::<Fragile>(), Calls::new());
+    let running = Running::new(Controller::for_(&maps).build(crate::world::Recording(calls.clone())));
+    settle().await;
+    assert_eq!(calls.take(), ["a"]);
+    world.create(&crate::world::map("poison")).await;
+    let error = tokio::time::timeout(60 * SECOND, running.ended()).await.expect("it ends");
+    let error = error.expect_err("it is deaf").to_string();
+    assert!(error.starts_with("controller configmap cannot go on: informer configmaps has ended"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn durations_without_end_are_no_harm() {
+    let world = World::with(&["a"]).await;
+    let calls = Calls::new();
+    let told = calls.clone();
+    let (maps, without_end) = (world.informer(), Duration::MAX);
+    let controller = Controller::for_(&maps)
+        .sync_timeout(without_end)
+        .grace(without_end)
+        .reconcile_timeout(without_end)
+        .consistency_wait(without_end);
+    let running =
+        Running::new(controller.build(move |key: ObjectKey, context: dogwatch_controller::Context| {
+            told.add(name(&key));
+            context.wrote_version(
+                &dogwatch_core::Gvk::new("", "v1", "ConfigMap"),
+                "18446744073709551615".into(),
+            );
+            std::future::ready(Ok::<_, ReconcileError>(Action::RequeueAfter(without_end)))
+        }));
+    tokio::time::sleep(HOUR).await;
+    assert_eq!(calls.take(), ["a"]);
+    running.stop().await.expect("it ends well");
+}

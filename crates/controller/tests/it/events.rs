@@ -175,3 +175,35 @@ async fn ev_1_a_source_with_much_to_say_about_one_object_is_limited() {
     assert!(events.shutdown(PATIENCE).await);
     assert_eq!(kept.told().len(), 25);
 }
+
+/// Refuses for a while what is about one object, and takes everything else.
+#[derive(Clone)]
+struct Partial(Kept);
+
+impl EventSink for Partial {
+    fn create(&self, event: &Event) -> BoxFuture<'_, Result<(), Error>> {
+        let bad = event.regarding.as_ref().and_then(|it| it.name.as_deref()) == Some("bad");
+        match bad {
+            true => Box::pin(std::future::ready(Err(Status::failure(Reason::InternalError, "no").into()))),
+            false => self.0.create(event),
+        }
+    }
+
+    fn patch_series(&self, event: &Event) -> BoxFuture<'_, Result<(), Error>> {
+        self.0.patch_series(event)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_cannot_be_written_do_not_hold_up_others() {
+    let kept = Kept::new();
+    let broadcaster = EventBroadcaster::over(Partial(kept.clone())).workers(1).start();
+    let recorder = broadcaster.recorder("example.com/tested").expect("a name");
+    for number in 0..20 {
+        recorder.record(&config_map("bad"), Note::normal(format!("Reason{number}"), "Action"));
+    }
+    recorder.record(&config_map("good"), Note::normal("Reason", "Action"));
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(kept.told(), [("create", 1)]);
+    assert!(broadcaster.shutdown(PATIENCE).await, "what fails is given up in the end");
+}

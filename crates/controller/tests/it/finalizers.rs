@@ -4,11 +4,13 @@ use dogwatch_apiserver::faults::Rule;
 use dogwatch_client::Api;
 use dogwatch_client::api::Patch;
 use dogwatch_controller::finalizer::{Finalizer, Phase};
-use dogwatch_core::{DeleteParams, PatchParams, WriteParams};
+use dogwatch_controller::{Action, Context, Controller, ReconcileError};
+use dogwatch_core::{DeleteParams, ObjectKey, PatchParams, WriteParams};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 
 use crate::served::{config_map, server};
+use crate::world::{Calls, Running, SECOND, World};
 
 const OURS: &str = "example.com/ours";
 
@@ -27,14 +29,18 @@ fn finalizers(object: &ConfigMap) -> Vec<&str> {
 async fn an_object_lives_is_cleaned_up_after_and_goes() {
     let (_server, api, finalizer) = objects().await;
     let created = api.create(&WriteParams::default(), &config_map("a")).await.expect("created");
-    let Phase::Live(live) = finalizer.phase(created).await.expect("an answer") else { panic!("it lives") };
+    let Phase::Live(live) = finalizer.phase(created, &Context::detached()).await.expect("an answer") else {
+        panic!("it lives")
+    };
     assert_eq!(finalizers(&live), [OURS]);
     api.delete("a", &DeleteParams::default()).await.expect("asked for");
     let going = api.get("a").await.expect("still there");
-    let Phase::CleanUp(going) = finalizer.phase(going).await.expect("an answer") else { panic!("it goes") };
-    finalizer.done(&going).await.expect("taken off");
+    let Phase::CleanUp(going) = finalizer.phase(going, &Context::detached()).await.expect("an answer") else {
+        panic!("it goes")
+    };
+    finalizer.done(&going, &Context::detached()).await.expect("taken off");
     assert!(api.get_opt("a").await.expect("an answer").is_none());
-    finalizer.done(&going).await.expect("a second time does no harm");
+    finalizer.done(&going, &Context::detached()).await.expect("a second time does no harm");
 }
 
 #[tokio::test]
@@ -43,11 +49,14 @@ async fn a_copy_that_is_behind_is_judged_by_the_newest_state() {
     let stale = api.create(&WriteParams::default(), &config_map("a")).await.expect("created");
     let touch = json!({ "metadata": { "finalizers": ["example.com/theirs"] } });
     api.patch("a", &PatchParams::default(), Patch::Merge(&touch)).await.expect("patched");
-    let Phase::Live(live) = finalizer.phase(stale.clone()).await.expect("an answer") else {
+    let Phase::Live(live) = finalizer.phase(stale.clone(), &Context::detached()).await.expect("an answer")
+    else {
         panic!("it lives")
     };
     assert_eq!(finalizers(&live), ["example.com/theirs", OURS], "what others added since is kept");
-    let Phase::Live(again) = finalizer.phase(stale).await.expect("an answer") else { panic!("it lives") };
+    let Phase::Live(again) = finalizer.phase(stale, &Context::detached()).await.expect("an answer") else {
+        panic!("it lives")
+    };
     assert_eq!(finalizers(&again).len(), 2, "added once");
 }
 
@@ -58,7 +67,7 @@ async fn nothing_is_added_to_an_object_that_is_being_deleted_although_the_copy_d
     object.metadata.finalizers = Some(vec!["example.com/theirs".to_owned()]);
     let stale = api.create(&WriteParams::default(), &object).await.expect("created");
     api.delete("a", &DeleteParams::default()).await.expect("asked for");
-    assert!(matches!(finalizer.phase(stale).await, Ok(Phase::Ignored)));
+    assert!(matches!(finalizer.phase(stale, &Context::detached()).await, Ok(Phase::Ignored)));
     assert_eq!(finalizers(&api.get("a").await.expect("waits for them")), ["example.com/theirs"]);
 }
 
@@ -67,9 +76,9 @@ async fn an_object_that_is_gone_or_another_of_its_name_is_left_alone() {
     let (_server, api, finalizer) = objects().await;
     let first = api.create(&WriteParams::default(), &config_map("a")).await.expect("created");
     api.delete("a", &DeleteParams::default()).await.expect("deleted");
-    assert!(matches!(finalizer.phase(first.clone()).await, Ok(Phase::Ignored)));
+    assert!(matches!(finalizer.phase(first.clone(), &Context::detached()).await, Ok(Phase::Ignored)));
     api.create(&WriteParams::default(), &config_map("a")).await.expect("created again");
-    assert!(matches!(finalizer.phase(first).await, Ok(Phase::Ignored)));
+    assert!(matches!(finalizer.phase(first, &Context::detached()).await, Ok(Phase::Ignored)));
     assert_eq!(finalizers(&api.get("a").await.expect("there")), [""; 0]);
 }
 
@@ -82,9 +91,52 @@ async fn only_our_own_is_taken_off_under_conflicts_too() {
     let touch = json!({ "metadata": { "finalizers": [OURS, "example.com/theirs"] } });
     api.patch("a", &PatchParams::default(), Patch::Merge(&touch)).await.expect("patched");
     server.faults().rule(Rule::on("patch").resource("configmaps").times(2).refuse(409));
-    finalizer.done(&stale).await.expect("taken off");
+    finalizer.done(&stale, &Context::detached()).await.expect("taken off");
     assert_eq!(finalizers(&api.get("a").await.expect("there")), ["example.com/theirs"]);
     server.faults().rule(Rule::on("patch").resource("configmaps").refuse(409));
-    let error = finalizer.phase(api.get("a").await.expect("there")).await.expect_err("always in conflict");
+    let error = finalizer
+        .phase(api.get("a").await.expect("there"), &Context::detached())
+        .await
+        .expect_err("always in conflict");
     assert!(error.is_conflict(), "{error}");
+}
+
+/// The cache still shows the object without the finalizer: a second reconcile from it would write once more, in vain.
+#[tokio::test(start_paused = true)]
+async fn the_next_reconcile_waits_until_the_cache_shows_the_finalizer() {
+    let world = World::with(&["a"]).await;
+    let (maps, calls) = (world.informer(), Calls::new());
+    world.informers.start();
+    maps.synced().await.expect("it syncs");
+    world.server.faults().rule(Rule::on("watch").resource("configmaps").lag(5 * SECOND));
+    world.server.faults().cut_watches();
+    let finalizer = Finalizer::<ConfigMap>::new(Api::all(world.client.clone()), OURS).expect("a name");
+    let (lister, told) = (maps.lister(), calls.clone());
+    let running = Running::new(Controller::for_(&maps).build(move |key: ObjectKey, context: Context| {
+        let (finalizer, object, calls) = (finalizer.clone(), lister.get(&key), told.clone());
+        async move {
+            let object = object?;
+            calls.add(finalizers(&object).join(","));
+            finalizer.phase(object, &context).await?;
+            Ok::<_, ReconcileError>(Action::RequeueAfter(SECOND))
+        }
+    }));
+    tokio::time::sleep(30 * SECOND).await;
+    running.stop().await.expect("it ends well");
+    let seen = calls.take();
+    assert_eq!(seen.iter().filter(|it| it.is_empty()).count(), 1, "{seen:?}");
+    assert!(seen.iter().any(|it| it == OURS), "{seen:?}");
+}
+
+/// kube-apiserver stores such names on custom resources, with a warning.
+#[tokio::test]
+async fn a_name_without_a_domain_is_accepted_and_one_that_no_server_stores_is_not() {
+    let (_server, client) = server().await;
+    let finalizer = |name: &str| Finalizer::<ConfigMap>::new(Api::all(client.clone()), name);
+    assert!(finalizer("documents.kube.rs").is_ok());
+    let error = finalizer("example.com/a/b").expect_err("two slashes").to_string();
+    assert_eq!(
+        error,
+        "\"example.com/a/b\" cannot be the name of a finalizer: it has to be like example.com/cleanup"
+    );
 }

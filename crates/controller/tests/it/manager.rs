@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use dogwatch_apiserver::faults::Rule;
-use dogwatch_controller::{Action, CancellationToken, Controller, Manager, ManagerError, ReconcileError};
+use dogwatch_controller::{
+    Action, CancellationToken, Controller, LeaderElector, Manager, ManagerError, ReconcileError,
+};
 use dogwatch_core::ObjectKey;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use tokio::task::JoinHandle;
@@ -109,9 +111,81 @@ async fn a_controller_that_cannot_watch_ends_the_manager_with_its_name() {
     );
     let begun = Instant::now();
     let error = managed.ended().await.expect_err("secrets are refused").to_string();
-    assert!(error.starts_with("controller bad did not begin: after 120s, informer secrets is"), "{error}");
+    assert!(error.contains(" did not begin: after 120s, informer secrets is not synced"), "{error}");
     assert_eq!(begun.elapsed(), 120 * SECOND);
-    assert_eq!(calls.take(), ["a"], "the other worked meanwhile");
+    assert_eq!(calls.take(), [] as [&str; 0], "the other may read what is not there yet");
+}
+
+/// A reconciler that reads settings from a cache would take those that are on their way for missing.
+#[tokio::test(start_paused = true)]
+async fn no_controller_works_before_every_informer_is_synced() {
+    for (leads, alone) in [(false, false), (true, false), (false, true)] {
+        let world = World::with(&["a"]).await;
+        let api = dogwatch_client::Api::<Secret>::default_namespaced(world.client.clone());
+        let mut settings = Secret::default();
+        settings.metadata.name = Some("settings".to_owned());
+        api.create(&dogwatch_core::WriteParams::default(), &settings).await.expect("created");
+        world.server.faults().rule(Rule::on("list").or("watch").resource("secrets").delay(10 * SECOND));
+        let manager = manager(&world);
+        let (maps, secrets) = (manager.informer::<ConfigMap>(), manager.informer::<Secret>());
+        let (calls, lister) = (Calls::new(), secrets.lister());
+        let told = calls.clone();
+        let mut controller = Controller::for_(&maps);
+        if alone {
+            controller = controller.needs(&secrets);
+        }
+        let controller = controller.build(move |_: ObjectKey, _| {
+            let found = lister.get(&ObjectKey::namespaced("default", "settings")).is_ok();
+            told.add(format!("settings found: {found}"));
+            std::future::ready(Ok::<_, ReconcileError>(Action::Done))
+        });
+        if alone {
+            let running = crate::world::Running::new(controller);
+            tokio::time::sleep(30 * SECOND).await;
+            running.stop().await.expect("it ends well");
+        } else {
+            let mut manager = manager.controller(controller);
+            let elector = LeaderElector::builder(world.client.clone(), "tested").build().expect("valid");
+            if leads {
+                manager = manager.elect(elector.clone());
+            }
+            let managed = Managed::new(manager);
+            tokio::time::sleep(5 * SECOND).await;
+            assert!(!elector.is_leader(), "it does not stand for election either");
+            tokio::time::sleep(25 * SECOND).await;
+            managed.stop().await.expect("it ends well");
+        }
+        assert_eq!(calls.take(), ["settings found: true"], "leads: {leads}, alone: {alone}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_ends_with_the_informer_of_a_controller_whether_it_leads_or_stands_by() {
+    for (elects, leads) in [(false, true), (true, true), (true, false)] {
+        let world = World::with(&["a"]).await;
+        let elector = |name: &str| {
+            LeaderElector::builder(world.client.clone(), "tested").identity(name).build().expect("valid")
+        };
+        let other = elector("other");
+        if !leads {
+            let other = other.clone();
+            tokio::spawn(async move { other.run_while_leading(|_| std::future::pending::<()>()).await });
+            settle().await;
+        }
+        let (calls, mut manager) = (Calls::new(), manager(&world));
+        let maps = manager.informer::<ConfigMap>();
+        manager = manager.controller(Controller::for_(&maps).named("x").build(Recording(calls.clone())));
+        if elects {
+            manager = manager.elect(elector("us"));
+        }
+        let managed = Managed::new(manager);
+        tokio::time::sleep(SECOND).await;
+        assert_eq!(calls.take().len(), usize::from(leads));
+        maps.stop().await;
+        let error = tokio::time::timeout(60 * SECOND, managed.ended()).await.expect("it ends");
+        let error = error.expect_err("it is deaf").to_string();
+        assert!(error.starts_with("controller x cannot go on: informer configmaps has ended"), "{error}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

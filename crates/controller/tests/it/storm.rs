@@ -1,5 +1,6 @@
 //! A controller over many objects in bad weather: it converges, and does not do more than there is to do.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -8,9 +9,11 @@ use dogwatch_apiserver::ApiServer;
 use dogwatch_apiserver::faults::Rule;
 use dogwatch_client::{Api, Client};
 use dogwatch_controller::{Action, Context, Controller, ReconcileError, Reconciler};
-use dogwatch_core::{ObjectKey, WriteParams};
+use dogwatch_core::{DeleteParams, ObjectKey, WriteParams};
 use dogwatch_informer::{InformerFactory, Lister, SharedInformer};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use tokio::task::JoinSet;
 
 use crate::world::{Running, SECOND, map, value};
@@ -137,6 +140,158 @@ async fn storm(objects: usize) {
     assert!(relists >= 2 && tally.refused > 0, "{tally:?}");
     let off = calls.abs_diff(changes) as f64 / changes as f64;
     assert!(off <= 0.05, "{calls} reconciles for {changes} changes, {tally:?}");
+}
+
+/// Keeps a secret of the same name and value for each map.
+struct Parent {
+    maps: Lister<ConfigMap>,
+    secrets: Lister<Secret>,
+    api: Api<Secret>,
+    calls: Arc<AtomicUsize>,
+}
+
+impl Reconciler for Parent {
+    type Error = ReconcileError;
+
+    async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, ReconcileError> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        // Each round takes some time. A cache that shows a parent which is gone leads to a child that the garbage collector deletes,
+        // again and again; on a clock that moves only when all wait, the cache would never come on.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let child = self.secrets.get(key).ok();
+        let Ok(parent) = self.maps.get(key) else {
+            if let Some(child) = child {
+                let uid = child.metadata.uid.clone();
+                let preconditions = Some(dogwatch_core::Preconditions { uid, resource_version: None });
+                let mut params = DeleteParams::default();
+                params.preconditions = preconditions;
+                match self.api.delete(key.name(), &params).await {
+                    Err(error) if !error.is_not_found() => return Err(error.into()),
+                    _ => {}
+                }
+            }
+            return Ok(Action::Done);
+        };
+        let wanted = child_of(&parent);
+        match child {
+            None => context.wrote(&self.api.create(&WriteParams::default(), &wanted).await?),
+            Some(child)
+                if child.string_data_of("value") != Some(value(&parent).to_owned())
+                    || child.metadata.owner_references != wanted.metadata.owner_references =>
+            {
+                let mut wanted = wanted;
+                wanted.metadata.resource_version.clone_from(&child.metadata.resource_version);
+                context.wrote(&self.api.replace(key.name(), &WriteParams::default(), &wanted).await?);
+            }
+            Some(_) => {}
+        }
+        Ok(Action::Done)
+    }
+}
+
+trait Data {
+    fn string_data_of(&self, key: &str) -> Option<String>;
+}
+
+impl Data for Secret {
+    fn string_data_of(&self, key: &str) -> Option<String> {
+        let bytes = &self.data.as_ref()?.get(key)?.0;
+        Some(String::from_utf8_lossy(bytes).into_owned())
+    }
+}
+
+fn child_of(parent: &ConfigMap) -> Secret {
+    let mut child = Secret::default();
+    child.metadata.name.clone_from(&parent.metadata.name);
+    child.metadata.owner_references = crate::world::owned_map("x", parent).metadata.owner_references;
+    let data = k8s_openapi::ByteString(value(parent).as_bytes().to_vec());
+    child.data = Some([("value".to_owned(), data)].into());
+    child
+}
+
+/// What the server has, by name: the value and the owner's uid of each secret, or what it should have for each map.
+async fn family(client: &Client) -> (BTreeMap<String, (String, String)>, BTreeMap<String, (String, String)>) {
+    let maps = Api::<ConfigMap>::default_namespaced(client.clone());
+    let secrets = Api::<Secret>::default_namespaced(client.clone());
+    let list = dogwatch_core::ListParams::default();
+    let (maps, secrets) = (maps.list(&list).await, secrets.list(&list).await);
+    let wanted = maps.expect("listed").items.iter().map(child_of).collect::<Vec<_>>();
+    let told = |it: &Secret| {
+        let owner = it.metadata.owner_references.as_ref().map(|it| it[0].uid.clone());
+        (it.metadata.name.clone().unwrap(), (it.string_data_of("value").unwrap(), owner.unwrap_or_default()))
+    };
+    (wanted.iter().map(told).collect(), secrets.expect("listed").items.iter().map(told).collect())
+}
+
+/// Parents and children are changed, deleted and made anew by others, through watches that break, stand still and expire. In the end
+/// each parent has its child, made by its own hand, and nobody else has one.
+async fn family_storm(objects: usize, seed: u64) {
+    let server = ApiServer::builder().in_process().seed(seed).start().await.expect("it starts");
+    let client = Client::from_service(server.url().parse().expect("a URL"), "default", server.service());
+    let (maps_api, secrets_api) = (
+        Api::<ConfigMap>::default_namespaced(client.clone()),
+        Api::<Secret>::default_namespaced(client.clone()),
+    );
+    let informers = InformerFactory::new(client.clone()).namespace("default");
+    let (maps, secrets) = (informers.get::<ConfigMap>(), informers.get::<Secret>());
+    let calls = Arc::new(AtomicUsize::new(0));
+    let parent = Parent {
+        maps: maps.lister(),
+        secrets: secrets.lister(),
+        api: secrets_api.clone(),
+        calls: calls.clone(),
+    };
+    let running = Running::new(Controller::for_(&maps).owns(&secrets).workers(20).build(parent));
+    weather(&server);
+    let mut random = StdRng::seed_from_u64(seed);
+    let write = WriteParams::default();
+    for step in 0..objects * 10 {
+        let name = name(random.random_range(0..objects));
+        // Whatever the weather does not let through is not done; the judgement is about what the server has in the end.
+        match random.random_range(0..100) {
+            0..35 => drop(maps_api.create(&write, &with_value(&name, &step.to_string())).await),
+            35..55 => drop(maps_api.replace(&name, &write, &with_value(&name, &step.to_string())).await),
+            55..65 => drop(maps_api.delete(&name, &DeleteParams::default()).await),
+            65..80 => drop(secrets_api.delete(&name, &DeleteParams::default()).await),
+            80..85 => {
+                let mut stray = Secret::default();
+                stray.metadata.name = Some(name.clone());
+                stray.data = Some([("value".to_owned(), k8s_openapi::ByteString(b"stray".to_vec()))].into());
+                drop(secrets_api.replace(&name, &write, &stray).await);
+            }
+            85..90 => server.faults().pause(),
+            90..95 => server.faults().resume(),
+            95..97 => server.faults().cut_watches(),
+            97..98 => drop(server.faults().expire(server.cluster())),
+            _ => tokio::time::sleep(SECOND.mul_f64(random.random::<f64>())).await,
+        }
+    }
+    server.faults().clear();
+    server.faults().resume();
+    let before = calls.load(Ordering::Relaxed);
+    let settled = async {
+        loop {
+            let (wanted, found) = family(&client).await;
+            if wanted == found {
+                return;
+            }
+            tokio::time::sleep(SECOND).await;
+        }
+    };
+    let in_time = tokio::time::timeout(600 * SECOND, settled).await;
+    let (wanted, found) = family(&client).await;
+    assert!(in_time.is_ok(), "seed {seed}: ten minutes later {found:?} and not {wanted:?}");
+    tokio::time::sleep(600 * SECOND).await;
+    let after = calls.load(Ordering::Relaxed) - before;
+    assert!(after <= objects * 10, "seed {seed}: {after} reconciles of {objects} objects in a quiet time");
+    running.stop().await.expect("it ends well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn parents_have_their_children_whatever_was_deleted_and_made_anew_in_bad_weather() {
+    for seed in 0..4 {
+        family_storm(20, seed).await;
+    }
 }
 
 /// How many objects there are; `cargo xtask controller-storm` asks for more than a debug build does in good time.

@@ -1,5 +1,6 @@
 //! Finalizers: an object waits for who cleans up after it, and nothing is added to one that goes.
 
+use dogwatch::controller::Context;
 use dogwatch::controller::finalizer::{Finalizer, Phase};
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
 use dogwatch::{Api, DeleteParams, Deletion, Patch, PatchParams, WriteParams};
@@ -25,17 +26,17 @@ fn count(object: &ConfigMap) -> usize {
 async fn an_object_is_there_until_it_was_cleaned_up_after() {
     let (_space, api, finalizer) = objects().await;
     let created = api.create(&WriteParams::default(), &config_map("a", json!({}))).await.expect("created");
-    let Ok(Phase::Live(live)) = finalizer.phase(created).await else { panic!("it lives") };
+    let Ok(Phase::Live(live)) = finalizer.phase(created, &Context::detached()).await else { panic!("it lives") };
     assert!(finalizer.is_on(&live));
     let deletion = api.delete("a", &DeleteParams::default()).await.expect("asked for");
     assert!(matches!(deletion, Deletion::Going(_)), "{deletion:?}");
     // What we hold does not know that it goes; the server does.
-    let Ok(Phase::CleanUp(going)) = finalizer.phase(api.get("a").await.expect("there")).await else {
+    let Ok(Phase::CleanUp(going)) = finalizer.phase(api.get("a").await.expect("there"), &Context::detached()).await else {
         panic!("it goes")
     };
-    finalizer.done(&going).await.expect("taken off");
+    finalizer.done(&going, &Context::detached()).await.expect("taken off");
     assert!(api.get_opt("a").await.expect("an answer").is_none());
-    finalizer.done(&going).await.expect("and again");
+    finalizer.done(&going, &Context::detached()).await.expect("and again");
 }
 
 #[tokio::test]
@@ -45,13 +46,13 @@ async fn a_stale_copy_adds_the_finalizer_once_and_keeps_what_others_added() {
     let theirs = json!({ "metadata": { "finalizers": ["example.com/theirs"] } });
     api.patch("a", &PatchParams::default(), Patch::Merge(&theirs)).await.expect("patched");
     for _ in 0..2 {
-        let Ok(Phase::Live(live)) = finalizer.phase(stale.clone()).await else { panic!("it lives") };
+        let Ok(Phase::Live(live)) = finalizer.phase(stale.clone(), &Context::detached()).await else { panic!("it lives") };
         assert_eq!(count(&live), 2);
     }
-    finalizer.done(&stale).await.expect("a copy that never had it needs nothing done");
+    finalizer.done(&stale, &Context::detached()).await.expect("a copy that never had it needs nothing done");
     let current = api.get("a").await.expect("there");
     assert_eq!(count(&current), 2);
-    finalizer.done(&current).await.expect("taken off");
+    finalizer.done(&current, &Context::detached()).await.expect("taken off");
     let none = json!({ "metadata": { "finalizers": null } });
     let left = api.patch("a", &PatchParams::default(), Patch::Merge(&none)).await.expect("patched");
     assert_eq!(count(&left), 0);
@@ -68,7 +69,7 @@ async fn nothing_is_added_to_an_object_that_goes() {
     let both = json!({ "metadata": { "finalizers": ["example.com/theirs", OURS] } });
     let status = refused(api.patch("a", &PatchParams::default(), Patch::Merge(&both)).await);
     assert_eq!(status.code, 422, "{status:?}");
-    assert!(matches!(finalizer.phase(stale).await, Ok(Phase::Ignored)));
+    assert!(matches!(finalizer.phase(stale, &Context::detached()).await, Ok(Phase::Ignored)));
     let none = json!({ "metadata": { "finalizers": null } });
     api.patch("a", &PatchParams::default(), Patch::Merge(&none)).await.expect("let go");
     assert!(api.get_opt("a").await.expect("an answer").is_none());
@@ -79,8 +80,8 @@ async fn another_object_of_the_same_name_is_left_alone() {
     let (_space, api, finalizer) = objects().await;
     let first = api.create(&WriteParams::default(), &config_map("a", json!({}))).await.expect("created");
     api.delete("a", &DeleteParams::default()).await.expect("deleted");
-    assert!(matches!(finalizer.phase(first.clone()).await, Ok(Phase::Ignored)));
+    assert!(matches!(finalizer.phase(first.clone(), &Context::detached()).await, Ok(Phase::Ignored)));
     api.create(&WriteParams::default(), &config_map("a", json!({}))).await.expect("created again");
-    assert!(matches!(finalizer.phase(first).await, Ok(Phase::Ignored)));
+    assert!(matches!(finalizer.phase(first, &Context::detached()).await, Ok(Phase::Ignored)));
     assert_eq!(count(&api.get("a").await.expect("there")), 0);
 }

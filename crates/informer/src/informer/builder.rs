@@ -9,6 +9,7 @@ use dogwatch_core::{FieldSelector, Gvr, LabelSelector, Object};
 use tokio::sync::mpsc;
 
 use super::core::Core;
+use super::coverage::Coverage;
 use super::feed::Feed;
 use super::pump::{OnGone, Pump};
 use super::shared::SharedInformer;
@@ -220,13 +221,14 @@ impl<T: Object> InformerBuilder<T> {
                 tracing::warn!(informer = name, %error, "an index was left out");
             }
         }
+        let coverage = Coverage::new(&self.sources, &options);
         let feed = |source| Feed::new(source, options.clone(), self.queue_capacity);
         let feeds: Vec<_> = self.sources.into_iter().map(feed).collect();
         let healths = Healths::new(feeds.iter().map(Feed::health).collect());
         let members = Shared::new(InformerMetrics::new(&name, &resource), self.resync_every);
         let fan_out = FanOut::new(members.hasher.clone());
         let (joins, joining) = mpsc::unbounded_channel();
-        let core = Core::new(name, resource, store, members, joins, healths);
+        let core = Core::new(name, resource, coverage, store, members, joins, healths);
         let pump = Pump {
             feeds,
             writer,

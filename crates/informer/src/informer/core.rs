@@ -6,6 +6,7 @@ use std::time::Duration;
 use dogwatch_core::{Object, ResourceType};
 use tokio::sync::{mpsc, watch};
 
+use super::coverage::Coverage;
 use crate::fan_out::{Joining, Shared};
 use crate::health::Health;
 use crate::health_watch::Healths;
@@ -24,6 +25,7 @@ pub(super) struct Core<T: Object> {
     /// In metrics, logs and errors.
     pub(super) name: String,
     pub(super) resource: ResourceType,
+    pub(super) coverage: Coverage,
     pub(super) store: Store<T>,
     /// What its handlers have in common.
     pub(super) members: Shared,
@@ -64,13 +66,14 @@ impl<T: Object> Core<T> {
     pub(super) fn new(
         name: String,
         resource: ResourceType,
+        coverage: Coverage,
         store: Store<T>,
         members: Shared,
         joins: mpsc::UnboundedSender<Joining<T>>,
         healths: Healths,
     ) -> Self {
         let (phase, stop) = (watch::Sender::new(Phase::Made), watch::Sender::new(false));
-        Self { name, resource, store, members, joins, healths: Arc::new(healths), phase, stop }
+        Self { name, resource, coverage, store, members, joins, healths: Arc::new(healths), phase, stop }
     }
 
     /// How all its reflectors are doing, as one; when they have ended, how they were.

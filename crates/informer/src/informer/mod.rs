@@ -8,6 +8,7 @@
 //! ```
 
 mod feed;
+mod coverage;
 mod core;
 mod pump;
 mod shared;

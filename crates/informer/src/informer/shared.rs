@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use dogwatch_core::{Object, ResourceType, ResourceVersion};
+use dogwatch_core::{Labels, Object, ObjectKey, ResourceType, ResourceVersion};
 use tokio::sync::watch;
 use tracing::Instrument;
 
@@ -86,6 +86,13 @@ impl<T: Object> SharedInformer<T> {
     /// The collection it is a copy of.
     pub fn resource(&self) -> &ResourceType {
         &self.core().resource
+    }
+
+    /// Whether the namespaces and selectors of this informer let it hold an object of this key and these labels, which are `None`
+    /// where the caller does not know them. `None` where only the server can tell: for selectors of other fields than name and
+    /// namespace, and for shards.
+    pub fn admits(&self, key: &ObjectKey, labels: Option<Labels<'_>>) -> Option<bool> {
+        self.core().coverage.admits(key, labels)
     }
 
     /// Returns the copy itself, to be read from anywhere. It keeps the informer running, as this handle does.

@@ -110,6 +110,24 @@ impl<T: Object> Store<T> {
         self.shared.state.load().version.clone()
     }
 
+    /// The version up to which the store knows everything about this key: that of its namespace, where several namespaces are
+    /// read each by itself, and else [`Self::version`]. Unset before the first list is whole; `None` for a namespace that the store
+    /// does not cover.
+    pub fn version_at(&self, key: &ObjectKey) -> Option<ResourceVersion> {
+        let state = self.shared.state.load();
+        if state.parts.is_empty() {
+            return Some(state.version.clone());
+        }
+        let part = state.parts.iter().find(|(prefix, _)| key.as_str().as_bytes().starts_with(prefix));
+        part.map(|(_, version)| version.clone())
+    }
+
+    /// Waits for the next state that is published after this call, not after the first poll: read the store in between, and
+    /// nothing is missed. After the store is closed it waits for ever.
+    pub fn published(&self) -> impl Future<Output = ()> + Send + '_ {
+        self.shared.published.notified()
+    }
+
     /// Whether the first list is whole.
     pub fn synced(&self) -> bool {
         self.shared.state.load().synced

@@ -19,6 +19,9 @@ pub(super) struct State<T> {
     pub(super) indexes: Vec<Indexed<T>>,
     /// Unset until the first list is whole.
     pub(super) version: ResourceVersion,
+    /// The version of each namespace, behind the prefix of its keys, where several are written each by itself; empty where
+    /// all keys are written as one.
+    pub(super) parts: Arc<[(KeyBuffer, ResourceVersion)]>,
     /// Whether a list was whole once.
     pub(super) synced: bool,
     /// Whether the writer is gone.
@@ -147,6 +150,7 @@ impl<T> Default for State<T> {
             objects: Tree::default(),
             indexes: Vec::new(),
             version: ResourceVersion::UNSET,
+            parts: Arc::default(),
             synced: false,
             closed: false,
             index_panics: 0,
@@ -161,6 +165,7 @@ impl<T> Clone for State<T> {
             objects: self.objects.clone(),
             indexes: self.indexes.clone(),
             version: self.version.clone(),
+            parts: Arc::clone(&self.parts),
             synced: self.synced,
             closed: self.closed,
             index_panics: self.index_panics,

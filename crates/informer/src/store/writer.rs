@@ -140,6 +140,10 @@ impl<T: Object> StoreWriter<T> {
                 true => all.map(|it| &it.version).reduce(older).cloned().unwrap_or_default(),
                 false => ResourceVersion::UNSET,
             };
+            if self.parts.len() > 1 {
+                turn.next.parts =
+                    self.parts.iter().map(|it| (it.range.from.clone(), it.reached.version.clone())).collect();
+            }
             turn.publish();
         }
     }

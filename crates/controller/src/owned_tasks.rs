@@ -1,0 +1,146 @@
+//! Tasks that are over when their owner is: dropping the set drops the futures of its tasks before it returns.
+//!
+//! A `JoinSet` that is dropped only *asks* its tasks to end; on a runtime with several threads they may still be at work when the
+//! drop returns. What follows the drop of a reconciler's future, such as the release of a Lease, must not happen before that.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+
+use tokio::task::{Id, JoinError, JoinSet};
+
+/// Tasks of the runtime, so that they run in parallel, with their futures in reach of the owner.
+///
+/// Dropping it waits for a task that is being polled at that moment, until it comes to its next `await`; all others are dropped where
+/// they are. It must not be dropped by one of its own tasks.
+pub(crate) struct OwnedTasks<T: Send + 'static> {
+    tasks: JoinSet<Option<T>>,
+    slots: HashMap<Id, Arc<Slot<T>>>,
+}
+
+/// The future of one task, locked while it is polled; `None` when it is over.
+struct Slot<T>(Mutex<Option<BoxedFuture<T>>>);
+
+type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+impl<T> Slot<T> {
+    fn lock(&self) -> MutexGuard<'_, Option<BoxedFuture<T>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Send + 'static> OwnedTasks<T> {
+    pub(crate) fn new() -> Self {
+        Self { tasks: JoinSet::new(), slots: HashMap::new() }
+    }
+
+    /// Runs the future as a task.
+    pub(crate) fn spawn(&mut self, future: impl Future<Output = T> + Send + 'static) -> Id {
+        let slot = Arc::new(Slot(Mutex::new(Some(Box::pin(future) as BoxedFuture<T>))));
+        let polled = Arc::clone(&slot);
+        let task = self.tasks.spawn(poll_fn(move |cx| {
+            let mut future = polled.lock();
+            let poll = match &mut *future {
+                Some(running) => running.as_mut().poll(cx).map(Some),
+                None => Poll::Ready(None),
+            };
+            if poll.is_ready() {
+                *future = None;
+            }
+            poll
+        }));
+        let id = task.id();
+        self.slots.insert(id, slot);
+        id
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Waits for the next task to end; `None` when there is none left. It may be dropped at any time.
+    pub(crate) async fn join_next(&mut self) -> Option<(Id, Result<T, JoinError>)> {
+        loop {
+            let (id, ended) = match self.tasks.join_next_with_id().await? {
+                Ok((id, output)) => (id, output.map(Ok)),
+                Err(error) => (error.id(), Some(Err(error))),
+            };
+            self.slots.remove(&id);
+            // What was dropped by the owner has no output, and the owner is gone then.
+            if let Some(ended) = ended {
+                return Some((id, ended));
+            }
+        }
+    }
+}
+
+impl<T: Send + 'static> Drop for OwnedTasks<T> {
+    fn drop(&mut self) {
+        // First, so that none is polled again that waits for its turn.
+        self.tasks.abort_all();
+        for slot in self.slots.values() {
+            let future = slot.lock().take();
+            drop(future);
+        }
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for OwnedTasks<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnedTasks").field("tasks", &self.slots.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn outputs_and_panics_are_told_with_the_task_they_are_of() {
+        let mut tasks = OwnedTasks::new();
+        let (good, bad) = (tasks.spawn(async { 7 }), tasks.spawn(async { panic!("on purpose") }));
+        assert_eq!(tasks.len(), 2);
+        for _ in 0..2 {
+            match tasks.join_next().await.expect("two tasks") {
+                (id, Ok(output)) => assert_eq!((id, output), (good, 7)),
+                (id, Err(error)) => assert!(id == bad && error.is_panic()),
+            }
+        }
+        assert!(tasks.join_next().await.is_none() && tasks.slots.is_empty());
+    }
+
+    /// With a `JoinSet` in its place, the flag is still up when the drop returns.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn nothing_is_at_work_any_more_when_the_set_is_dropped() {
+        struct AtWork(Arc<AtomicBool>);
+        impl Drop for AtWork {
+            fn drop(&mut self) {
+                self.0.store(false, Ordering::SeqCst);
+            }
+        }
+        for computes in [false, true] {
+            let (at_work, mut tasks) = (Arc::new(AtomicBool::new(false)), OwnedTasks::new());
+            let flag = Arc::clone(&at_work);
+            let (begun, has_begun) = tokio::sync::oneshot::channel();
+            tasks.spawn(async move {
+                flag.store(true, Ordering::SeqCst);
+                let _flag = AtWork(flag);
+                begun.send(()).expect("the test waits");
+                if computes {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                std::future::pending::<()>().await;
+            });
+            has_begun.await.expect("it begins");
+            assert!(at_work.load(Ordering::SeqCst));
+            drop(tasks);
+            assert!(!at_work.load(Ordering::SeqCst), "computes: {computes}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The objects that an informer can hold, as far as that is known without asking the server.
+
+use dogwatch_core::{FieldSelector, LabelSelector, Labels, Object, ObjectKey};
+
+use crate::list_watch::ListWatch;
+use crate::reflector::ReflectorOptions;
+
+/// The namespaces and selectors of an informer.
+#[derive(Clone, Debug)]
+pub(super) struct Coverage {
+    /// Empty for all.
+    namespaces: Vec<String>,
+    labels: LabelSelector,
+    fields: FieldSelector,
+    /// Whether the server keeps objects back by a rule that only it knows.
+    sharded: bool,
+}
+
+impl Coverage {
+    pub(super) fn new<T: Object>(
+        sources: &[std::sync::Arc<dyn ListWatch<T>>],
+        options: &ReflectorOptions<T>,
+    ) -> Self {
+        Self {
+            namespaces: sources.iter().filter_map(|it| it.namespace()).map(str::to_owned).collect(),
+            labels: options.labels.clone(),
+            fields: options.fields.clone(),
+            sharded: options.shard_selector.is_some(),
+        }
+    }
+
+    /// Whether an object can be held: `None` where only the server can tell.
+    pub(super) fn admits(&self, key: &ObjectKey, labels: Option<Labels<'_>>) -> Option<bool> {
+        let namespace = key.namespace().unwrap_or_default();
+        if !self.namespaces.is_empty() && !self.namespaces.iter().any(|it| it == namespace) {
+            return Some(false);
+        }
+        let mut known = !self.sharded;
+        for (field, value, equal) in self.fields.terms() {
+            let is = match field {
+                "metadata.name" => key.name(),
+                "metadata.namespace" => namespace,
+                _ => {
+                    known = false;
+                    continue;
+                }
+            };
+            if (is == value) != equal {
+                return Some(false);
+            }
+        }
+        match labels {
+            Some(labels) if !self.labels.matches(labels) => return Some(false),
+            None if !self.labels.is_everything() => known = false,
+            _ => {}
+        }
+        known.then_some(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn coverage(namespaces: &[&str], labels: &str, fields: &str, sharded: bool) -> Coverage {
+        Coverage {
+            namespaces: namespaces.iter().map(|it| (*it).to_owned()).collect(),
+            labels: labels.parse().expect("a label selector"),
+            fields: fields.parse().expect("a field selector"),
+            sharded,
+        }
+    }
+
+    #[test]
+    fn an_object_is_admitted_kept_out_or_left_to_the_server_to_judge() {
+        let key = ObjectKey::namespaced("web", "a");
+        let labels = BTreeMap::from([("app".to_owned(), "shop".to_owned())]);
+        for (coverage, expected) in [
+            (coverage(&[], "", "", false), Some(true)),
+            (coverage(&["web", "db"], "", "", false), Some(true)),
+            (coverage(&["db"], "", "", false), Some(false)),
+            (coverage(&[], "app=shop", "", false), Some(true)),
+            (coverage(&[], "app=other", "", false), Some(false)),
+            (coverage(&[], "", "metadata.name=a", false), Some(true)),
+            (coverage(&[], "", "metadata.name!=a", false), Some(false)),
+            (coverage(&[], "", "metadata.namespace=web,spec.nodeName=n", false), None),
+            (coverage(&[], "", "metadata.namespace=db,spec.nodeName=n", false), Some(false)),
+            (coverage(&[], "", "", true), None),
+        ] {
+            assert_eq!(coverage.admits(&key, Some(Labels::from(&labels))), expected, "{coverage:?}");
+        }
+        assert_eq!(coverage(&[], "app=shop", "", false).admits(&key, None), None, "labels are not known");
+        assert_eq!(coverage(&[], "", "", false).admits(&key, None), Some(true), "and of no interest");
+    }
+}
