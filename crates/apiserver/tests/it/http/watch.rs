@@ -1,7 +1,9 @@
 //! Watches: how they begin, what they tell, and how they end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use dogwatch_apiserver::controllers::Controllers;
 use dogwatch_apiserver::faults::Rule;
 use dogwatch_apiserver::http::Settings;
 use serde_json::{Value, json};
@@ -244,6 +246,38 @@ async fn watches_of_a_custom_kind_end_with_its_definition_after_they_told_everyt
     assert_eq!(server.merge(&format!("{definitions}/webs.ex.io"), spec).await.code, 200);
     assert_eq!(events.seen().await.0, "DELETED");
     assert_eq!(events.next().await, None);
+}
+
+/// The collection of a custom kind goes with its definition. Its watches still show what happened before, also to a client
+/// that is behind, and end as those of kube-apiserver do: without an error, since there is nothing to list again.
+#[tokio::test(start_paused = true)]
+async fn watches_of_a_custom_kind_end_without_an_error_when_its_definition_is_deleted() {
+    let server = Server::start().await;
+    let cluster = Arc::clone(server.service.cluster());
+    let controllers = tokio::spawn(Controllers::default().run(cluster, std::future::pending()));
+    let definition = json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "webs.ex.io" }, "spec": { "group": "ex.io", "scope": "Namespaced",
+        "names": { "plural": "webs", "kind": "Web" }, "versions": [{ "name": "v1", "served": true, "storage": true,
+            "schema": { "openAPIV3Schema": { "type": "object" } } }] } });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(server.post(definitions, definition).await.code, 201);
+    let webs = "/apis/ex.io/v1/namespaces/default/webs";
+    let object = json!({ "apiVersion": "ex.io/v1", "kind": "Web", "metadata": { "name": "w" } });
+    let watch = format!("{webs}?watch=1&resourceVersion=0&allowWatchBookmarks=true&timeoutSeconds=600");
+    let (mut follows, mut behind) = (server.watch(&watch).await, server.watch(&watch).await);
+    assert_eq!(server.post(webs, object).await.code, 201);
+    assert_eq!(follows.seen().await.0, "BOOKMARK");
+    assert_eq!(follows.seen().await.0, "ADDED");
+    server.send("DELETE", &format!("{definitions}/webs.ex.io"), &[], "").await;
+    assert_eq!(follows.seen().await.0, "DELETED");
+    assert_eq!(follows.next().await, None);
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(server.get(webs).await.code, 404);
+    assert_eq!(behind.seen().await.0, "BOOKMARK");
+    assert_eq!(behind.seen().await.0, "ADDED");
+    assert_eq!(behind.seen().await.0, "DELETED");
+    assert_eq!(behind.next().await, None);
+    controllers.abort();
 }
 
 #[tokio::test(start_paused = true)]
