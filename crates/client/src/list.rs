@@ -62,6 +62,7 @@ pub enum Listed<K> {
 #[must_use = "a list is read only as its stream is polled"]
 pub struct ListStream<K> {
     source: ListSource,
+    complete: Complete<K>,
     /// Of the request under way or next to come.
     params: ListParams,
     /// As the caller gave them, for the whole list after an expiry.
@@ -136,11 +137,12 @@ impl Patience {
     }
 }
 
-impl<K: DeserializeOwned + 'static> ListStream<K> {
+impl<K: DeserializeOwned> ListStream<K> {
     /// One answer after another as the parameters and the server's continue tokens say.
-    pub(crate) fn new(source: ListSource, params: ListParams) -> Self {
+    pub(crate) fn new(source: ListSource, params: ListParams, complete: Complete<K>) -> Self {
         Self {
             source,
+            complete,
             original: params.clone(),
             params,
             follow_pages: true,
@@ -154,9 +156,9 @@ impl<K: DeserializeOwned + 'static> ListStream<K> {
     }
 
     /// In pages, even where the caller set no limit.
-    pub(crate) fn paged(source: ListSource, mut params: ListParams) -> Self {
+    pub(crate) fn paged(source: ListSource, mut params: ListParams, complete: Complete<K>) -> Self {
         params.limit = params.limit.or(Some(DEFAULT_PAGE_SIZE));
-        Self::new(source, params)
+        Self::new(source, params, complete)
     }
 
     pub(crate) fn stop_after_first_page(&mut self) {
@@ -215,7 +217,7 @@ impl<K: DeserializeOwned + 'static> ListStream<K> {
     }
 }
 
-impl<K: DeserializeOwned + 'static> Stream for ListStream<K> {
+impl<K: DeserializeOwned> Stream for ListStream<K> {
     type Item = Result<Listed<K>, Error>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -246,7 +248,7 @@ impl<K: DeserializeOwned + 'static> Stream for ListStream<K> {
     }
 }
 
-impl<K: DeserializeOwned + 'static> ListStream<K> {
+impl<K: DeserializeOwned> ListStream<K> {
     /// Moves the answer under way on, within its time limit.
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(patience) = &mut self.patience {
@@ -278,8 +280,16 @@ impl<K: DeserializeOwned + 'static> ListStream<K> {
                         Ok(chunk) => {
                             *received += chunk.len();
                             let ready = &mut self.ready;
-                            let gvk = &self.source.gvk;
-                            let sink = |item| ready.push_back(listed(item, gvk));
+                            let (gvk, complete) = (&self.source.gvk, self.complete);
+                            let sink = |item| {
+                                ready.push_back(match item {
+                                    Ok(mut item) => {
+                                        complete(&mut item, gvk);
+                                        Listed::Item(item)
+                                    }
+                                    Err(bad) => Listed::Bad(bad),
+                                });
+                            };
                             decoder.feed(&chunk, sink).map_err(|error| answered.not_a_list(error))
                         }
                         Err(_trailers) => Ok(()),
@@ -318,20 +328,20 @@ fn ask(client: Client, prepared: Prepared) -> BoxFuture<'static, Result<Answered
     })
 }
 
-/// One item of a list. Servers leave `apiVersion` and `kind` out of the items of built-in lists, where a dynamic object
-/// would otherwise not know what it is; client-go fills them in as well.
-fn listed<K: 'static>(item: Result<K, BadItem>, gvk: &Gvk) -> Listed<K> {
-    match item {
-        Ok(mut item) => {
-            if let Some(object) = (&mut item as &mut dyn Any).downcast_mut::<DynamicObject>() {
-                object.types.get_or_insert_with(|| TypeMeta {
-                    api_version: gvk.api_version().into_owned(),
-                    kind: gvk.kind.to_string(),
-                });
-            }
-            Listed::Item(item)
-        }
-        Err(bad) => Listed::Bad(bad),
+/// Fills in what the items of a list leave out.
+pub(crate) type Complete<K> = fn(&mut K, &Gvk);
+
+/// Leaves an item as it is: a typed object knows its kind.
+pub(crate) fn as_it_is<K>(_: &mut K, _: &Gvk) {}
+
+/// Gives a dynamic object its `apiVersion` and `kind`, which servers leave out of the items of built-in lists. Without them
+/// it would not know what it is; client-go fills them in as well.
+pub(crate) fn with_kind<K: 'static>(item: &mut K, gvk: &Gvk) {
+    if let Some(object) = (item as &mut dyn Any).downcast_mut::<DynamicObject>() {
+        object.types.get_or_insert_with(|| TypeMeta {
+            api_version: gvk.api_version().into_owned(),
+            kind: gvk.kind.to_string(),
+        });
     }
 }
 

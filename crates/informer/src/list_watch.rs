@@ -128,7 +128,7 @@ impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Api<T> {
 /// A list that tells its end as an event.
 struct ToItsEnd<T>(Option<ListStream<T>>);
 
-impl<T: DeserializeOwned + 'static> Stream for ToItsEnd<T> {
+impl<T: DeserializeOwned> Stream for ToItsEnd<T> {
     type Item = Result<ListEvent<T>, Error>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {

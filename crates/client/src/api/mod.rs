@@ -22,6 +22,7 @@ use dogwatch_wire::Fields;
 use kube_core::Resource;
 
 use crate::client::Client;
+use crate::list::{Complete, as_it_is, with_kind};
 use crate::request::Request;
 
 pub use apply::{ApplyConflict, ApplyError};
@@ -44,6 +45,8 @@ pub struct Api<K> {
     namespace: Option<String>,
     form: Form,
     fields: Fields,
+    /// Fills in what the items of a list leave out.
+    complete: Complete<K>,
     payload: PhantomData<fn() -> K>,
 }
 
@@ -63,6 +66,7 @@ impl<K: View> Api<K> {
             namespace: None,
             form,
             fields: Fields::default(),
+            complete: as_it_is,
             payload: PhantomData,
         }
     }
@@ -89,19 +93,26 @@ impl<K> Api<K> {
     /// A resource known only at run time, from discovery or a literal, over all namespaces.
     ///
     /// The payload is any type its objects decode into: `DynamicObject`, a typed object, a view.
-    pub fn dynamic(client: Client, resource: ResourceType) -> Self {
+    pub fn dynamic(client: Client, resource: ResourceType) -> Self
+    where
+        K: 'static,
+    {
         Self {
             client,
             resource,
             namespace: None,
             form: Form::Full,
             fields: Fields::default(),
+            complete: with_kind,
             payload: PhantomData,
         }
     }
 
     /// As [`Self::dynamic`], and asks the server for nothing but metadata; the payload is `PartialObjectMeta` or a view of it.
-    pub fn dynamic_metadata(client: Client, resource: ResourceType) -> Self {
+    pub fn dynamic_metadata(client: Client, resource: ResourceType) -> Self
+    where
+        K: 'static,
+    {
         Self { form: Form::Metadata, ..Self::dynamic(client, resource) }
     }
 
@@ -113,8 +124,9 @@ impl<K> Api<K> {
     }
 
     /// The same collection with another payload, for example a view in place of the whole object.
-    pub fn reading<T>(&self) -> Api<T> {
+    pub fn reading<T: 'static>(&self) -> Api<T> {
         Api {
+            complete: with_kind,
             client: self.client.clone(),
             resource: self.resource.clone(),
             namespace: self.namespace.clone(),
@@ -178,7 +190,15 @@ impl<K> Api<K> {
 
 impl<K> Clone for Api<K> {
     fn clone(&self) -> Self {
-        self.reading()
+        Self {
+            client: self.client.clone(),
+            resource: self.resource.clone(),
+            namespace: self.namespace.clone(),
+            form: self.form,
+            fields: self.fields,
+            complete: self.complete,
+            payload: PhantomData,
+        }
     }
 }
 

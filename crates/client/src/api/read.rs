@@ -51,9 +51,7 @@ impl<K: DeserializeOwned> Api<K> {
             Err(error) => Err(error),
         }
     }
-}
 
-impl<K: DeserializeOwned + 'static> Api<K> {
     /// Reads one answer: everything, or one page where the parameters set a limit.
     ///
     /// Items are decoded while the body arrives; one that cannot be is in [`List::bad`], and the others are there.
@@ -81,21 +79,19 @@ impl<K: DeserializeOwned + 'static> Api<K> {
     ///
     /// Holds one object at a time; a reader that is slow slows the server down. Dropping the stream ends the request.
     pub fn list_stream(&self, params: &ListParams) -> ListStream<K> {
-        ListStream::new(self.list_source(), params.clone())
+        ListStream::new(self.list_source(), params.clone(), self.complete)
     }
 
     /// As [`Self::list_stream`], page by page (rule PG-1).
     pub fn list_pages(&self, params: &ListParams) -> ListStream<K> {
-        ListStream::paged(self.list_source(), params.clone())
+        ListStream::paged(self.list_source(), params.clone(), self.complete)
     }
 
     fn list_source(&self) -> ListSource {
         let request = self.accepting(self.on_collection(self.client.get()), Shape::List);
         ListSource { request, fields: self.fields, gvk: self.resource.gvk.clone() }
     }
-}
 
-impl<K: DeserializeOwned> Api<K> {
     /// Opens a watch: one event after another off an open body. Dropping the stream ends it.
     ///
     /// The stream ends when the server ends the watch, which it does now and then; see [`Self::watch_from`] for one
@@ -129,7 +125,7 @@ impl<K: DeserializeOwned> Api<K> {
     }
 }
 
-async fn collect<K: DeserializeOwned + 'static>(mut stream: ListStream<K>) -> Result<List<K>, Error> {
+async fn collect<K: DeserializeOwned>(mut stream: ListStream<K>) -> Result<List<K>, Error> {
     let mut items = Vec::new();
     let mut bad = Vec::new();
     while let Some(listed) = stream.try_next().await? {
