@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a task speaks to the terminal")]
 
 mod cargo;
+mod go;
 mod features;
 mod licences;
 mod waiting;

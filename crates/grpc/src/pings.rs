@@ -157,5 +157,6 @@ async fn pings_that_were_asked_for_are_sent_until_the_server_complains() {
     let answer = scene.call("mute").await;
     assert_eq!(answer.headers()["grpc-status"], "14");
     let server = &scene.servers[0];
-    assert_eq!((server.pings(), server.ended()), (4, 1), "one to connect, and three strikes");
+    // One to connect, and three strikes; the next connection may have begun.
+    assert!((4..=5).contains(&server.pings()) && server.ended() == 1, "{} pings", server.pings());
 }

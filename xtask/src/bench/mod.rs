@@ -3,7 +3,6 @@
 //! A benchmark is a file beside this one and a line in [`ALL`].
 
 pub(crate) mod pods;
-mod go;
 mod wire;
 mod workqueue;
 mod apiserver_load;

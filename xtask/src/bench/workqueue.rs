@@ -17,7 +17,7 @@ use serde::Deserialize;
 use tokio::runtime::Builder;
 use tokio::time::Instant;
 
-use super::go;
+use crate::go;
 
 const PRODUCERS: usize = 8;
 const WORKERS: usize = 8;

@@ -14,9 +14,9 @@ pub(crate) struct Options {
 
 #[derive(Debug, clap::Subcommand)]
 enum Subject {
-    /// Roll pods and churn endpoints under calls through a channel, at full scale.
+    /// Roll pods, churn endpoints and keep connections to a grpc-go server through a channel, at full scale.
     ///
-    /// Two scenarios, on real sockets of the loopback and in real time. What was seen is printed, and what was promised of it is judged
+    /// Three scenarios, on real sockets of the loopback and in real time. What was seen is printed, and what was promised of it is judged
     /// one by one; the task fails when a promise is broken.
     ///
     /// rollout: ten pods are replaced one by one under an open load of 5,000 calls a second, once announced ("terminating, then stopped,
@@ -26,6 +26,9 @@ enum Subject {
     /// churn: of 1,000 endpoints, all of them connected, 100 are replaced each second for 60 s under a light load. No call may fail, and
     /// afterwards the process that calls has as many tasks, open files and bytes as before; when its channel is dropped, it has what it began
     /// with, and nobody watches the API server any more.
+    ///
+    /// grpc-go: a quiet stream to a server with all of grpc-go's defaults, and a channel that nobody uses, for 150 s. The server must not
+    /// end a connection, as it does with clients that ping too often. Left out where Go is not installed.
     ///
     /// Who calls is a process of its own, so that what it holds can be counted. A machine, or a build, that is too slow for the rate is no
     /// failure: the rate that was wanted and the one that was reached are printed.

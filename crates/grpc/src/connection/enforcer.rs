@@ -25,6 +25,7 @@ const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
 const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
@@ -147,6 +148,8 @@ impl<T: AsyncRead> Connection<T> {
         mut released: watch::Receiver<bool>,
     ) -> io::Result<()> {
         self.send(SETTINGS, 0, 0, &[])?;
+        // It takes all that callers have to say.
+        self.send(WINDOW_UPDATE, 0, 0, &(1_u32 << 30).to_be_bytes())?;
         self.io.read_exact(&mut [0; PREFACE]).await?;
         said.mark_changed();
         let mut read = Vec::new();

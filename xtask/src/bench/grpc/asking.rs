@@ -47,7 +47,7 @@ impl Caller {
         let policy = if choice == Choice::Load { "load" } else { "turns" };
         let mut command = Command::new(&contender.program);
         command
-            .args(contender.arguments)
+            .args(&contender.arguments)
             .args([town.url(), service, policy])
             .env("KUBECONFIG", town.kubeconfig())
             .stdin(Stdio::piped())

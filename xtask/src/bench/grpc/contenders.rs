@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::bench::go;
 use crate::cargo::Cargo;
+use crate::go;
 
 /// Somebody who can call a service by its name.
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ pub(super) struct Contender {
     pub(super) who: Who,
     pub(super) program: PathBuf,
     /// In front of the arguments that all of them get.
-    pub(super) arguments: &'static [&'static str],
+    pub(super) arguments: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,23 +53,21 @@ impl Who {
 /// When a peer is there and does not build.
 pub(super) fn find(alone: bool) -> Result<Vec<Contender>> {
     let itself = std::env::current_exe().context("cannot find this program")?;
-    let own: [(Who, &[&str]); 4] = [
-        (Who::Single, &["bench", "grpc", "call", "single"]),
-        (Who::Each, &["bench", "grpc", "call", "each"]),
-        (Who::Balance, &["bench", "grpc", "call", "balance"]),
-        (Who::Kube, &["bench", "grpc", "call", "kube"]),
-    ];
-    let own = own.map(|(who, arguments)| Contender { who, program: itself.clone(), arguments });
+    let own = [(Who::Single, "single"), (Who::Each, "each"), (Who::Balance, "balance"), (Who::Kube, "kube")];
+    let own = own.map(|(who, name)| {
+        let arguments = ["bench", "grpc", "call", name].map(str::to_owned).to_vec();
+        Contender { who, program: itself.clone(), arguments }
+    });
     let mut all = Vec::from(own);
     if alone {
         return Ok(all);
     }
     match tonic_lb_k8s() {
-        Ok(program) => all.push(Contender { who: Who::TonicLbK8s, program, arguments: &[] }),
+        Ok(program) => all.push(Contender { who: Who::TonicLbK8s, program, arguments: Vec::new() }),
         Err(error) => println!("tonic-lb-k8s cannot be built, and is left out: {error}"),
     }
     match go::build("grpc-go")? {
-        Some(program) => all.push(Contender { who: Who::Kuberesolver, program, arguments: &[] }),
+        Some(program) => all.push(Contender { who: Who::Kuberesolver, program, arguments: Vec::new() }),
         None => println!("Go is not installed: kuberesolver is left out"),
     }
     Ok(all)

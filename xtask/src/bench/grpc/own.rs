@@ -1,6 +1,7 @@
 //! Callers that this program is itself: our channel, and tonic's own ones with endpoints that our resolver found.
 //!
-//! `cargo xtask bench grpc call WHO URL SERVICE POLICY` is what the benchmark starts.
+//! `cargo xtask bench grpc call WHO URL SERVICE POLICY` is what the benchmark starts, and `… call-parts PARTS WORKERS URL SERVICE POLICY`
+//! for our channel with parts of its connections switched off.
 
 use anyhow::{Context, Result, bail, ensure};
 use dogwatch::{Client, Config};
@@ -9,6 +10,7 @@ use tonic::client::Grpc;
 use tonic::transport::Channel;
 
 use super::caller;
+use super::switches::Switches;
 
 /// Calls as it is told on the standard input, until that ends.
 pub(super) async fn call(arguments: &[&str]) -> Result<()> {
@@ -32,6 +34,17 @@ pub(super) async fn call(arguments: &[&str]) -> Result<()> {
         "each" => caller::serve(connect(&*watch.known().await, usize::MAX).await?).await,
         other => bail!("nobody is called {other:?}"),
     }
+}
+
+/// As [`call`], through our channel with these parts.
+pub(super) async fn call_parts(switches: Switches, arguments: &[&str]) -> Result<()> {
+    let [url, service, "turns"] = arguments else { bail!("expected URL SERVICE turns") };
+    let Some(parts) = switches.parts() else { return call(&["each", url, service, "turns"]).await };
+    let resolver = Resolver::new(Client::new(Config::new(url.parse()?))?);
+    let target: Target = format!("kubernetes:///{service}.default:grpc").parse()?;
+    // Keep-alive depends on one of the parts.
+    let channel = resolver.channel(&target).no_keep_alive().parts(parts).build()?;
+    caller::serve(vec![Grpc::new(channel)]).await
 }
 
 /// In turn, or by how busy and quick endpoints are.

@@ -10,8 +10,8 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::effort::Effort;
-use crate::bench::go;
 use crate::cargo::Cargo;
+use crate::go;
 
 /// What a peer was measured to do.
 #[derive(Debug, Deserialize)]

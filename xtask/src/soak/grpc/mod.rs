@@ -1,4 +1,4 @@
-//! Channels at full scale: `cargo xtask soak grpc [rollout|churn] [--quick] [--release]`.
+//! Channels at full scale: `cargo xtask soak grpc [rollout|churn|grpc-go] [--quick] [--release]`.
 //!
 //! ```text
 //! this process: API server, pods, what happens to them ─── lines ──► one process that calls: resolver, channel, load, counts
@@ -21,6 +21,7 @@ mod asking;
 mod rollout;
 mod membership;
 mod churn;
+mod go_server;
 
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ use crate::{cargo, waiting};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The scenarios to play; both, when none is named.
+    /// The scenarios to play; all, when none is named.
     #[arg(value_enum, value_name = "SCENARIO")]
     scenarios: Vec<Scenario>,
     /// A stream of 6 s instead of 30 s, and a churn of 5 s instead of 60 s.
@@ -52,6 +53,8 @@ enum Scenario {
     Rollout,
     /// of 1,000 connected endpoints, 100 are replaced each second
     Churn,
+    /// a quiet stream and an idle channel to a server with all of grpc-go's defaults
+    GrpcGo,
 }
 
 /// Plays what is wanted, and prints it.
@@ -79,6 +82,10 @@ async fn play(options: &Options) -> Result<()> {
     }
     if wanted(Scenario::Churn) {
         churn::play(seconds(60, 5), &mut promises).await?;
+    }
+    if wanted(Scenario::GrpcGo) {
+        // Clients that ping every half a minute are thrown out after 90 s, and their streams after 120 s.
+        go_server::play(seconds(150, 130), &mut promises).await?;
     }
     promises.judge()
 }

@@ -1,0 +1,79 @@
+//! The parts of a connection that can be switched off, by the names that stand in the table.
+
+use anyhow::{Context, Result};
+use dogwatch_grpc::measure::{Parts, Turns};
+
+/// One row of the table: our channel with these parts, or tonic's channels in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Switches {
+    AllOn,
+    CorkOff,
+    TurnsOff,
+    TurnsAlways,
+    TrackerOff,
+    AllOff,
+    /// A channel of tonic's to each pod, for comparison.
+    Tonic,
+}
+
+/// All rows, in the order of the table.
+pub(super) const ALL: [Switches; 7] = [
+    Switches::AllOn,
+    Switches::CorkOff,
+    Switches::TurnsOff,
+    Switches::TurnsAlways,
+    Switches::TrackerOff,
+    Switches::AllOff,
+    Switches::Tonic,
+];
+
+impl Switches {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::AllOn => "all-on",
+            Self::CorkOff => "cork-off",
+            Self::TurnsOff => "turns-off",
+            Self::TurnsAlways => "turns-always",
+            Self::TrackerOff => "tracker-off",
+            Self::AllOff => "all-off",
+            Self::Tonic => "tonic-each",
+        }
+    }
+
+    /// The row of that name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(super) fn named(name: &str) -> Result<Self> {
+        let found = ALL.into_iter().find(|it| it.name() == name);
+        found.with_context(|| format!("there are no parts called {name:?}"))
+    }
+
+    /// `None`: not our channel.
+    pub(super) fn parts(self) -> Option<Parts> {
+        let all = Parts::default();
+        Some(match self {
+            Self::AllOn => all,
+            Self::CorkOff => Parts { cork: false, ..all },
+            Self::TurnsOff => Parts { turns: Turns::Never, ..all },
+            Self::TurnsAlways => Parts { turns: Turns::Always, ..all },
+            Self::TrackerOff => Parts { tracker: false, ..all },
+            Self::AllOff => Parts { cork: false, turns: Turns::Never, tracker: false },
+            Self::Tonic => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_found_by_its_name_and_differs_from_the_others() {
+        for row in ALL {
+            assert_eq!(Switches::named(row.name()).unwrap(), row);
+            assert_eq!(ALL.iter().filter(|it| it.parts() == row.parts()).count(), 1, "{row:?}");
+        }
+        assert!(Switches::named("nothing").is_err());
+    }
+}
