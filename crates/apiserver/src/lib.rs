@@ -14,6 +14,15 @@
 //! change objects; [`store`] keeps all their versions and [`reading`] tells them; [`discovery`], [`openapi`] and [`mod@print`]
 //! describe them.
 //!
+//! # What it does not do
+//!
+//! - **Authorization.** Every authenticated user may do everything, whatever roles and bindings are stored. Access reviews
+//!   allow everything, and their `reason` says so.
+//! - **CEL.** Validation rules of definitions and admission policies are stored and not evaluated. A webhook with
+//!   `matchConditions` is called as if all of them were true. Storing one of these gets a warning.
+//! - **Containers.** Nothing runs in pods, simulated or not: `exec`, `attach`, `portforward`, `proxy` and logs are refused.
+//! - **Persistence.** All objects are in memory, and end with the server.
+//!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
 mod refusal;
