@@ -16,9 +16,15 @@
 //!
 //! # What it does not do
 //!
-//! There is no authorization: whoever is let in may do everything, and access reviews say so. RBAC objects, CEL rules of custom resource
-//! definitions and admission policies are stored and not enforced. A server that needs no credentials refuses what a web page could
-//! send to it: see [`ApiServerBuilder::advertise`] for one that is reached by another name than localhost.
+//! - **Authorization.** Every authenticated user may do everything, whatever roles and bindings are stored. Access reviews
+//!   allow everything, and their `reason` says so.
+//! - **CEL.** Validation rules of definitions and admission policies are stored and not evaluated. A webhook with
+//!   `matchConditions` is called as if all of them were true. Storing one of these gets a warning.
+//! - **Containers.** Nothing runs in pods, simulated or not: `exec`, `attach`, `portforward`, `proxy` and logs are refused.
+//! - **Persistence.** All objects are in memory, and end with the server.
+//!
+//! A server that needs no credentials refuses what a web page could send to it: see [`ApiServerBuilder::advertise`] for one
+//! that is reached by another name than localhost.
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 

@@ -10,6 +10,7 @@ use super::{Cluster, User};
 use crate::kinds::look::{at, items, number, text};
 use crate::refusal::{Problem, ProblemKind, Refusal};
 use crate::store::Encoded;
+use crate::strconv::quote;
 use crate::time;
 
 /// Who signs, as tokens name it.
@@ -220,7 +221,7 @@ fn intersection<'a>(wanted: &[&'a str], meant_for: &[Value]) -> Vec<&'a str> {
 
 /// A list of texts as Go prints it.
 fn quoted(texts: &[&str]) -> String {
-    format!("[{}]", texts.iter().map(|it| format!("{it:?}")).collect::<Vec<_>>().join(" "))
+    format!("[{}]", texts.iter().map(|it| quote(it)).collect::<Vec<_>>().join(" "))
 }
 
 /// Whether two secrets are the same, in a time that depends on their lengths alone.

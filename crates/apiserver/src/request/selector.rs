@@ -4,6 +4,7 @@
 //! the original does, until it comes to what is wrong.
 
 use crate::names;
+use crate::strconv::quote;
 
 const OPERATORS: &str = "in, notin, =, ==, !=, gt, lt";
 
@@ -62,7 +63,7 @@ impl<'a> Reader<'a> {
         };
         let problems = names::qualified(key);
         if !problems.is_empty() {
-            return Err(format!("<nil>: Invalid value: {key:?}: {}", problems.join("; ")));
+            return Err(format!("<nil>: Invalid value: {}: {}", quote(key), problems.join("; ")));
         }
         if absent || matches!(self.peek(), Token::End | Token::Symbol(",")) {
             return Ok(());
@@ -77,7 +78,8 @@ impl<'a> Reader<'a> {
             Token::Symbol("=" | "==" | "!=") => check_value(0, key, self.value()?),
             Token::Symbol(">" | "<") => match self.value()? {
                 value if value.parse::<i64>().is_err() => Err(format!(
-                    "values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
+                    "values[0]: Invalid value: {}: for 'Gt', 'Lt' operators, the value must be an integer",
+                    quote(value)
                 )),
                 _ => Ok(()),
             },
@@ -152,7 +154,7 @@ fn check_value(at: usize, key: &str, value: &str) -> Result<(), String> {
     if problems.is_empty() {
         return Ok(());
     }
-    Err(format!("values[{at}][{key}]: Invalid value: {value:?}: {}", problems.join("; ")))
+    Err(format!("values[{at}][{key}]: Invalid value: {}: {}", quote(value), problems.join("; ")))
 }
 
 /// The first mistake in a field selector; empty where the original finds none. Its terms are read in the order of their texts.

@@ -23,7 +23,8 @@ fn in_flight(channel: &KubeChannel) -> u32 {
     channel.endpoints().iter().map(|it| it.in_flight).sum()
 }
 
-async fn connected(pods: &[Pod]) -> KubeInvoke {
+/// A channel of the grpc crate that is connected to all of these pods.
+async fn invoke_over(pods: &[Pod]) -> KubeInvoke {
     let channel = Service::of(pods).channel();
     connected(&channel, pods.len()).await;
     KubeInvoke::new(channel)
@@ -32,7 +33,7 @@ async fn connected(pods: &[Pod]) -> KubeInvoke {
 #[tokio::test]
 async fn every_pod_gets_the_same_share_of_a_generated_clients_calls() {
     let pods = Pod::start_many(3).await;
-    let invoke = connected(&pods).await;
+    let invoke = invoke_over(&pods).await;
     let client = EchoClient::new(invoke.clone());
     for count in 0..30 {
         let message = said("hello", count);
@@ -59,7 +60,7 @@ async fn a_name_is_enough_for_a_generated_client() {
 #[tokio::test]
 async fn a_response_may_be_a_message_that_is_there_already() {
     let pods = Pod::start_many(1).await;
-    let client = EchoClient::new(connected(&pods).await);
+    let client = EchoClient::new(invoke_over(&pods).await);
     let mut reply = said("before", 7);
     client.one(said("after", 0)).with_response_message(&mut reply).await.unwrap();
     assert_eq!(heard(&reply), ("after".to_owned(), 0));
@@ -69,7 +70,7 @@ async fn a_response_may_be_a_message_that_is_there_already() {
 #[tokio::test]
 async fn a_stream_of_requests_is_answered_at_its_end() {
     let pods = Pod::start_many(2).await;
-    let client = EchoClient::new(connected(&pods).await);
+    let client = EchoClient::new(invoke_over(&pods).await);
     let mut call = client.gather().await;
     let large = said(&"x".repeat(100_000), 0);
     for _ in 0..60 {
@@ -84,7 +85,7 @@ async fn a_stream_of_requests_is_answered_at_its_end() {
 #[tokio::test]
 async fn a_stream_of_answers_is_read_to_its_status() {
     let pods = Pod::start_many(1).await;
-    let invoke = connected(&pods).await;
+    let invoke = invoke_over(&pods).await;
     let client = EchoClient::new(invoke.clone());
     let mut answers = client.many(said("tick", 5)).await;
     for count in 0..5 {
@@ -100,7 +101,7 @@ async fn a_stream_of_answers_is_read_to_its_status() {
 #[tokio::test]
 async fn streams_go_both_ways_at_once() {
     let pods = Pod::start_many(1).await;
-    let client = EchoClient::new(connected(&pods).await);
+    let client = EchoClient::new(invoke_over(&pods).await);
     let (mut requests, mut answers) = client.both().await;
     for count in 0..10 {
         requests.send(said("ping", count)).await.unwrap();
@@ -115,7 +116,7 @@ async fn streams_go_both_ways_at_once() {
 #[tokio::test]
 async fn an_answer_may_be_awaited_before_anything_is_sent() {
     let pods = Pod::start_many(1).await;
-    let invoke = connected(&pods).await;
+    let invoke = invoke_over(&pods).await;
     let client = EchoClient::new(invoke.clone());
     let (mut requests, mut answers) = client.both().await;
     assert_eq!(in_flight(invoke.channel()), 0);
@@ -144,7 +145,7 @@ async fn an_answer_may_be_awaited_before_anything_is_sent() {
 async fn a_stream_of_answers_begins_before_it_is_read() {
     let pods = Pod::start_many(1).await;
     let lazy = KubeChannel::builder(Service::of(&pods).receiver()).lazy().build().unwrap();
-    let ready = connected(&pods).await;
+    let ready = invoke_over(&pods).await;
     for (number, invoke) in [KubeInvoke::from(lazy), ready].into_iter().enumerate() {
         let client = EchoClient::new(invoke);
         let mut answers = client.many(said("hello", 1)).await;
@@ -182,7 +183,7 @@ async fn a_deadline_ends_a_call_wherever_it_is() {
 #[tokio::test]
 async fn a_call_that_is_too_late_is_not_sent_and_one_that_is_not_says_how_long_it_has() {
     let pods = [odd_pod().await];
-    let invoke = connected(&pods).await;
+    let invoke = invoke_over(&pods).await;
     let client = EchoClient::new(invoke.clone());
     let late = client.one(said("hello", 0)).with_timeout(Duration::ZERO).await.unwrap_err();
     assert_eq!(late.code(), StatusCodeError::DeadlineExceeded);
@@ -204,7 +205,7 @@ async fn a_call_that_is_too_late_is_not_sent_and_one_that_is_not_says_how_long_i
 #[tokio::test]
 async fn interceptors_and_trait_objects_take_it_for_a_channel() {
     let pods = [odd_pod().await];
-    let invoke = connected(&pods).await;
+    let invoke = invoke_over(&pods).await;
     let mut metadata = MetadataMap::new();
     metadata.insert("x-word", "hello".parse().unwrap());
     let attached = invoke.clone().with_interceptor(AttachHeadersInterceptor::new(metadata));

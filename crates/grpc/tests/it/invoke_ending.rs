@@ -20,7 +20,8 @@ fn in_flight(channel: &KubeChannel) -> u32 {
     channel.endpoints().iter().map(|it| it.in_flight).sum()
 }
 
-async fn connected(pods: &[Pod]) -> KubeInvoke {
+/// A channel of the grpc crate that is connected to all of these pods.
+async fn invoke_over(pods: &[Pod]) -> KubeInvoke {
     let channel = Service::of(pods).channel();
     connected(&channel, pods.len()).await;
     KubeInvoke::new(channel)
@@ -33,7 +34,7 @@ fn bare(method: &str) -> grpc::core::RequestHeaders {
 #[tokio::test]
 async fn whatever_is_dropped_is_not_in_flight() {
     let pods = Pod::start_many(2).await;
-    let invoke = connected(&pods).await;
+    let invoke = invoke_over(&pods).await;
     let channel = invoke.channel();
     let client = EchoClient::new(invoke.clone());
     let waiting: Vec<_> = (0..20)
@@ -72,7 +73,7 @@ async fn whatever_is_dropped_is_not_in_flight() {
 #[tokio::test]
 async fn whoever_still_sends_is_told_when_the_call_is_over() {
     let pods = Pod::start_many(1).await;
-    let invoke = connected(&pods).await;
+    let invoke = invoke_over(&pods).await;
     let client = EchoClient::new(invoke.clone());
     let (mut requests, answers) = client.both().await;
     requests.send(said("hello", 0)).await.unwrap();
@@ -88,7 +89,7 @@ async fn whoever_still_sends_is_told_when_the_call_is_over() {
 #[tokio::test]
 async fn a_request_that_has_ended_is_still_answered() {
     let pods = Pod::start_many(1).await;
-    let client = EchoClient::new(connected(&pods).await);
+    let client = EchoClient::new(invoke_over(&pods).await);
     let (mut requests, mut answers) = client.both().await;
     requests.send(said("hello", 1)).await.unwrap();
     drop(requests);
@@ -113,7 +114,7 @@ async fn give_up(receiving: &mut impl RecvStream) {
 #[tokio::test]
 async fn a_question_that_is_given_up_loses_nothing() {
     let pods = Pod::start_many(1).await;
-    let invoke = connected(&pods).await;
+    let invoke = invoke_over(&pods).await;
     // The head of this answer comes when the request has ended.
     let (sending, mut receiving) = invoke.invoke(bare("/test.Echo/Gather"), CallOptions::new()).await;
     give_up(&mut receiving).await;
@@ -152,7 +153,7 @@ async fn a_message_that_is_given_up_does_not_end_the_request() {
         }
     }
     // And what is not given up arrives whole.
-    let client = EchoClient::new(connected(&pods).await);
+    let client = EchoClient::new(invoke_over(&pods).await);
     let mut call = client.gather().await;
     call.send(&said("some", 0)).await.unwrap();
     assert_eq!(heard(&call.close_and_recv().await.unwrap()), ("4".to_owned(), 1));
@@ -185,7 +186,7 @@ async fn a_call_that_no_server_has_processed_goes_to_another_pod() {
 async fn a_lost_call_names_its_endpoint_before_the_answer_and_within() {
     for within in [false, true] {
         let mut pods = Pod::start_many(1).await;
-        let invoke = connected(&pods).await;
+        let invoke = invoke_over(&pods).await;
         // "wait", and with it twice for a stream: the first answer comes at once, the second never.
         let message = if within { Raw::text("\n\x04wait\x10\x02") } else { Raw::text("\n\x04wait") };
         let method = if within { "/test.Echo/Many" } else { "/test.Echo/One" };
@@ -230,7 +231,7 @@ async fn where_nobody_can_be_called_the_status_says_why() {
 #[tokio::test]
 async fn the_servers_status_is_the_clients() {
     let pods = Pod::start_many(1).await;
-    let client = EchoClient::new(connected(&pods).await);
+    let client = EchoClient::new(invoke_over(&pods).await);
     for number in 1..17 {
         pods[0].seen.fail(1, Code::from_i32(number));
         let status = client.one(said("hello", 0)).await.unwrap_err();
@@ -241,7 +242,7 @@ async fn the_servers_status_is_the_clients() {
 #[tokio::test]
 async fn a_message_beyond_the_limit_ends_the_call() {
     let pods = Pod::start_many(1).await;
-    let invoke = connected(&pods).await;
+    let invoke = invoke_over(&pods).await;
     let exhausted = StatusCodeError::ResourceExhausted;
     let (small, large) = (said("hello", 0), said(&"x".repeat(100), 0));
     let receiving = EchoClient::new(invoke.clone().largest_received(50));
@@ -262,7 +263,7 @@ async fn a_message_beyond_the_limit_ends_the_call() {
 #[tokio::test]
 async fn what_cannot_be_encoded_decoded_or_called_ends_the_call_with_the_reason() {
     let pods = Pod::start_many(1).await;
-    let invoke = connected(&pods).await;
+    let invoke = invoke_over(&pods).await;
     let internal = StatusCodeError::Internal as i32;
     let broken = ask(&invoke, bare("/test.Echo/One"), Raw::Broken).await;
     assert_eq!(broken.status(), (internal, "a message could not be encoded: it is broken"));

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::kinds::look::{at, text};
 use crate::kinds::names;
+use crate::strconv;
 use crate::{Problem, ProblemKind};
 
 /// A list of problems that grows while an object is read.
@@ -23,7 +24,12 @@ pub(super) fn forbidden(out: &mut Problems, field: &str, detail: &str) {
 
 /// A value that is wrong.
 pub(super) fn invalid(out: &mut Problems, field: &str, value: &Value, detail: &str) {
-    out.push(Problem::with_value(field, ProblemKind::Invalid, value, detail));
+    out.push(Problem::with_value(field, ProblemKind::Invalid, shown(value), detail));
+}
+
+/// A value as problems show it: a text in the quotes of Go, anything else as JSON.
+fn shown(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), strconv::quote)
 }
 
 /// A text that is wrong for each of some reasons.
@@ -35,14 +41,14 @@ pub(super) fn wrong_text(out: &mut Problems, field: &str, value: &str, reasons: 
 
 /// A value that is there twice.
 pub(super) fn duplicate(out: &mut Problems, field: &str, value: &Value) {
-    out.push(Problem::with_value(field, ProblemKind::Duplicate, value, ""));
+    out.push(Problem::with_value(field, ProblemKind::Duplicate, shown(value), ""));
 }
 
 /// A value that is none of those supported.
 pub(super) fn unsupported(out: &mut Problems, field: &str, value: &Value, supported: &[&str]) {
     let listed: Vec<String> = supported.iter().map(|it| format!("{it:?}")).collect();
     let detail = format!("supported values: {}", listed.join(", "));
-    out.push(Problem::with_value(field, ProblemKind::NotSupported, value, &detail));
+    out.push(Problem::with_value(field, ProblemKind::NotSupported, shown(value), &detail));
 }
 
 /// Checks that a text is one of those supported; an absent one is none.
