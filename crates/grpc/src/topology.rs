@@ -34,7 +34,7 @@ impl Topology {
     /// Reads the place of the caller from the environment, where the downward API puts it: the node from `NODE_NAME`,
     /// `K8S_NODE_NAME` or `KUBE_NODE_NAME`, the zone from `NODE_ZONE`, `K8S_ZONE` or `TOPOLOGY_ZONE`.
     ///
-    /// [`channel`](crate::channel) does this. A variable that is empty or not set says nothing.
+    /// [`channel`](fn@crate::channel) does this. A variable that is empty or not set says nothing.
     pub fn from_env() -> Self {
         Self::from_variables(|name| std::env::var(name).ok())
     }

@@ -69,11 +69,10 @@ pub(crate) fn fold<'s>(slices: impl IntoIterator<Item = &'s Slice>, question: &Q
     EndpointSet { generation: 0, endpoints: endpoints.into_iter().map(Arc::new).collect(), unavailable }
 }
 
-/// Whether the slices alone say which port is the first of their Service: none of them has more than one, and it has no name. A
-/// Service of several ports has names for all of them.
+/// Whether the slices alone say which port is the first of their Service: no port has a name, and a Service of several ports has a name
+/// for each of them.
 pub(crate) fn has_one_port<'s>(slices: impl IntoIterator<Item = &'s Slice>) -> bool {
-    let ports = slices.into_iter().flat_map(|it| it.ports.iter());
-    ports.into_iter().all(|it| it.name.is_empty())
+    slices.into_iter().flat_map(|it| &it.ports).all(|it| it.name.is_empty())
 }
 
 /// The port of a slice that is meant.
@@ -101,6 +100,7 @@ impl<'q> Wanted<'q> {
         let mut ports = service.into_iter().flat_map(|it| &it.spec.ports).filter(|it| it.is_tcp()).peekable();
         match (question.port, service) {
             (Port::First, _) => match ports.next() {
+                // kube-apiserver refuses Services with other numbers, so that none is ever replaced by 0.
                 Some(port) => Self::Behind(&port.name, u16::try_from(port.port).unwrap_or(0)),
                 None => Self::first_of(slices),
             },
