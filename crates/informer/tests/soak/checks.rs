@@ -52,6 +52,12 @@ impl Told {
         }
     }
 
+    fn key(&self) -> &str {
+        match self {
+            Self::Added { key, .. } | Self::Updated { key, .. } | Self::Deleted { key, .. } => key,
+        }
+    }
+
     fn is_initial(&self) -> bool {
         matches!(self, Self::Added { initial: true, .. })
     }
@@ -85,6 +91,8 @@ pub(crate) struct Witness {
     /// The newest version of each key, of objects that are gone too.
     newest: BTreeMap<String, u64>,
     log: Vec<Told>,
+    /// Whether versions went backwards, or began anew: only what follows from one report to the next still holds then.
+    pub(crate) rewound: bool,
     pub(crate) wrong: Vec<String>,
     /// Whether nothing may be told any more.
     pub(crate) left: bool,
@@ -93,7 +101,8 @@ pub(crate) struct Witness {
 impl Witness {
     pub(crate) fn new(member: Member, joined_at: Option<u64>) -> Self {
         let (picture, newest) = (Picture::new(), BTreeMap::new());
-        Self { member, joined_at, picture, newest, log: Vec::new(), wrong: Vec::new(), left: false }
+        let (log, wrong) = (Vec::new(), Vec::new());
+        Self { member, joined_at, picture, newest, log, rewound: false, wrong, left: false }
     }
 
     /// Takes note of one change, and of everything that is wrong with it.
@@ -118,6 +127,9 @@ impl Witness {
         let (known, newest) = (self.picture.get(&key), self.newest.get(&key));
         if self.left {
             return Some("told after it left");
+        }
+        if self.rewound {
+            return self.contradiction(told);
         }
         if at.store.is_some_and(|store| store < state.version) && self.member.of != Watched::TwoNamespaces {
             return Some("the store does not show it yet");
@@ -150,6 +162,25 @@ impl Witness {
         }
     }
 
+    /// What cannot follow what was reported before, whatever the versions say.
+    fn contradiction(&self, told: &Told) -> Option<&'static str> {
+        match told {
+            Told::Added { key, .. } if self.picture.contains_key(key) => Some("added twice"),
+            Told::Added { .. } => None,
+            Told::Updated { key, old, new } => match self.picture.get(key) {
+                None => Some("updated, and not known"),
+                Some(known) if known != old => Some("updated from another state"),
+                Some(_) if old.uid != new.uid => Some("updated into another object"),
+                Some(_) => None,
+            },
+            Told::Deleted { key, last, .. } => match self.picture.get(key) {
+                None => Some("deleted, and not known"),
+                Some(known) if known.uid != last.uid => Some("another object was deleted"),
+                Some(_) => None,
+            },
+        }
+    }
+
     fn is_told_again(&self) -> bool {
         matches!(self.member.manner, Manner::Again(_))
     }
@@ -160,10 +191,55 @@ impl Witness {
         self.member.overflow != Overflow::Coalesce && !own
     }
 
-    /// Whether what it was told is what the one who heard everything from the start was told: first everything that was there at
-    /// some moment, as initial, and from that moment on the same in the same order; to the end, unless it left.
+    /// Whether its reports are those of the member that received everything from the start: first everything that was there at some
+    /// moment, as initial, and from that moment on the same in the same order; to the end, unless it left.
+    ///
+    /// A merged backlog may drop updates, and nothing else: every addition and every deletion must be there, of each key in order.
     pub(crate) fn agrees_with(&self, reference: &Self) -> bool {
-        !self.hears_all() || continues(&self.log, &reference.log, !self.left)
+        if matches!(self.member.manner, Manner::Filtered | Manner::Again(_)) {
+            return true;
+        }
+        if self.member.overflow == Overflow::Coalesce {
+            return self.lives().all(|(key, mine)| {
+                let all = reference.lives_of(key);
+                // It joined later, so it may lack the first ones; one that left may lack the last ones.
+                if self.left { all.windows(mine.len()).any(|it| it == mine) } else { all.ends_with(&mine) }
+            }) && (self.left || self.picture.keys().eq(reference.picture.keys()))
+                && (self.left || self.lost(reference).is_none());
+        }
+        continues(&self.log, &reference.log, !self.left)
+    }
+
+    /// A key whose deletion the reference received after this member joined, and this member did not.
+    fn lost(&self, reference: &Self) -> Option<String> {
+        // The version of several namespaces is that of the one furthest behind: it does not say what the store showed of the others.
+        if self.member.of == Watched::TwoNamespaces {
+            return None;
+        }
+        let joined = self.joined_at.unwrap_or(0);
+        let deleted = |it: &&Told| matches!(it, Told::Deleted { last, .. } if last.version > joined);
+        let mut deletions = reference.log.iter().filter(deleted).map(Told::key);
+        let known =
+            |key: &str| self.log.iter().any(|it| matches!(it, Told::Deleted { .. }) && it.key() == key);
+        deletions.find(|key| !self.rewound && !known(key)).map(str::to_owned)
+    }
+
+    /// The additions and deletions of each key: what a merged backlog must keep.
+    fn lives(&self) -> impl Iterator<Item = (&str, Vec<(bool, &str)>)> {
+        let keys: std::collections::BTreeSet<_> = self.log.iter().map(Told::key).collect();
+        keys.into_iter().map(|key| (key, self.lives_of(key)))
+    }
+
+    fn lives_of(&self, key: &str) -> Vec<(bool, &str)> {
+        self.log
+            .iter()
+            .filter(|it| it.key() == key)
+            .filter_map(|it| match it {
+                Told::Added { state, .. } => Some((true, state.uid.as_str())),
+                Told::Deleted { last, .. } => Some((false, last.uid.as_str())),
+                Told::Updated { .. } => None,
+            })
+            .collect()
     }
 
     pub(crate) fn events(&self) -> usize {

@@ -69,6 +69,21 @@ pub(crate) enum Step {
     Leave(usize, bool),
     /// Every store is compared with what the server had at the store's version.
     Look,
+    /// A copy of the cluster is put aside.
+    Snapshot,
+    /// The server ends, and another takes its place.
+    Restart(Restart),
+}
+
+/// What the server that takes the place of another knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Restart {
+    /// Everything: only the connections are gone.
+    Same,
+    /// Nothing, like a server that keeps its objects in memory. Its versions are above those of the last one.
+    Empty,
+    /// What was put aside last: versions go backwards, and mean something else from there on.
+    Snapshot,
 }
 
 /// Where an object is.
@@ -182,6 +197,8 @@ impl Draw {
             80..82 => Step::ClearSky,
             82..90 => Step::Join(self.member()),
             90..93 => Step::Leave(self.below(16) as usize, self.0.random_bool(0.5)),
+            93 => Step::Snapshot,
+            94 => Step::Restart(self.one(&[Restart::Same, Restart::Empty, Restart::Snapshot])),
             _ => Step::Look,
         }
     }

@@ -1,14 +1,17 @@
 //! Where a schedule is played: an API server of our own with its fault lab, informers on it, and those who are told.
 //!
 //! Everything is one thread with a clock that stands still, so that hours take milliseconds, and a seed does the same each time.
+//! Clients reach the server by a [`Route`], so that another server can take its place.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dogwatch_apiserver::ApiServer;
 use dogwatch_apiserver::faults::Tally;
-use dogwatch_client::{Api, Client};
+use dogwatch_apiserver::http::Service;
+use dogwatch_apiserver::serving::InProcess;
+use dogwatch_client::{Api, Client, HttpStack, RequestBody};
 use dogwatch_core::{LabelSelector, ListParams, Object};
 use dogwatch_informer::{
     Health, HealthState, Index, InformerBuilder, NotFound, OnGone, Overflow, SharedInformer,
@@ -16,10 +19,13 @@ use dogwatch_informer::{
 use kube_core::DynamicObject;
 use serde_json::Value;
 use tokio::time::Instant;
+use tower::ServiceExt;
 
 use crate::checks::{Picture, Witness, difference, entry, passes, picture};
 use crate::members::{Joined, number};
-use crate::schedule::{Kind, Manner, Member, NAMESPACES, Order, Place, Schedule, Step, WATCHED, Watched};
+use crate::schedule::{
+    Kind, Manner, Member, NAMESPACES, Order, Place, Restart, Schedule, Step, WATCHED, Watched,
+};
 use crate::writes::{Writer, buoys, maps, turns};
 
 /// After the faults are over, everybody must have what the server has within this time: the longest waits of several requests, of
@@ -49,6 +55,7 @@ pub(crate) struct Outcome {
     /// How long it took after the faults until everybody had everything.
     pub(crate) recovery: Duration,
     pub(crate) tally: Tally,
+    pub(crate) restarts: u64,
     /// Everything that everybody was told, to be compared with another run of the same seed.
     pub(crate) digest: String,
 }
@@ -61,9 +68,37 @@ struct Observed {
     members: Vec<Joined>,
 }
 
+/// The way to the server of the moment: a request goes to whichever it is when it is sent.
+#[derive(Clone)]
+struct Route(Arc<Mutex<InProcess<Service>>>);
+
+impl Route {
+    fn to(server: &ApiServer) -> Self {
+        Self(Arc::new(Mutex::new(server.service())))
+    }
+
+    fn lead_to(&self, server: &ApiServer) {
+        *self.0.lock().expect("no panic holds it") = server.service();
+    }
+
+    fn service(&self) -> impl HttpStack {
+        let route = self.clone();
+        tower::service_fn(move |request: http::Request<RequestBody>| {
+            let service = route.0.lock().expect("no panic holds it").clone();
+            service.oneshot(request)
+        })
+    }
+}
+
 /// A server and its informers.
 struct World {
+    seed: u64,
     server: ApiServer,
+    route: Route,
+    /// A copy of the cluster at an earlier time.
+    snapshot: Option<ApiServer>,
+    /// Whether versions went backwards, or began anew.
+    rewound: bool,
     client: Client,
     observed: Vec<Observed>,
     hurry: Arc<AtomicBool>,
@@ -92,7 +127,8 @@ impl World {
         let server = ApiServer::builder().in_process().seed(schedule.seed).request_log(0);
         let server = server.start().await.expect("a server without a socket starts");
         let url = server.url().parse().expect("a URL");
-        let client = Client::from_service(url, "default", server.service());
+        let route = Route::to(&server);
+        let client = Client::from_service(url, "default", route.service());
         let outcome = Outcome::default();
         let writer = Writer::new(client.clone());
         for namespace in NAMESPACES {
@@ -101,7 +137,18 @@ impl World {
         if schedule.setting.defined {
             writer.define().await.expect("nothing is wrong yet");
         }
-        let mut world = Self { server, client, observed: Vec::new(), hurry: Arc::default(), writer, outcome };
+        let mut world = Self {
+            seed: schedule.seed,
+            server,
+            route,
+            snapshot: None,
+            rewound: false,
+            client,
+            observed: Vec::new(),
+            hurry: Arc::default(),
+            writer,
+            outcome,
+        };
         for what in WATCHED {
             let informer = world.builder(what).reflector(|it| {
                 let it = it.seed(schedule.seed).page_size(schedule.setting.page_size);
@@ -159,11 +206,48 @@ impl World {
                 let hurry = Arc::clone(&self.hurry);
                 let observed = self.observed.iter_mut().find(|it| it.what == member.of);
                 let observed = observed.expect("all are observed");
-                observed.members.push(Joined::new(&observed.informer, *member, &hurry));
+                let joined = Joined::new(&observed.informer, *member, &hurry);
+                joined.witness().rewound = self.rewound;
+                observed.members.push(joined);
             }
             Step::Leave(place, wait) => self.leave(*place, *wait).await,
             Step::Look => self.look(),
+            Step::Snapshot => {
+                let snapshot = self.server.fork().await.expect("a server without a socket starts");
+                if let Some(older) = self.snapshot.replace(snapshot) {
+                    older.stop().await;
+                }
+            }
+            Step::Restart(restart) => self.restart(*restart).await,
         }
+    }
+
+    /// Ends the server and puts another in its place.
+    async fn restart(&mut self, restart: Restart) {
+        let next = match restart {
+            Restart::Same => self.server.fork().await,
+            Restart::Snapshot => match self.snapshot.take() {
+                Some(snapshot) => Ok(snapshot),
+                None => return,
+            },
+            Restart::Empty => {
+                let reached = self.server.cluster().store().revision();
+                let builder = ApiServer::builder().in_process().seed(self.seed ^ reached).request_log(0);
+                builder.first_revision(reached + 1_000).start().await
+            }
+        };
+        let next = next.expect("a server without a socket starts");
+        if restart != Restart::Same {
+            self.rewound = true;
+            let members = self.observed.iter().flat_map(|it| &it.members);
+            members.for_each(|it| it.witness().rewound = true);
+        }
+        self.route.lead_to(&next);
+        let last = std::mem::replace(&mut self.server, next);
+        last.faults().cut_watches();
+        add(&mut self.outcome.tally, last.faults().tally());
+        self.outcome.restarts += 1;
+        last.stop().await;
     }
 
     fn order(&self, order: Order) {
@@ -182,6 +266,10 @@ impl World {
     /// Writes, and looks for what it wrote as soon as the informer says that it has it.
     async fn put_and_read(&mut self, place: Place) {
         let Ok(stored) = self.writer.put(place, true).await else { return };
+        // A version of before says nothing about this server, until the informer has noticed.
+        if self.rewound {
+            return;
+        }
         let what = if place.kind == Kind::Map { Watched::Maps } else { Watched::Buoys };
         let Some(observed) = self.observed.iter().find(|it| it.what == what) else { return };
         let object: DynamicObject = serde_json::from_value(stored).expect("an object");
@@ -209,6 +297,10 @@ impl World {
 
     /// Compares stores with what the server had at their versions.
     fn look(&mut self) {
+        if self.rewound {
+            self.outcome.blind += 1;
+            return;
+        }
         for observed in &self.observed {
             let collection = match observed.what {
                 Watched::Maps | Watched::Labelled => "/configmaps".into(),
@@ -270,7 +362,7 @@ impl World {
 
     async fn is_settled(&self) -> bool {
         let defined = self.is_defined().await;
-        let calm = |it: &Observed| it.lag() == 0 && it.health_problem(defined).is_none();
+        let calm = |it: &Observed| it.lag() == 0 && it.health_problem(defined, self.rewound).is_none();
         if !self.observed.iter().all(calm) {
             return false;
         }
@@ -296,7 +388,7 @@ impl World {
             let store = picture(snapshot.iter());
             let what = format!("the store of {:?}", observed.what);
             wrong.extend(difference(&what, &store, &self.truth(observed.what).await));
-            wrong.extend(observed.health_problem(defined));
+            wrong.extend(observed.health_problem(defined, self.rewound));
             let on: Picture = snapshot.iter().filter(|it| passes(it)).map(|it| entry(it)).collect();
             let indexed = snapshot.by_index("set", "on").expect("there is an index");
             wrong.extend(difference("the index", &picture(&indexed), &on));
@@ -332,21 +424,24 @@ impl World {
             }
         }
         self.outcome.digest = digest;
-        self.outcome.tally = self.server.faults().tally();
+        add(&mut self.outcome.tally, self.server.faults().tally());
         self.server.stop().await;
+        if let Some(snapshot) = self.snapshot.take() {
+            snapshot.stop().await;
+        }
         self.outcome
     }
 }
 
 impl Observed {
     /// What is not as it should be with the informer, when nothing is wrong with the server any more.
-    fn health_problem(&self, defined: bool) -> Option<String> {
+    fn health_problem(&self, defined: bool, rewound: bool) -> Option<String> {
         let health: Health = self.informer.health();
         let expected = match health.state {
             HealthState::Gone => self.what == Watched::Buoys && !defined,
             _ => health.is_ok() && (self.what != Watched::Buoys || defined),
         };
-        let fine = expected && health.rewinds == 0 && health.poison == 0;
+        let fine = expected && (rewound || health.rewinds == 0) && health.poison == 0;
         (!fine).then(|| format!("{:?} says: {health}, {} rewinds", self.what, health.rewinds))
     }
 
@@ -354,6 +449,15 @@ impl Observed {
     fn lag(&self) -> usize {
         self.members.iter().map(|it| it.registration.lag().pending).sum()
     }
+}
+
+/// Adds the faults of another server.
+fn add(tally: &mut Tally, other: Tally) {
+    tally.delayed += other.delayed;
+    tally.refused += other.refused;
+    tally.reset += other.reset;
+    tally.dropped += other.dropped;
+    tally.bookmarks += other.bookmarks;
 }
 
 /// What is wrong with what one member was told.
