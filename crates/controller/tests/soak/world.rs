@@ -1,0 +1,408 @@
+//! A cluster with parents and children, the controller that keeps them as they should be, and everything that disturbs it.
+//!
+//! A parent is a ConfigMap that says how many children it wants; a child is a Secret that it owns. The controller is written as the
+//! documentation says: level-triggered, with owned objects as a source, and with its writes reported to the guard. So whatever
+//! happens, the children must be as wanted in the end. The run has one thread and a paused clock: a seed does the same each time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use dogwatch_apiserver::ApiServer;
+use dogwatch_apiserver::http::Service;
+use dogwatch_apiserver::serving::InProcess;
+use dogwatch_client::{Api, Client, Error, HttpStack, RequestBody};
+use dogwatch_controller::{Action, Context, Controller, ControllerError, ReconcileError, Reconciler};
+use dogwatch_core::{DeleteParams, LabelSelector, ListParams, ObjectKey, WriteParams};
+use dogwatch_informer::{Lister, SharedInformer};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use crate::schedule::{Schedule, Step};
+
+/// After the last fault, everything must be as wanted within this time.
+const PATIENCE: Duration = Duration::from_secs(1_800);
+/// And stay so, without a reconcile that finds anything to do.
+const REST: Duration = Duration::from_secs(120);
+
+/// The result of a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outcome {
+    /// What is wrong; empty where all is well.
+    pub(crate) wrong: Vec<String>,
+    pub(crate) reconciles: u64,
+    pub(crate) writes: u64,
+    pub(crate) restarts: u64,
+    pub(crate) recovery: Duration,
+}
+
+/// The way to the server of the moment.
+#[derive(Clone)]
+struct Route(Arc<Mutex<InProcess<Service>>>);
+
+impl Route {
+    fn service(&self) -> impl HttpStack {
+        let route = self.clone();
+        tower::service_fn(move |request: http::Request<RequestBody>| {
+            let service = route.0.lock().expect("no panic holds it").clone();
+            service.oneshot(request)
+        })
+    }
+}
+
+/// Counts what the controller does.
+#[derive(Debug, Default)]
+struct Counts {
+    reconciles: AtomicU64,
+    writes: AtomicU64,
+}
+
+/// Gives each parent the children it wants.
+struct Family {
+    parents: Lister<ConfigMap>,
+    children: Lister<Secret>,
+    api: Api<Secret>,
+    counts: Arc<Counts>,
+}
+
+impl Reconciler for Family {
+    type Error = ReconcileError;
+
+    async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, ReconcileError> {
+        self.counts.reconciles.fetch_add(1, Ordering::Relaxed);
+        // A real server takes time to answer. Without any, a controller with a stale parent and the garbage collector would undo each
+        // other's work for ever at the same instant.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        // Children of a parent that is gone are the garbage collector's.
+        let Ok(parent) = self.parents.get(key) else { return Ok(Action::Done) };
+        let wanted = wanted(&parent);
+        let all = self.children.list(&LabelSelector::everything());
+        let owned: Vec<_> = all.iter().filter(|it| owner(it) == parent.metadata.uid.as_deref()).collect();
+        let known = |name: &str| owned.iter().find(|it| it.metadata.name.as_deref() == Some(name));
+        for child in &wanted {
+            let name = child.metadata.name.as_deref().expect("children have names");
+            let written = match known(name) {
+                Some(there) if there.data == child.data => continue,
+                Some(_) => self.api.replace(name, &WriteParams::default(), child).await?,
+                None => match self.api.create(&WriteParams::default(), child).await {
+                    // One of an earlier parent of that name, or one that was given away: it goes, or it is not ours.
+                    Err(error) if error.is_already_exists() => {
+                        self.api.delete(name, &DeleteParams::default()).await?;
+                        return Ok(Action::RequeueAfter(Duration::from_secs(1)));
+                    }
+                    created => created?,
+                },
+            };
+            self.counts.writes.fetch_add(1, Ordering::Relaxed);
+            context.wrote(&written);
+        }
+        for child in owned {
+            let name = child.metadata.name.as_deref().expect("children have names");
+            if !wanted.iter().any(|it| it.metadata.name.as_deref() == Some(name)) {
+                match self.api.delete(name, &DeleteParams::default()).await {
+                    Err(error) if error.is_not_found() => {}
+                    deleted => drop(deleted?),
+                }
+                self.counts.writes.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Ok(Action::Done)
+    }
+}
+
+fn name(parent: u8) -> String {
+    format!("p{parent}")
+}
+
+fn child_name(parent: &str, child: u8) -> String {
+    format!("{parent}-{child}")
+}
+
+fn owner(child: &Secret) -> Option<&str> {
+    let owners = child.metadata.owner_references.as_deref().unwrap_or_default();
+    owners.iter().find(|it| it.controller == Some(true)).map(|it| it.uid.as_str())
+}
+
+/// The children that a parent wants.
+fn wanted(parent: &ConfigMap) -> Vec<Secret> {
+    let count = parent.data.as_ref().and_then(|it| it.get("children")).and_then(|it| it.parse().ok());
+    (0..count.unwrap_or(0)).map(|it| child(parent, it)).collect()
+}
+
+fn child(parent: &ConfigMap, number: u8) -> Secret {
+    let parent_name = parent.metadata.name.clone().unwrap_or_default();
+    let mut child = Secret::default();
+    child.metadata.name = Some(child_name(&parent_name, number));
+    child.metadata.namespace = Some("default".to_owned());
+    child.metadata.owner_references = Some(vec![OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "ConfigMap".to_owned(),
+        name: parent_name.clone(),
+        uid: parent.metadata.uid.clone().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }]);
+    let value = k8s_openapi::ByteString(parent_name.into_bytes());
+    child.data = Some([("of".to_owned(), value)].into());
+    child.type_ = Some("Opaque".to_owned());
+    child
+}
+
+/// A controller that runs, as one process would.
+struct Process {
+    stop: CancellationToken,
+    task: JoinHandle<Result<(), ControllerError>>,
+    parents: SharedInformer<ConfigMap>,
+    children: SharedInformer<Secret>,
+}
+
+impl Process {
+    fn start(client: &Client, workers: usize, seed: u64, counts: &Arc<Counts>) -> Self {
+        let parents = SharedInformer::builder(Api::<ConfigMap>::namespaced(client.clone(), "default"))
+            .reflector(|it| it.seed(seed))
+            .build();
+        let children = SharedInformer::builder(Api::<Secret>::namespaced(client.clone(), "default"))
+            .reflector(|it| it.seed(!seed))
+            .build();
+        let family = Family {
+            parents: parents.lister(),
+            children: children.lister(),
+            api: Api::namespaced(client.clone(), "default"),
+            counts: Arc::clone(counts),
+        };
+        let controller = Controller::for_(&parents).owns(&children).workers(workers).build(family);
+        let stop = CancellationToken::new();
+        let ending = stop.clone();
+        let task = tokio::spawn(async move { controller.run(ending.cancelled()).await });
+        Self { stop, task, parents, children }
+    }
+
+    async fn end(self) -> Result<(), String> {
+        self.stop.cancel();
+        let ended = tokio::time::timeout(PATIENCE, self.task).await;
+        self.parents.stop().await;
+        self.children.stop().await;
+        match ended {
+            Err(_) => Err("the controller does not end".to_owned()),
+            Ok(Err(panic)) => Err(format!("the controller panicked: {panic}")),
+            // As a process would: it ends when it cannot sync, or when a request takes too long at its end, and is started again.
+            Ok(Ok(Err(ControllerError::NotSynced { .. } | ControllerError::Undrained { .. }))) => Ok(()),
+            Ok(Ok(Err(error))) => Err(format!("the controller failed: {error}")),
+            Ok(Ok(Ok(()))) => Ok(()),
+        }
+    }
+}
+
+struct World {
+    server: ApiServer,
+    route: Route,
+    client: Client,
+    process: Option<Process>,
+    workers: usize,
+    seed: u64,
+    counts: Arc<Counts>,
+    outcome: Outcome,
+}
+
+/// Plays a schedule from its beginning to its end.
+pub(crate) async fn play(schedule: &Schedule) -> Outcome {
+    let mut world = World::new(schedule).await;
+    for step in &schedule.steps {
+        // Whether a write succeeds is up to the faults.
+        drop(world.perform(step).await);
+    }
+    world.settle().await;
+    world.finish().await
+}
+
+impl World {
+    async fn new(schedule: &Schedule) -> Self {
+        let server = ApiServer::builder().in_process().seed(schedule.seed).request_log(0);
+        let server = server.start().await.expect("a server without a socket starts");
+        let route = Route(Arc::new(Mutex::new(server.service())));
+        let url = server.url().parse().expect("a URL");
+        let client = Client::from_service(url, "default", route.service());
+        let counts = Arc::new(Counts::default());
+        let process = Process::start(&client, schedule.workers, schedule.seed, &counts);
+        Self {
+            server,
+            route,
+            client,
+            process: Some(process),
+            workers: schedule.workers,
+            seed: schedule.seed,
+            counts,
+            outcome: Outcome::default(),
+        }
+    }
+
+    fn parents(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    fn children(&self) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    async fn perform(&mut self, step: &Step) -> Result<(), Error> {
+        let params = WriteParams::default();
+        match step {
+            Step::Pass(time) => tokio::time::sleep(*time).await,
+            Step::Turns(count) => {
+                for _ in 0..*count {
+                    tokio::task::yield_now().await;
+                }
+            }
+            Step::Want(parent, children) => {
+                let mut map = ConfigMap::default();
+                map.metadata.name = Some(name(*parent));
+                map.data = Some([("children".to_owned(), children.to_string())].into());
+                match self.parents().create(&params, &map).await {
+                    Err(error) if error.is_already_exists() => {
+                        drop(self.parents().replace(&name(*parent), &params, &map).await?);
+                    }
+                    created => drop(created?),
+                }
+            }
+            Step::Drop(parent) => {
+                drop(self.parents().delete(&name(*parent), &DeleteParams::background()).await?);
+            }
+            Step::Steal(parent, child) => self.steal(&child_name(&name(*parent), *child)).await?,
+            Step::Flash(parent, number) => {
+                let parent = self.parents().get(&name(*parent)).await?;
+                let child = child(&parent, *number);
+                let child_name = child.metadata.name.clone().unwrap_or_default();
+                let created = self.children().create(&params, &child).await;
+                self.steal(&child_name).await?;
+                drop(created?);
+            }
+            Step::Spoil(parent, child) => {
+                let mut child = self.children().get(&child_name(&name(*parent), *child)).await?;
+                child.data = Some([("of".to_owned(), k8s_openapi::ByteString(b"nobody".to_vec()))].into());
+                let name = child.metadata.name.clone().unwrap_or_default();
+                drop(self.children().replace(&name, &params, &child).await?);
+            }
+            Step::Move { child, to, delete } => {
+                let child_name = child_name(&name(child.0), child.1);
+                let mut moved = self.children().get(&child_name).await?;
+                let parent = self.parents().get(&name(*to)).await?;
+                moved.metadata.owner_references = self::child(&parent, 0).metadata.owner_references;
+                drop(self.children().replace(&child_name, &params, &moved).await?);
+                if *delete {
+                    self.steal(&child_name).await?;
+                }
+            }
+            Step::Fault(rule) => drop(self.server.faults().rule((**rule).clone())),
+            Step::CutWatches => self.server.faults().cut_watches(),
+            Step::Expire => drop(self.server.faults().expire(self.server.cluster())),
+            Step::Pause => self.server.faults().pause(),
+            Step::Clear => self.server.faults().clear(),
+            Step::RestartController => self.restart_controller().await,
+            Step::RestartServer => {
+                let next = self.server.fork().await.expect("a server without a socket starts");
+                *self.route.0.lock().expect("no panic holds it") = next.service();
+                let last = std::mem::replace(&mut self.server, next);
+                last.faults().cut_watches();
+                last.stop().await;
+                self.outcome.restarts += 1;
+            }
+        }
+        Ok(())
+    }
+
+    async fn restart_controller(&mut self) {
+        if let Some(process) = self.process.take()
+            && let Err(problem) = process.end().await
+        {
+            self.outcome.wrong.push(problem);
+        }
+        self.outcome.restarts += 1;
+        let seed = self.seed ^ self.outcome.restarts;
+        self.process = Some(Process::start(&self.client, self.workers, seed, &self.counts));
+    }
+
+    async fn steal(&self, name: &str) -> Result<(), Error> {
+        self.children().delete(name, &DeleteParams::default()).await.map(drop)
+    }
+
+    /// What differs from what all parents want; nothing in the end.
+    async fn difference(&self) -> Result<Vec<String>, Error> {
+        let parents = self.parents().list_all(&ListParams::default()).await?.items;
+        let children = self.children().list_all(&ListParams::default()).await?.items;
+        // The server puts a certificate into each namespace; it is no parent.
+        let parents: Vec<_> = parents
+            .iter()
+            .filter(|it| it.data.as_ref().is_some_and(|it| it.contains_key("children")))
+            .collect();
+        let uids: BTreeSet<_> = parents.iter().filter_map(|it| it.metadata.uid.as_deref()).collect();
+        let mut wrong = Vec::new();
+        let there: BTreeMap<_, _> =
+            children.iter().map(|it| (it.metadata.name.clone().unwrap_or_default(), it)).collect();
+        let mut expected = BTreeSet::new();
+        for parent in parents {
+            for child in wanted(parent) {
+                let name = child.metadata.name.clone().unwrap_or_default();
+                match there.get(&name) {
+                    None => wrong.push(format!("{name} is missing")),
+                    Some(it) if owner(it) != owner(&child) => wrong.push(format!("{name} has another owner")),
+                    Some(it) if it.data != child.data => wrong.push(format!("{name} has other contents")),
+                    Some(_) => {}
+                }
+                expected.insert(name);
+            }
+        }
+        for (name, child) in there {
+            let of_a_parent = owner(child).is_some_and(|it| uids.contains(it));
+            if of_a_parent && !expected.contains(&name) {
+                wrong.push(format!("{name} is not wanted"));
+            }
+        }
+        Ok(wrong)
+    }
+
+    /// Ends all faults, and waits until everything is as wanted.
+    async fn settle(&mut self) {
+        self.server.faults().clear();
+        let start = Instant::now();
+        let mut last = vec!["never looked".to_owned()];
+        while start.elapsed() < PATIENCE {
+            if self.process.as_ref().is_none_or(|it| it.task.is_finished()) {
+                self.restart_controller().await;
+            }
+            last = self.difference().await.unwrap_or_else(|error| vec![error.to_string()]);
+            if last.is_empty() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+        self.outcome.recovery = start.elapsed();
+        let mut wrong = last;
+        tokio::time::sleep(REST).await;
+        if wrong.is_empty() {
+            let after = self.difference().await.unwrap_or_else(|error| vec![error.to_string()]);
+            wrong.extend(after.into_iter().map(|it| format!("later: {it}")));
+        }
+        self.outcome.wrong.extend(wrong);
+    }
+
+    async fn finish(mut self) -> Outcome {
+        if let Some(process) = self.process.take()
+            && let Err(problem) = process.end().await
+        {
+            self.outcome.wrong.push(problem);
+        }
+        self.outcome.reconciles = self.counts.reconciles.load(Ordering::Relaxed);
+        self.outcome.writes = self.counts.writes.load(Ordering::Relaxed);
+        // A loop that never rests would converge as well: each step is worth a few reconciles, not thousands.
+        if self.outcome.reconciles > 5_000 {
+            self.outcome.wrong.push(format!("{} reconciles", self.outcome.reconciles));
+        }
+        self.server.stop().await;
+        self.outcome
+    }
+}
