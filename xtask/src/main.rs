@@ -53,7 +53,7 @@ enum Task {
     Gen(tables::Options),
     /// Run the whole-pipeline suite against a server of your choice.
     Conformance(conformance::Options),
-    /// Play random schedules of writes, faults and handlers on informers, for a while; `soak grpc` is of channels.
+    /// Play random schedules of writes, faults and restarts on informers or controllers; `soak grpc` is of channels.
     Soak(soak::Options),
     /// Run the original kube-controller-manager on our server, and say what it does there.
     OriginalControllers(controllers::Options),

@@ -1,6 +1,6 @@
-//! What a test may not take the time for: `cargo xtask soak` is of informers, `cargo xtask soak grpc` of channels.
+//! What a test may not take the time for: `cargo xtask soak` is of informers and controllers, `cargo xtask soak grpc` of channels.
 
-mod informers;
+mod schedules;
 mod grpc;
 
 #[derive(Debug, clap::Args)]
@@ -9,7 +9,7 @@ pub(crate) struct Options {
     #[command(subcommand)]
     subject: Option<Subject>,
     #[command(flatten)]
-    informers: informers::Options,
+    schedules: schedules::Options,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -39,6 +39,6 @@ enum Subject {
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     match &options.subject {
         Some(Subject::Grpc(options)) => grpc::run(options),
-        None => informers::run(&options.informers),
+        None => schedules::run(&options.schedules),
     }
 }
