@@ -26,12 +26,16 @@ fn count(object: &ConfigMap) -> usize {
 async fn an_object_is_there_until_it_was_cleaned_up_after() {
     let (_space, api, finalizer) = objects().await;
     let created = api.create(&WriteParams::default(), &config_map("a", json!({}))).await.expect("created");
-    let Ok(Phase::Live(live)) = finalizer.phase(created, &Context::detached()).await else { panic!("it lives") };
+    let Ok(Phase::Live(live)) = finalizer.phase(created, &Context::detached()).await else {
+        panic!("it lives")
+    };
     assert!(finalizer.is_on(&live));
     let deletion = api.delete("a", &DeleteParams::default()).await.expect("asked for");
     assert!(matches!(deletion, Deletion::Going(_)), "{deletion:?}");
     // What we hold does not know that it goes; the server does.
-    let Ok(Phase::CleanUp(going)) = finalizer.phase(api.get("a").await.expect("there"), &Context::detached()).await else {
+    let Ok(Phase::CleanUp(going)) =
+        finalizer.phase(api.get("a").await.expect("there"), &Context::detached()).await
+    else {
         panic!("it goes")
     };
     finalizer.done(&going, &Context::detached()).await.expect("taken off");
@@ -46,7 +50,9 @@ async fn a_stale_copy_adds_the_finalizer_once_and_keeps_what_others_added() {
     let theirs = json!({ "metadata": { "finalizers": ["example.com/theirs"] } });
     api.patch("a", &PatchParams::default(), Patch::Merge(&theirs)).await.expect("patched");
     for _ in 0..2 {
-        let Ok(Phase::Live(live)) = finalizer.phase(stale.clone(), &Context::detached()).await else { panic!("it lives") };
+        let Ok(Phase::Live(live)) = finalizer.phase(stale.clone(), &Context::detached()).await else {
+            panic!("it lives")
+        };
         assert_eq!(count(&live), 2);
     }
     finalizer.done(&stale, &Context::detached()).await.expect("a copy that never had it needs nothing done");
