@@ -82,9 +82,9 @@ enum State<K> {
     Next,
     /// Waiting for the client's own rate limit.
     Throttled(BoxFuture<'static, Result<(Client, Prepared), Error>>),
-    Asking(BoxFuture<'static, Result<Answered, Error>>),
+    Asking(BoxFuture<'static, Result<Box<Answered>, Error>>),
     Reading {
-        answered: Answered,
+        answered: Box<Answered>,
         /// Bytes of the body so far.
         received: usize,
         decoder: Box<ListDecoder<K>>,
@@ -321,10 +321,10 @@ impl<K: DeserializeOwned> ListStream<K> {
     }
 }
 
-fn ask(client: Client, prepared: Prepared) -> BoxFuture<'static, Result<Answered, Error>> {
+fn ask(client: Client, prepared: Prepared) -> BoxFuture<'static, Result<Box<Answered>, Error>> {
     Box::pin(async move {
         let body = client.exchange_unthrottled(&prepared).await?.body;
-        Ok(Answered { client, prepared, body })
+        Ok(Box::new(Answered { client, prepared, body }))
     })
 }
 

@@ -11,7 +11,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use secrecy::{ExposeSecret, SecretString};
@@ -20,8 +20,8 @@ use super::fetch::{RefreshedTokens, TokenStore};
 use crate::body::BoxError;
 use crate::config::{AuthProvider, Kubeconfig};
 
-/// How long the lock of another process is waited for.
-const LOCK_TIME: Duration = Duration::from_secs(5);
+/// How often the lock of another process is looked at, and the pause after each look: five seconds in all.
+const LOCK_LOOKS: u32 = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// Writes tokens into a kubeconfig.
@@ -137,11 +137,12 @@ struct LockFile(PathBuf);
 impl LockFile {
     fn take(file: &Path) -> io::Result<Self> {
         let lock = beside(file, ".lock");
-        let start = Instant::now();
+        let mut looks = 0;
         loop {
+            looks += 1;
             match OpenOptions::new().write(true).create_new(true).open(&lock) {
                 Ok(_) => return Ok(Self(lock)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && start.elapsed() < LOCK_TIME => {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && looks < LOCK_LOOKS => {
                     std::thread::sleep(LOCK_PAUSE);
                 }
                 Err(error) => {

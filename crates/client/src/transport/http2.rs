@@ -11,10 +11,7 @@
 //! A request that the server certainly did not process (REFUSED_STREAM, or a GOAWAY that names an earlier stream) is
 //! sent again whatever its verb is, as Go's transport does (`canRetryError` in x/net/http2/transport.go).
 
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -22,7 +19,7 @@ use futures_util::future::{BoxFuture, Shared};
 use http::{Request, Response, Uri};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::body::Counted;
@@ -111,6 +108,8 @@ struct State {
 struct SharedConnection {
     sender: Sender,
     load: Mutex<Load>,
+    /// Asks [`drive`] to look at the server's limit. Shared by itself: the task must not keep the sender alive.
+    look: Arc<Notify>,
 }
 
 struct Load {
@@ -166,6 +165,7 @@ impl Http2Pool {
             let copy = request.clone();
             let mut error = match sender.try_send_request(request).await {
                 Ok(response) => {
+                    place.connection.look.notify_one();
                     return Ok(Sent::Answered(response.map(|body| boxed(Counted::new(body, place)))));
                 }
                 Err(error) => error,
@@ -255,20 +255,20 @@ impl Dialer {
         }
         let (sender, mut connection) =
             self.settings.builder.handshake(wire).await.map_err(TransportError::before_sending)?;
-        let settled = poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
-            Poll::Ready(ended) => Poll::Ready(Err(ended.err())),
-            Poll::Pending if connection.current_max_send_streams() != STREAMS_BEFORE_SETTINGS => {
-                Poll::Ready(Ok(()))
+        // hyper reads frames in a task of its own and does not say when SETTINGS have come, so that we have to look.
+        let give_up = after(Instant::now(), SETTINGS_TIME);
+        let mut pause = Duration::from_millis(1);
+        while connection.current_max_send_streams() == STREAMS_BEFORE_SETTINGS && Instant::now() < give_up {
+            tokio::select! {
+                biased;
+                ended = &mut connection => {
+                    let closed = || TransportError::new(TransportErrorKind::Lost, "the server closed the connection at once");
+                    return Err(ended.err().map_or_else(closed, TransportError::before_sending));
+                }
+                () = tokio::time::sleep(pause) => pause *= 2,
             }
-            Poll::Pending => Poll::Pending,
-        });
-        match tokio::time::timeout(SETTINGS_TIME, settled).await {
-            Ok(Err(Some(error))) => Err(TransportError::before_sending(error)),
-            Ok(Err(None)) => {
-                Err(TransportError::new(TransportErrorKind::Lost, "the server closed the connection at once"))
-            }
-            Ok(Ok(())) | Err(_) => Ok(Some((sender, connection))),
         }
+        Ok(Some((sender, connection)))
     }
 }
 
@@ -276,9 +276,9 @@ impl Open {
     fn add(self: &Arc<Self>, sender: Sender, connection: Connection, settings: Settings) {
         let limit = connection.current_max_send_streams().clamp(1, settings.max_streams);
         let load = Load { in_flight: 0, limit, idle_since: Instant::now(), closing: false };
-        let shared = Arc::new(SharedConnection { sender, load: Mutex::new(load) });
+        let shared = Arc::new(SharedConnection { sender, load: Mutex::new(load), look: Arc::default() });
         let member = Member { shared: Arc::downgrade(&shared), open: Arc::downgrade(self) };
-        tokio::spawn(drive(connection, member, settings));
+        tokio::spawn(drive(connection, member, Arc::clone(&shared.look), settings));
         self.connections().push(shared);
     }
 
@@ -364,26 +364,19 @@ fn after(instant: Instant, duration: Duration) -> Instant {
 }
 
 /// Runs one connection to its end.
-async fn drive(mut connection: Connection, member: Member, settings: Settings) {
-    let mut allowed = connection.current_max_send_streams();
+async fn drive(mut connection: Connection, member: Member, look: Arc<Notify>, settings: Settings) {
     let mut review = after(Instant::now(), settings.idle_timeout);
     loop {
-        // The connection is polled whenever something arrives, so a new limit is seen as soon as it is read.
-        let changed = poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
-            Poll::Ready(ended) => Poll::Ready(Some(ended)),
-            Poll::Pending if connection.current_max_send_streams() != allowed => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        });
         tokio::select! {
-            changed = changed => if let Some(ended) = changed {
+            ended = &mut connection => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "an HTTP/2 connection ended");
                 }
                 return member.remove();
-            },
+            }
+            () = look.notified() => {}
             () = tokio::time::sleep_until(review) => {}
         }
-        allowed = connection.current_max_send_streams();
-        review = member.review(allowed, &settings);
+        review = member.review(connection.current_max_send_streams(), &settings);
     }
 }

@@ -100,7 +100,7 @@ async fn an_informer_that_only_the_controller_held_ends_with_it() {
     let world = World::with(&["a"]).await;
     let calls = Calls::new();
     let maps = world.informer();
-    let store = maps.store();
+    let store = maps.store().detached();
     let running = Running::new(slow(&world, &calls, |it| it));
     drop(maps);
     tokio::time::sleep(2 * SECOND).await;

@@ -234,7 +234,8 @@ mod tests {
         let (one, mut other) = tokio::io::duplex(1 << 10);
         let mut counted = Counted::new(one, true);
         let reads = counted.reads();
-        let table: [(&[(u8, u32, usize)], [bool; 3]); 5] = [
+        type Frames = &'static [(u8, u32, usize)];
+        let table: [(Frames, [bool; 3]); 5] = [
             (&[(PING, 0, 8)], [true, false, false]),
             (&[(SETTINGS, 0, 6), (PING, 0, 8)], [true, false, true]),
             (&[(HEADERS, 1, 30)], [true, true, false]),

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::panic::Location;
 use std::pin::pin;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Time goes by in steps of this, so that timers fire in their order.
 pub(crate) const STEP: Duration = Duration::from_secs(1);
@@ -64,6 +64,10 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How long anything may take on the clock on the wall, on the slowest machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// The clock on the wall: what bounds the wait of a test must not stand still with the test's own clock.
+#[expect(clippy::disallowed_types, reason = "the test's own clock is paused")]
+type WallClock = std::time::Instant;
+
 /// Gives everybody else a turn: the tasks of this runtime, and the threads of the machine.
 pub(crate) async fn breath() {
     let _ = tokio::task::spawn_blocking(|| std::thread::park_timeout(TURN)).await;
@@ -78,7 +82,7 @@ pub(crate) fn eventually(
     mut holds: impl FnMut() -> bool,
     state: impl Fn() -> String,
 ) -> impl Future<Output = ()> {
-    let (place, begin) = (Location::caller(), Instant::now());
+    let (place, begin) = (Location::caller(), WallClock::now());
     async move {
         while !holds() {
             assert!(begin.elapsed() < LIMIT, "waited in vain at {place}: {}", state());
@@ -96,7 +100,7 @@ pub(crate) fn in_time<T>(
     future: impl Future<Output = T>,
     state: impl Fn() -> String,
 ) -> impl Future<Output = T> {
-    let (place, begin) = (Location::caller(), Instant::now());
+    let (place, begin) = (Location::caller(), WallClock::now());
     async move {
         let mut future = pin!(future);
         loop {

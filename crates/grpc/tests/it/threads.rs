@@ -24,11 +24,11 @@ async fn on_many_threads_pods_that_are_killed_cost_only_their_own_calls_and_noth
         connected(&channel, 5).await;
         let traffic = Traffic::new(EchoClient::new(&channel), "hello");
         let mut dead = Vec::new();
-        for victim in 0..3 {
+        for victim in pods.iter_mut().take(3) {
             let flow = traffic.flow(4_000);
             traffic.more(300).await;
-            dead.push(pods[victim].address.to_string());
-            pods[victim].kill().await;
+            dead.push(victim.address.to_string());
+            victim.kill().await;
             traffic.more(300).await;
             drop(flow);
             traffic.settled().await;
