@@ -303,7 +303,16 @@ impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Noted<T> {
         &self,
         fields: dogwatch_core::FieldSelector,
     ) -> BoxFuture<'static, Result<Option<dogwatch_core::ResourceVersion>, Error>> {
-        ListWatch::newest_version(&self.api, fields)
+        let notes = Arc::clone(&self.notes);
+        let asked = ListWatch::newest_version(&self.api, fields);
+        Box::pin(async move {
+            let newest = asked.await;
+            // While this fails, no watch is opened that could say so.
+            if let Err(error) = &newest {
+                notes.failed(error);
+            }
+            newest
+        })
     }
 }
 

@@ -67,13 +67,13 @@ async fn while_a_new_list_is_slow_the_old_endpoints_stay() {
     town.slice("web", "web-1", &["=80"], &["10.0.0.1 a"]).await;
     let mut watch = town.watch("kubernetes:///web");
     let before = until(&mut watch, "10.0.0.1:80").await;
-    let slow = Rule::on("list").or("watch").resource("endpointslices").delay(Duration::from_secs(20));
+    let slow = Rule::on("list").or("watch").resource("endpointslices").delay(Duration::from_secs(12));
     let slow = town.server.faults().rule(slow);
     town.slice("web", "web-1", &["=80"], &["10.0.0.2 b"]).await;
     until(&mut watch, "10.0.0.2:80").await;
     town.server.faults().expire(town.server.cluster());
     town.slice("web", "web-1", &["=80"], &["10.0.0.3 c"]).await;
-    tokio::time::sleep(Duration::from_secs(15)).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!((told(&watch.current()), slow.fired() > 0), ("10.0.0.2:80".to_owned(), true));
     assert_eq!(watch.current().generation, before.generation + 1);
     until(&mut watch, "10.0.0.3:80").await;

@@ -29,7 +29,7 @@ use crate::queue::DeltaSender;
 const POISON_WARNINGS: u64 = 10;
 
 /// How long a small request may take.
-const QUICK: Duration = Duration::from_secs(10);
+const QUICK: Duration = Duration::from_secs(30);
 
 /// Follows one collection, and writes what it learns to a queue.
 ///

@@ -158,6 +158,12 @@ impl Machine {
         let message = explain(Attempt::List, &self.resource, &error);
         let least = asked_to_wait(&error);
         match Failure::of(&error) {
+            // A server that takes this long for one object would never be asked in time. A list has no such limit, and needs no
+            // comparison.
+            Failure::Busy | Failure::Connection if matches!(error, Error::TimedOut(_)) => {
+                self.vitals.failed(at.now, Until::Accepted, message);
+                self.later(at, Next::Sync, least, out);
+            }
             Failure::Busy | Failure::Connection => {
                 self.vitals.failed(at.now, Until::Accepted, message);
                 self.later(at, Next::Watch, least, out);
