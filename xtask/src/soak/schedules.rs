@@ -8,7 +8,7 @@ use crate::cargo::Cargo;
 
 #[derive(Debug, clap::Args)]
 // It is flattened into the options of the task, whose group would have the same name.
-#[group(id = "schedules")]
+#[group(id = "schedule-options")]
 pub(crate) struct Options {
     /// Play new seeds for this many minutes.
     #[arg(long, value_name = "MINUTES", default_value_t = 5, conflicts_with_all = ["seed", "schedules"])]

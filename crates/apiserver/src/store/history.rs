@@ -102,16 +102,16 @@ impl History {
         let range = Range::of(namespace, after);
         let begin = self.objects.live_before(&|key| range.begins_behind(key));
         let end = self.objects.live_before(&|key| !range.ends_before(key));
-        let now = end.saturating_sub(begin);
+        let current = end.saturating_sub(begin);
         // The count of now, less what was created since then, and what was deleted since then.
-        if self.log.count_after(version) > now.max(LISTED_INSTEAD) {
+        if self.log.count_after(version) > current.max(LISTED_INSTEAD) {
             return Ok(self.list_in(version, namespace, after)?.count());
         }
         let since = self.log.after(version).filter(|it| it.key().is_some_and(|key| range.has(key)));
         let (created, deleted) = since.fold((0, 0), |(created, deleted), it| {
             (created + usize::from(it.before.is_none()), deleted + usize::from(it.after.is_none()))
         });
-        Ok((now + deleted).saturating_sub(created))
+        Ok((current + deleted).saturating_sub(created))
     }
 
     /// Writes a state, or a deletion. The version must be newer than all before.

@@ -67,7 +67,11 @@ fn input(text: &str) -> Input<Thing> {
         "waited" => Input::Waited,
         "newest" => Input::Newest(Ok((of != "unknown").then(|| of.into()))),
         "newest failed" => Input::Newest(Err(match of {
-            "connection" => Error::TimedOut(Duration::from_secs(1)),
+            "connection" => Error::Unreachable {
+                server: "https://server.test/".to_owned(),
+                source: std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into(),
+            },
+            "slow" => Error::TimedOut(Duration::from_secs(1)),
             reason => refused(reason.into()),
         })),
         "served" => Input::Served(match of {
@@ -250,6 +254,11 @@ fn a_server_that_was_restarted_with_an_older_state_is_found_out_before_the_watch
             ("waited", "newest"),
             // Where nothing can be learned, the watch has to do.
             ("newest failed Forbidden", "watch \"7\""),
+            ("opened", ""),
+            ("lost", "newest"),
+            // A list may take as long as it takes, and needs no comparison.
+            ("newest failed slow", "wait 25600"),
+            ("waited", "list \"7\""),
         ],
     );
 }

@@ -5,13 +5,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use dogwatch_apiserver::ApiServer;
 use dogwatch_apiserver::faults::Tally;
 use dogwatch_apiserver::http::Service;
 use dogwatch_apiserver::serving::InProcess;
-use dogwatch_client::{Api, Client, HttpStack, RequestBody};
+use dogwatch_client::{Api, Client};
 use dogwatch_core::{LabelSelector, ListParams, Object};
 use dogwatch_informer::{
     Health, HealthState, Index, InformerBuilder, NotFound, OnGone, Overflow, SharedInformer,
@@ -20,6 +21,7 @@ use kube_core::DynamicObject;
 use serde_json::Value;
 use tokio::time::Instant;
 use tower::ServiceExt;
+use tower::util::Oneshot;
 
 use crate::checks::{Picture, Witness, difference, entry, passes, picture};
 use crate::members::{Joined, number};
@@ -80,13 +82,23 @@ impl Route {
     fn lead_to(&self, server: &ApiServer) {
         *self.0.lock().expect("no panic holds it") = server.service();
     }
+}
 
-    fn service(&self) -> impl HttpStack {
-        let route = self.clone();
-        tower::service_fn(move |request: http::Request<RequestBody>| {
-            let service = route.0.lock().expect("no panic holds it").clone();
-            service.oneshot(request)
-        })
+impl<R> tower::Service<R> for Route
+where
+    InProcess<Service>: tower::Service<R>,
+{
+    type Response = <InProcess<Service> as tower::Service<R>>::Response;
+    type Error = <InProcess<Service> as tower::Service<R>>::Error;
+    type Future = Oneshot<InProcess<Service>, R>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: R) -> Self::Future {
+        let service = self.0.lock().expect("no panic holds it").clone();
+        service.oneshot(request)
     }
 }
 
@@ -128,7 +140,7 @@ impl World {
         let server = server.start().await.expect("a server without a socket starts");
         let url = server.url().parse().expect("a URL");
         let route = Route::to(&server);
-        let client = Client::from_service(url, "default", route.service());
+        let client = Client::from_service(url, "default", route.clone());
         let outcome = Outcome::default();
         let writer = Writer::new(client.clone());
         for namespace in NAMESPACES {
