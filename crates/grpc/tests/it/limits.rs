@@ -1,15 +1,19 @@
 //! What one call may take from the others on its connection: windows, resets, headers and streams.
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use bytes::Bytes;
 use dogwatch_grpc::KubeChannel;
+use futures_util::FutureExt;
 use h2::server::SendResponse;
 use http::Response;
-use tonic::Code;
+use tonic::{Code, Request};
 
-use crate::echo::EchoClient;
+use crate::echo::{EchoClient, message};
 use crate::enforcer::Enforcer;
 use crate::pods::{Pod, Service, connected, endpoint, until};
-use crate::still::{breath, in_time};
+use crate::still::{StillTime, breath, eventually, in_time};
 use crate::strangers::stranger;
 
 /// A consumer that is slow holds up itself, and nobody else who calls the same pod.
@@ -50,6 +54,50 @@ async fn windows_can_be_set() {
         .unwrap();
     let large = "x".repeat(1 << 20);
     assert_eq!(EchoClient::new(&channel).one(&large).await.unwrap().text, large);
+}
+
+/// Answers that cross the resets of calls that were given up are nobody's fault; other calls of the connection go on.
+#[tokio::test]
+async fn late_answers_to_calls_that_were_given_up_do_not_end_the_connection() {
+    let clock = StillTime::begin();
+    let (server, address) = Enforcer::listen().await;
+    let service = Service::new();
+    service.set(vec![endpoint("late", address)]);
+    let channel = KubeChannel::builder(service.receiver()).no_keep_alive().build().unwrap();
+    connected(&channel, 1).await;
+    let client = EchoClient::new(&channel);
+    let begins = in_time(client.many("quiet", 1), || "the head of a stream".to_owned());
+    let mut innocent = begins.await.unwrap();
+    // More than the library remembers, and more than it would bear by itself of those that it does not.
+    const CALLS: usize = 6_000;
+    let calls: Vec<_> = (0..CALLS)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                let mut request = Request::new(message("late", 0));
+                request.set_timeout(Duration::from_millis(500));
+                client.ask(request).await
+            })
+        })
+        .collect();
+    until(&channel, |it| it.endpoints()[0].in_flight == CALLS as u32 + 1).await;
+    clock.pass(Duration::from_secs(1)).await;
+    for call in calls {
+        assert_eq!(call.await.unwrap().unwrap_err().code(), Code::DeadlineExceeded);
+    }
+    let resets = || server.record.resets.load(Ordering::SeqCst);
+    eventually(|| resets() == CALLS, || format!("{} resets", resets())).await;
+    server.release();
+    for _ in 0..20 {
+        breath().await;
+        let call = in_time(client.one("hello"), || {
+            format!("{} connections, {:#?}", server.connections(), channel.endpoints())
+        });
+        assert_eq!(call.await.unwrap().text, "hello");
+    }
+    assert_eq!(server.connections(), 1);
+    let ended = innocent.message().now_or_never();
+    assert!(ended.is_none(), "the stream of another ended: {ended:?}");
 }
 
 /// An answer with a hundred headers of this many bytes.
