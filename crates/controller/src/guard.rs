@@ -116,7 +116,7 @@ impl<K: Key> Guard<K> {
                 None | Some(None) => {}
                 Some(Some(true)) => {
                     let object = write.object.as_ref().filter(|_| is_expected);
-                    look_again |= object.is_some_and(|it| !source.holds(it));
+                    look_again |= object.is_some_and(|it| !source.holds(it, key));
                 }
                 Some(Some(false)) => {
                     let rewinds = source.cache().health().rewinds;
@@ -186,7 +186,7 @@ impl<K: Key> Guard<K> {
         for line in lines {
             while let Some(awaited) = state.pop_shown(&line, sources) {
                 let object = awaited.object.as_ref().filter(|_| awaited.is_expected);
-                let is_gone = object.is_some_and(|it| !sources[line.source].holds(it));
+                let is_gone = object.is_some_and(|it| !sources[line.source].holds(it, &awaited.key));
                 back.extend(state.shown(&awaited.key, is_gone).map(|priority| (awaited.key, priority)));
             }
         }

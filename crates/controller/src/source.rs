@@ -130,8 +130,9 @@ pub(crate) trait Source<K>: Send + Sync {
     fn watch(&self, handler: &str, queue: &WorkQueue<K>) -> Result<Registration, InformerStopped>;
     /// Whether the cache can hold an object; `None` where only the server can tell.
     fn admits(&self, object: &Written) -> Option<bool>;
-    /// Whether the cache holds this very object.
-    fn holds(&self, object: &Written) -> bool;
+    /// Whether the cache holds this very object, and it still concerns the key: another client may have given it to another owner
+    /// before the cache ever showed it.
+    fn holds(&self, object: &Written, key: &K) -> bool;
     /// How far the cache has come, in the namespace of this key or as a whole. `None` where it does not cover the namespace.
     fn version(&self, key: Option<&ObjectKey>) -> Option<ResourceVersion>;
     /// Waits for the next change of the cache after this call.
@@ -184,9 +185,11 @@ impl<T: Object, K: Key> Source<K> for MappedSource<T, K> {
         self.watched.informer.admits(&object.key, object.labels.as_ref().map(Labels::from))
     }
 
-    fn holds(&self, object: &Written) -> bool {
-        let held = self.store.get(&object.key);
-        held.is_some_and(|it| object.uid.is_empty() || it.header().uid == object.uid)
+    fn holds(&self, object: &Written, key: &K) -> bool {
+        let Some(held) = self.store.get(&object.key) else { return false };
+        let mut concerned = false;
+        (self.mapping)(&held, &mut |it| concerned |= it == *key);
+        concerned && (object.uid.is_empty() || held.header().uid == object.uid)
     }
 
     fn version(&self, key: Option<&ObjectKey>) -> Option<ResourceVersion> {

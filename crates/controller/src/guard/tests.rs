@@ -75,7 +75,7 @@ impl Source<&'static str> for At {
         self.0.admits.lock().unwrap().get(object.key.as_str()).copied().unwrap_or(Some(true))
     }
 
-    fn holds(&self, object: &Written) -> bool {
+    fn holds(&self, object: &Written, _: &&'static str) -> bool {
         self.0.held.lock().unwrap().contains(object.key.as_str())
     }
 
