@@ -375,8 +375,16 @@ mod tests {
         #[test]
         fn no_text_is_too_much(text in "[+-]?[0-9]{0,45}[.]?[0-9]{0,45}(e[+-]?[0-9]{1,20}|[numkMGTPE]i?)?") {
             if let Some(read) = Quantity::parse(&text) {
-                let again = Quantity::parse(&read.canonical());
-                prop_assert!(again.is_some_and(|it| it.equals(read)), "{:?} and {:?}", read, again);
+                let written = read.canonical();
+                let again = Quantity::parse(&written).expect("the canonical form is a quantity");
+                // The exponent is written as a multiple of three, which can take two digits more than are kept at any size.
+                // Such a text is capped when it is read again, by apimachinery's `resource.ParseQuantity` too.
+                let digits = written.bytes().skip_while(|it| *it == b'-').take_while(u8::is_ascii_digit).count();
+                if read.nano.abs() > CAP && digits > EXACT {
+                    prop_assert_eq!(again.nano.abs(), CAP, "{:?} is written {}", read, written);
+                } else {
+                    prop_assert!(again.equals(read), "{:?} is written {} and read {:?}", read, written, again);
+                }
                 let _ = (read.plus(read), read.less(read), read.rounded_up(), read.units(), read.thousandths());
             }
         }
