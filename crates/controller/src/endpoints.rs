@@ -86,6 +86,8 @@ impl Endpoints {
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
+                biased;
+                Some(_) = connections.join_next() => {}
                 accepted = self.listener.accept(), if connections.len() < MOST_CONNECTIONS => match accepted {
                     Ok((stream, _)) => drop(connections.spawn(connection(stream, Arc::clone(&answers)))),
                     Err(error) => {
@@ -93,7 +95,6 @@ impl Endpoints {
                         tokio::time::sleep(PAUSE).await;
                     }
                 },
-                Some(_) = connections.join_next() => {}
             }
         }
     }

@@ -43,7 +43,8 @@ pub(crate) struct Guard<K> {
 #[derive(Debug)]
 struct State<K> {
     /// Each line is of one source and namespace, and in the order of the versions: what a cache shows first comes first.
-    lines: HashMap<Line, BTreeMap<Place, Awaited<K>>>,
+    /// Ordered, since keys are put back line by line.
+    lines: BTreeMap<Line, BTreeMap<Place, Awaited<K>>>,
     keys: HashMap<K, Waiting>,
     /// When keys that still wait are let through.
     limits: BTreeMap<(Instant, u64), K>,
@@ -52,7 +53,7 @@ struct State<K> {
 
 /// One source, and the namespace that was written to: of several namespaces each is followed by itself. A write of which only the
 /// version is known waits for the whole source.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Line {
     source: usize,
     namespace: Option<String>,
@@ -92,7 +93,7 @@ enum Limit {
 
 impl<K: Key> Guard<K> {
     pub(crate) fn new(limit: Duration, overdue: Counter) -> Self {
-        let state = State { lines: HashMap::new(), keys: HashMap::new(), limits: BTreeMap::new(), next: 0 };
+        let state = State { lines: BTreeMap::new(), keys: HashMap::new(), limits: BTreeMap::new(), next: 0 };
         Self { limit, state: Mutex::new(state), recorded: Notify::new(), overdue }
     }
 
@@ -171,6 +172,7 @@ impl<K: Key> Guard<K> {
             let mut published: FuturesUnordered<_> = published.collect();
             let next = self.settle(sources, queue);
             tokio::select! {
+                biased;
                 Some(()) = published.next() => {}
                 () = self.recorded.notified() => {}
                 () = at(next) => {}
@@ -312,7 +314,7 @@ impl<K: Key> State<K> {
 }
 
 fn remove<K>(
-    lines: &mut HashMap<Line, BTreeMap<Place, Awaited<K>>>,
+    lines: &mut BTreeMap<Line, BTreeMap<Place, Awaited<K>>>,
     line: &Line,
     place: &Place,
 ) -> Option<Awaited<K>> {

@@ -3,7 +3,7 @@
 //! A `JoinSet` that is dropped only *asks* its tasks to end; on a runtime with several threads they may still be at work when the
 //! drop returns. What follows the drop of a reconciler's future, such as the release of a Lease, must not happen before that.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -18,7 +18,8 @@ use tokio::task::{Id, JoinError, JoinSet};
 /// they are. It must not be dropped by one of its own tasks.
 pub(crate) struct OwnedTasks<T: Send + 'static> {
     tasks: JoinSet<Option<T>>,
-    slots: HashMap<Id, Arc<Slot<T>>>,
+    /// In the order in which they began, so that they are also dropped in that order.
+    slots: BTreeMap<Id, Arc<Slot<T>>>,
 }
 
 /// The future of one task, locked while it is polled; `None` when it is over.
@@ -34,7 +35,7 @@ impl<T> Slot<T> {
 
 impl<T: Send + 'static> OwnedTasks<T> {
     pub(crate) fn new() -> Self {
-        Self { tasks: JoinSet::new(), slots: HashMap::new() }
+        Self { tasks: JoinSet::new(), slots: BTreeMap::new() }
     }
 
     /// Runs the future as a task.

@@ -27,6 +27,7 @@ impl Signals {
     #[cfg(unix)]
     pub(crate) async fn next(&mut self) -> &'static str {
         tokio::select! {
+            biased;
             Some(()) = self.terminate.recv() => "SIGTERM",
             Some(()) = self.interrupt.recv() => "SIGINT",
             // Neither can come any more.

@@ -22,6 +22,10 @@ pub(crate) struct Options {
     /// Play the schedules of controllers instead of those of informers.
     #[arg(long)]
     controllers: bool,
+    /// Play each schedule in two processes, in opposite orders, and compare what they do line by line: a seed must do the same in every
+    /// process. Whether it ends as it should is not judged.
+    #[arg(long, requires = "schedules")]
+    compare: bool,
     /// Build with optimizations: several times as many schedules, without the assertions of debug builds.
     #[arg(long)]
     release: bool,
@@ -32,7 +36,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let package = if options.controllers { "dogwatch-controller" } else { "dogwatch-informer" };
     let mut arguments = vec!["test", "--package", package, "--test", "soak"];
     arguments.extend(options.release.then_some("--release"));
-    arguments.extend(["--", "--nocapture", "whatever_happens"]);
+    let test = if options.compare { "a_seed_does_the_same" } else { "whatever_happens" };
+    arguments.extend(["--", "--nocapture", test]);
     let cargo = Cargo::new(arguments);
     let cargo = match (options.seed, options.schedules) {
         (Some(seed), _) => cargo.env("DOGWATCH_SOAK_SEED", &seed.to_string()),

@@ -1,5 +1,5 @@
 //! The rules of the house, checked on the sources themselves: layers, direction, headers, names, examples, clocks,
-//! ledgers.
+//! chance, ledgers.
 //!
 //! Runs with `cargo test --workspace`. Each rule lives in a file that also shows, on small fixtures, what it refuses.
 
@@ -8,6 +8,7 @@ mod layers;
 mod crates;
 mod files;
 mod clocks;
+mod chance;
 mod ledgers;
 
 use std::path::{Path, PathBuf};
@@ -60,6 +61,18 @@ fn moments_are_added_to_where_they_cannot_overflow() {
         let text = std::fs::read_to_string(&file).expect("the file was just listed");
         let path = file.strip_prefix(&root).expect("the walk began at the root");
         breaches.extend(clocks::breaches(path, &text));
+    }
+    assert_none(&breaches);
+}
+
+#[test]
+fn what_a_seed_plays_leaves_nothing_to_chance() {
+    let root = root();
+    let mut breaches = Vec::new();
+    for file in rust_files([root.join("crates")]) {
+        let text = std::fs::read_to_string(&file).expect("the file was just listed");
+        let path = file.strip_prefix(&root).expect("the walk began at the root");
+        breaches.extend(chance::breaches(path, &text));
     }
     assert_none(&breaches);
 }

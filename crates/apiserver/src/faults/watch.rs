@@ -109,6 +109,7 @@ impl WatchLab {
             }
             match self.due {
                 Some(due) if due > now => tokio::select! {
+                    biased;
                     () = sleep_until(due) => {}
                     () = self.next_change() => {}
                 },

@@ -67,6 +67,7 @@ pub(super) async fn serve<H: Handler>(
     let mut running = Running::new(begun, line);
     let soon = inner.ending.soon.clone();
     let ended = tokio::select! {
+        biased;
         ended = running.beside(connection.as_mut()) => Some(ended),
         () = soon.cancelled() => None,
         () = requests.idle(limits.idle) => None,

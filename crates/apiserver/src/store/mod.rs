@@ -224,14 +224,19 @@ impl Store {
         let collections = self.shared.collections();
         let unused =
             |(name, it): &(&CollectionName, &Arc<Collection>)| !wants(name) && it.history().has_no_objects();
-        let unused: Vec<_> = collections.iter().filter(unused).map(|(name, _)| Arc::clone(name)).collect();
+        let mut unused: Vec<_> =
+            collections.iter().filter(unused).map(|(name, _)| Arc::clone(name)).collect();
         drop(collections);
+        // The order of a hash map differs between processes, and each removal wakes watchers.
+        unused.sort_unstable();
         unused.iter().for_each(|it| self.remove(it));
     }
 
-    /// The names of the collections there are.
+    /// The names of the collections there are, in order.
     pub fn collections(&self) -> Vec<CollectionName> {
-        self.shared.collections().keys().cloned().collect()
+        let mut names: Vec<_> = self.shared.collections().keys().cloned().collect();
+        names.sort_unstable();
+        names
     }
 
     /// Forgets everything that only reads before this version need, in all collections.
@@ -331,9 +336,12 @@ impl Shared {
 
     /// Shortens the history of the collections for which that `helps`, the removed ones included.
     fn cut(&self, helps: impl Fn(&History) -> bool, cut: impl Fn(&mut History)) {
-        let mut all: Vec<_> = self.collections().values().cloned().collect();
-        all.extend(self.removed().iter().filter_map(Weak::upgrade));
-        for collection in all {
+        let mut all: Vec<_> =
+            self.collections().iter().map(|(name, it)| (Arc::clone(name), Arc::clone(it))).collect();
+        // The order of a hash map differs between processes, and each cut wakes watchers.
+        all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let removed: Vec<_> = self.removed().iter().filter_map(Weak::upgrade).collect();
+        for collection in all.into_iter().map(|(_, it)| it).chain(removed) {
             // Looked at first: a write would copy what forks share.
             if !helps(&collection.history()) {
                 continue;

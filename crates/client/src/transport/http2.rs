@@ -368,6 +368,7 @@ async fn drive(mut connection: Connection, member: Member, look: Arc<Notify>, se
     let mut review = after(Instant::now(), settings.idle_timeout);
     loop {
         tokio::select! {
+            biased;
             ended = &mut connection => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "an HTTP/2 connection ended");

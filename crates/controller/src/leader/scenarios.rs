@@ -184,6 +184,7 @@ async fn le_3_a_deleted_lease_is_made_again_by_who_leads_and_not_taken_by_who_sa
         assert_eq!(server.holder().as_deref(), Some("me"));
     };
     tokio::select! {
+        biased;
         _ = run => panic!("the leader goes on"),
         _ = standby => panic!("the other one never leads"),
         () = meddler => {}
@@ -216,6 +217,7 @@ async fn a_newcomer_that_waits_before_creating_does_not_lead_beside_one_whose_le
         assert!(up.load(Ordering::SeqCst) && server.holder().as_deref() == Some("me"));
     };
     tokio::select! {
+        biased;
         _ = run => panic!("the leader goes on"),
         () = meddler => {}
     }

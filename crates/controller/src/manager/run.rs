@@ -49,6 +49,7 @@ impl Manager {
             pending().await
         };
         tokio::select! {
+            biased;
             outcome = self.course(stop.cancelled(), at_once.cancelled()) => outcome,
             never = listen => never,
         }
@@ -90,6 +91,7 @@ impl Manager {
 
         let mut outcome = None;
         tokio::select! {
+            biased;
             () = asked => {}
             () = stop.cancelled() => {}
             ended = &mut running => outcome = Some(ended),
@@ -199,6 +201,7 @@ impl Leading {
         let mut deaf = None;
         let standby_stops = async {
             tokio::select! {
+                biased;
                 () = stop.cancelled() => {}
                 // A leader's controllers find that out by themselves.
                 Some(ended) = ends.next(), if !self.elector.is_leader() => deaf = Some(ended),
@@ -269,6 +272,7 @@ fn informers_synced(informers: InformerFactory, progress: &Arc<Progress>) -> Par
     let progress = Arc::clone(progress);
     Part::new(INFORMERS.to_owned(), move |stop| async move {
         tokio::select! {
+            biased;
             () = stop.cancelled() => {}
             result = informers.wait_for_sync(Duration::MAX) => {
                 if result.is_ok() {

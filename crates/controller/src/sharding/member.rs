@@ -78,6 +78,7 @@ impl ShardMember {
             while self.owns(key) && self.shared.lock().lapses() == lapses {
                 let until = self.shared.lock().until();
                 tokio::select! {
+                    biased;
                     _ = changes.changed() => {}
                     () = self.shared.clock.sleep_until(until) => {}
                 }

@@ -289,6 +289,7 @@ async fn work_that_slept_through_a_lapse_is_dropped_although_its_key_is_ours_aga
         }
     };
     tokio::select! {
+        biased;
         () = &mut run => unreachable!("it is not stopped"),
         () = owned() => {}
     }
@@ -297,6 +298,7 @@ async fn work_that_slept_through_a_lapse_is_dropped_although_its_key_is_ours_aga
     tokio::time::advance(RENEW).await;
     assert!(!member.owns("key"), "it was not renewed");
     tokio::select! {
+        biased;
         () = &mut run => unreachable!("it is not stopped"),
         () = owned() => {}
     }

@@ -99,6 +99,7 @@ impl<T: Object> Core<T> {
 
     pub(super) async fn synced(&self) -> Result<(), NotSynced> {
         tokio::select! {
+            biased;
             synced = self.store.wait_synced() => if synced.is_ok() { return Ok(()) },
             () = self.stopped() => if self.store.synced() { return Ok(()) },
         }

@@ -137,6 +137,7 @@ impl<T: Object> SharedInformer<T> {
     pub async fn run_until(&self, signal: impl Future) {
         self.start();
         tokio::select! {
+            biased;
             _ = signal => {}
             () = self.core().stopped() => {}
         }
