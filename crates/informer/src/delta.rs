@@ -38,9 +38,9 @@ pub enum Delta<T> {
     End {
         /// The version of the list.
         version: ResourceVersion,
-        /// Objects that are there and could not be decoded: they are not gone, and what was known of them stays, marked as out of
-        /// date.
-        unreadable: Vec<ObjectKey>,
+        /// Objects that are there and could not be decoded, each with the version that could not, unset where that is not known:
+        /// they are not gone, and what was known of them stays, marked as out of date.
+        unreadable: Vec<(ObjectKey, ResourceVersion)>,
     },
     /// The list cannot be read to its end: forget what it brought, and keep what was known.
     Abort,

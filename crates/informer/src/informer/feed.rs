@@ -111,6 +111,15 @@ impl<T: Object> Feed<T> {
         }
     }
 
+    /// Everything that it had read was taken for deleted, so there is nothing left that could not be decoded.
+    pub(super) fn cleared(&mut self) {
+        let mut health = self.health.borrow().clone();
+        if health.unreadable > 0 {
+            health.unreadable = 0;
+            self.health = last_word(health);
+        }
+    }
+
     /// Has it begin again at that time.
     pub(super) fn rest_until(&mut self, time: Instant) {
         let mut health = self.health.borrow().clone();

@@ -156,6 +156,7 @@ impl<T: Object> Pump<T> {
                 tracing::info!(informer = core.name, %message, "the collection is gone; asking again from time to time");
                 if self.on_gone == OnGone::Clear && !is_built_in(&core.resource.gvk.group) {
                     self.clear(core, feed);
+                    self.feeds[feed].cleared();
                 }
             }
             other => {

@@ -2,7 +2,7 @@
 //!
 //! It keeps no object: those go to the queue as they come.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use dogwatch_core::{Object, ObjectKey, ResourceVersion};
 use dogwatch_wire::{BadItem, EventKind};
@@ -22,15 +22,15 @@ pub(super) struct Collected {
     asked: ResourceVersion,
     /// Whether `Begin` has been said: only when there is something to say, so that a server that refuses costs the store nothing.
     begun: bool,
-    /// Objects that are there and cannot be decoded.
-    pub(super) unreadable: BTreeSet<ObjectKey>,
+    /// Objects that are there and cannot be decoded, and the version that cannot.
+    pub(super) unreadable: BTreeMap<ObjectKey, ResourceVersion>,
     /// How many more such objects there are, of which no name is known.
     pub(super) nameless: usize,
 }
 
 impl Collected {
     pub(super) fn new(since: Instant, asked: ResourceVersion) -> Self {
-        Self { since, items: 0, asked, begun: false, unreadable: BTreeSet::new(), nameless: 0 }
+        Self { since, items: 0, asked, begun: false, unreadable: BTreeMap::new(), nameless: 0 }
     }
 
     /// Whether it asks for the newest state, so that asking for a newer one is no way out.
@@ -74,7 +74,7 @@ impl Collected {
             (Some(key), Some(EventKind::Deleted)) => self.dropped(key.clone(), out),
             (Some(key), _) => {
                 self.begin(out);
-                self.unreadable.insert(key.clone());
+                self.unreadable.insert(key.clone(), bad.version.clone());
             }
             (None, Some(EventKind::Deleted)) => {}
             // It may be any of those that the list lacks.
@@ -103,7 +103,7 @@ impl Collected {
 
     pub(super) fn end<T>(&mut self, version: ResourceVersion, out: &mut Vec<Command<T>>) {
         self.begin(out);
-        let unreadable = self.unreadable.iter().cloned().collect();
+        let unreadable = self.unreadable.iter().map(|(key, it)| (key.clone(), it.clone())).collect();
         out.push(Command::Emit(Delta::End { version, unreadable }));
     }
 

@@ -293,7 +293,7 @@ impl Machine {
             items: list.items,
         }));
         list.end(version.clone(), out);
-        (self.unreadable, self.nameless) = (list.unreadable, list.nameless);
+        (self.unreadable, self.nameless) = (list.unreadable.into_keys().collect(), list.nameless);
         self.vitals.unreadable(self.unreadable.len() + self.nameless);
         (self.fruitless, self.unfinished, self.stalls) = (0, 0, 0);
         (self.not_found, self.still_gone, self.suspect) = (None, false, false);

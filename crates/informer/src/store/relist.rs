@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use dogwatch_core::{Object, ObjectKey};
+use dogwatch_core::{Object, ObjectKey, ResourceVersion};
 
 use super::keys::KeyBuffer;
 use super::lookup::KeyRange;
@@ -113,11 +113,15 @@ impl<T: Object> Relist<T> {
     }
 
     /// What is held, and neither in the list nor unreadable.
-    pub(super) fn missing(&self, held: &Tree<Arc<T>>, unreadable: &[ObjectKey]) -> Vec<Arc<T>> {
+    pub(super) fn missing(
+        &self,
+        held: &Tree<Arc<T>>,
+        unreadable: &[(ObjectKey, ResourceVersion)],
+    ) -> Vec<Arc<T>> {
         if self.infers_nothing {
             return Vec::new();
         }
-        let unreadable: HashSet<_> = unreadable.iter().map(|it| it.as_str().as_bytes()).collect();
+        let unreadable: HashSet<_> = unreadable.iter().map(|(key, _)| key.as_str().as_bytes()).collect();
         let is_seen = |rank: usize| self.seen[rank / 64] >> (rank % 64) & 1 == 1;
         let held = held.walk_from(&self.range.from).take_while(|(key, _)| self.range.has(key)).enumerate();
         let missing = held.filter(|(rank, (key, _))| !is_seen(*rank) && !unreadable.contains(key));

@@ -179,7 +179,12 @@ struct Edit<'e, T> {
 
 impl<T: Object> Edit<'_, T> {
     /// Goes over to the state of a list that is whole.
-    fn switch(&mut self, relist: Relist<T>, version: ResourceVersion, unreadable: &[ObjectKey]) {
+    fn switch(
+        &mut self,
+        relist: Relist<T>,
+        version: ResourceVersion,
+        unreadable: &[(ObjectKey, ResourceVersion)],
+    ) {
         let initial = !self.reached.synced;
         for missed in relist.missing(&self.state.objects, unreadable) {
             let key = usable_key(&*missed).expect("what is held has a key");
@@ -201,7 +206,7 @@ impl<T: Object> Edit<'_, T> {
     }
 
     /// Has only these marked as unreadable, as far as this part of the store goes.
-    fn forget_unreadable(&mut self, now: &[ObjectKey]) {
+    fn forget_unreadable(&mut self, now: &[(ObjectKey, ResourceVersion)]) {
         let range = self.range;
         let known = &self.state.unreadable;
         let is_here = |key: &ObjectKey| range.has(key.as_str().as_bytes());
@@ -213,9 +218,9 @@ impl<T: Object> Edit<'_, T> {
             .filter(|(key, _)| !is_here(key))
             .map(|(key, it)| (key.clone(), it.clone()))
             .collect();
-        for key in now {
-            let version = known.get(key).cloned().unwrap_or_default();
-            next.insert(key.clone(), version);
+        for (key, version) in now {
+            let version = if version.is_unset() { known.get(key) } else { Some(version) };
+            next.insert(key.clone(), version.cloned().unwrap_or_default());
         }
         self.state.unreadable = Arc::new(next);
     }

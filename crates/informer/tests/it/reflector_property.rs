@@ -360,9 +360,9 @@ impl Fold {
         self.list.as_mut().unwrap_or(&mut self.objects).insert(it.metadata.name.to_string(), version);
     }
 
-    fn end(&mut self, version: &ResourceVersion, unreadable: &[ObjectKey]) {
+    fn end(&mut self, version: &ResourceVersion, unreadable: &[(ObjectKey, ResourceVersion)]) {
         let mut list = self.list.take().expect("checked above");
-        for key in unreadable {
+        for (key, _) in unreadable {
             if let Some(known) = self.objects.get(key.as_str()) {
                 list.entry(key.as_str().to_owned()).or_insert(*known);
             }

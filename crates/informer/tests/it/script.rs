@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use dogwatch_client::Error;
 use dogwatch_core::{
-    Gvk, Header, ListParams, Meta, Object, ObjectKey, Reason, ResourceType, ResourceVersion, Scope, Status,
-    WatchParams,
+    Gvk, Header, ListParams, Meta, Object, Reason, ResourceType, ResourceVersion, Scope, Status, WatchParams,
 };
 use dogwatch_informer::{
     BackoffOptions, Delta, DeltaQueue, DeltaReceiver, Ended, Health, HealthWatch, ListEvent, ListWatch,
@@ -59,7 +58,7 @@ pub(crate) fn shown(delta: &Delta<Thing>) -> String {
         Delta::Dropped(key) => format!("dropped {key}"),
         Delta::End { version, unreadable } if unreadable.is_empty() => format!("end {version}"),
         Delta::End { version, unreadable } => {
-            let keys: Vec<_> = unreadable.iter().map(ObjectKey::as_str).collect();
+            let keys: Vec<_> = unreadable.iter().map(|(key, _)| key.as_str()).collect();
             format!("end {version} but for {}", keys.join(","))
         }
         Delta::Abort => "abort".to_owned(),

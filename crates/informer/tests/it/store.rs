@@ -219,7 +219,8 @@ fn objects_without_versions_are_always_told() {
 fn what_could_not_be_decoded_stays_as_it_was_known() {
     let mut it = Written::new();
     it.apply(list("1", [thing("a/x", "1"), thing("a/y", "1")]));
-    let end = Delta::End { version: "2".into(), unreadable: vec![key("a/x"), key("a/unknown")] };
+    let unreadable = vec![(key("a/x"), "2".into()), (key("a/unknown"), "1".into())];
+    let end = Delta::End { version: "2".into(), unreadable };
     assert_eq!(it.apply([Delta::Begin, end]), ["missed a/y@1"]);
     assert_eq!(it.contents(), ["a/x@1"]);
     assert_eq!(it.store.unreadable(), [key("a/unknown"), key("a/x")]);
@@ -256,6 +257,24 @@ async fn a_version_that_could_not_be_decoded_is_not_waited_for_and_not_shown_as_
     assert_eq!(it.store.unreadable(), [], "what is gone need not be read");
     it.apply([unreadable("9"), Delta::Dropped(key("a/x")), Delta::Bookmark("9".into())]);
     assert_eq!(it.store.unreadable(), []);
+}
+
+/// A writer that was told so of a version would take what the store shows for its own write.
+#[tokio::test]
+async fn a_version_that_could_not_be_decoded_in_a_list_is_not_shown_as_reached_either() {
+    let mut it = Written::new();
+    it.apply(list("1", [thing("a/x", "1")]));
+    let end = |version: &str, of: &str| {
+        let unreadable = vec![(key("a/x"), of.into())];
+        [Delta::Begin, Delta::End { version: version.into(), unreadable }]
+    };
+    it.apply(end("5", "4"));
+    assert_eq!(it.store.wait_until(&"4".into()).await, Err(WaitError::Unreadable));
+    assert_eq!(it.store.wait_until(&"5".into()).await, Ok(()), "others are not held up");
+    it.apply(end("8", "7"));
+    assert_eq!(it.store.wait_until(&"7".into()).await, Err(WaitError::Unreadable), "a newer state");
+    it.apply(end("9", ""));
+    assert_eq!(it.store.wait_until(&"7".into()).await, Err(WaitError::Unreadable), "as far as is known");
 }
 
 /// Each deletion used to search all that had come: minutes for a list of this length.
