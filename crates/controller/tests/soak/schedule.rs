@@ -30,6 +30,8 @@ pub(crate) enum Step {
     Turns(u8),
     /// A parent is created or changed: how many children it wants.
     Want(u8, u8),
+    /// A parent is created or changed so that the controller's informer cannot decode it.
+    Poison(u8),
     /// A parent is deleted.
     Drop(u8),
     /// Another client deletes a child.
@@ -93,7 +95,8 @@ impl Draw {
                 Step::Pass(Duration::from_millis(milliseconds))
             }
             12..22 => Step::Turns(self.0.random_range(1..60)),
-            22..40 => Step::Want(parent, self.0.random_range(0..=CHILDREN)),
+            22..37 => Step::Want(parent, self.0.random_range(0..=CHILDREN)),
+            37..40 => Step::Poison(parent),
             40..45 => Step::Drop(parent),
             45..57 => Step::Steal(parent, child),
             57..63 => Step::Flash(parent, child),

@@ -14,7 +14,7 @@ use dogwatch_apiserver::http::Service;
 use dogwatch_apiserver::serving::InProcess;
 use dogwatch_client::{Api, Client, Error, HttpStack, RequestBody};
 use dogwatch_controller::{Action, Context, Controller, ControllerError, ReconcileError, Reconciler};
-use dogwatch_core::{DeleteParams, LabelSelector, ListParams, ObjectKey, WriteParams};
+use dogwatch_core::{DeleteParams, Header, LabelSelector, ListParams, Object, ObjectKey, View, WriteParams};
 use dogwatch_informer::{Lister, SharedInformer};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::schedule::{Schedule, Step};
+use crate::trace::record;
 
 /// After the last fault, everything must be as wanted within this time.
 const PATIENCE: Duration = Duration::from_secs(1_800);
@@ -41,6 +42,8 @@ pub(crate) struct Outcome {
     pub(crate) reconciles: u64,
     pub(crate) writes: u64,
     pub(crate) restarts: u64,
+    /// How many parents could not be decoded when the faults ended.
+    pub(crate) cured: u64,
     pub(crate) recovery: Duration,
 }
 
@@ -53,9 +56,40 @@ impl Route {
         let route = self.clone();
         tower::service_fn(move |request: http::Request<RequestBody>| {
             let service = route.0.lock().expect("no panic holds it").clone();
+            record(|| format!("{} {}", request.method(), request.uri()));
             service.oneshot(request)
         })
     }
+}
+
+/// What a parent wants while its informer cannot decode it.
+const POISON: &str = "poison";
+
+/// A parent as the controller's informer holds it.
+#[derive(Debug, serde::Deserialize)]
+#[serde(try_from = "ConfigMap")]
+struct Parent(ConfigMap);
+
+impl TryFrom<ConfigMap> for Parent {
+    type Error = &'static str;
+
+    fn try_from(map: ConfigMap) -> Result<Self, Self::Error> {
+        if is_poisoned(&map) { Err("a number that nobody can read") } else { Ok(Self(map)) }
+    }
+}
+
+impl Object for Parent {
+    fn header(&self) -> Header<'_> {
+        self.0.header()
+    }
+}
+
+impl View for Parent {
+    type Of = ConfigMap;
+}
+
+fn is_poisoned(parent: &ConfigMap) -> bool {
+    parent.data.as_ref().and_then(|it| it.get("children")).is_some_and(|it| it == POISON)
 }
 
 /// Counts what the controller does.
@@ -67,7 +101,7 @@ struct Counts {
 
 /// Gives each parent the children it wants.
 struct Family {
-    parents: Lister<ConfigMap>,
+    parents: Lister<Parent>,
     children: Lister<Secret>,
     api: Api<Secret>,
     counts: Arc<Counts>,
@@ -78,12 +112,14 @@ impl Reconciler for Family {
 
     async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, ReconcileError> {
         self.counts.reconciles.fetch_add(1, Ordering::Relaxed);
+        record(|| format!("reconcile {key}"));
         // A real server takes time to answer. Without any, a controller with a stale parent and the garbage collector would undo each
         // other's work for ever at the same instant.
         tokio::time::sleep(Duration::from_millis(10)).await;
         // Children of a parent that is gone are the garbage collector's.
         let Ok(parent) = self.parents.get(key) else { return Ok(Action::Done) };
-        let wanted = wanted(&parent);
+        let parent = &parent.0;
+        let wanted = wanted(parent);
         let all = self.children.list(&LabelSelector::everything());
         let owned: Vec<_> = all.iter().filter(|it| owner(it) == parent.metadata.uid.as_deref()).collect();
         let known = |name: &str| owned.iter().find(|it| it.metadata.name.as_deref() == Some(name));
@@ -160,13 +196,13 @@ fn child(parent: &ConfigMap, number: u8) -> Secret {
 struct Process {
     stop: CancellationToken,
     task: JoinHandle<Result<(), ControllerError>>,
-    parents: SharedInformer<ConfigMap>,
+    parents: SharedInformer<Parent>,
     children: SharedInformer<Secret>,
 }
 
 impl Process {
     fn start(client: &Client, workers: usize, seed: u64, counts: &Arc<Counts>) -> Self {
-        let parents = SharedInformer::builder(Api::<ConfigMap>::namespaced(client.clone(), "default"))
+        let parents = SharedInformer::builder(Api::<Parent>::namespaced(client.clone(), "default"))
             .reflector(|it| it.seed(seed))
             .build();
         let children = SharedInformer::builder(Api::<Secret>::namespaced(client.clone(), "default"))
@@ -215,12 +251,20 @@ struct World {
 /// Plays a schedule from its beginning to its end.
 pub(crate) async fn play(schedule: &Schedule) -> Outcome {
     let mut world = World::new(schedule).await;
-    for step in &schedule.steps {
+    for (number, step) in schedule.steps.iter().enumerate() {
+        record(|| format!("step {number} {step:?}"));
         // Whether a write succeeds is up to the faults.
-        drop(world.perform(step).await);
+        let outcome = world.perform(step).await;
+        record(|| {
+            let error = outcome.err().map_or_else(|| "fine".to_owned(), |it| it.to_string());
+            format!("{error}, at version {}", world.server.cluster().store().revision())
+        });
     }
+    record(|| "step settle".to_owned());
     world.settle().await;
-    world.finish().await
+    let outcome = world.finish().await;
+    record(|| format!("{outcome:?}"));
+    outcome
 }
 
 impl World {
@@ -261,17 +305,8 @@ impl World {
                     tokio::task::yield_now().await;
                 }
             }
-            Step::Want(parent, children) => {
-                let mut map = ConfigMap::default();
-                map.metadata.name = Some(name(*parent));
-                map.data = Some([("children".to_owned(), children.to_string())].into());
-                match self.parents().create(&params, &map).await {
-                    Err(error) if error.is_already_exists() => {
-                        drop(self.parents().replace(&name(*parent), &params, &map).await?);
-                    }
-                    created => drop(created?),
-                }
-            }
+            Step::Want(parent, children) => self.want(&name(*parent), &children.to_string()).await?,
+            Step::Poison(parent) => self.want(&name(*parent), POISON).await?,
             Step::Drop(parent) => {
                 drop(self.parents().delete(&name(*parent), &DeleteParams::background()).await?);
             }
@@ -316,6 +351,32 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// Creates or changes a parent.
+    async fn want(&self, parent: &str, children: &str) -> Result<(), Error> {
+        let params = WriteParams::default();
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some(parent.to_owned());
+        map.data = Some([("children".to_owned(), children.to_owned())].into());
+        match self.parents().create(&params, &map).await {
+            Err(error) if error.is_already_exists() => {
+                self.parents().replace(parent, &params, &map).await.map(drop)
+            }
+            created => created.map(drop),
+        }
+    }
+
+    /// Gives every parent that cannot be decoded a number of children again.
+    async fn cure(&self) -> Result<u64, Error> {
+        let mut cured = 0;
+        for parent in self.parents().list_all(&ListParams::default()).await?.items {
+            if is_poisoned(&parent) {
+                self.want(&parent.metadata.name.unwrap_or_default(), "2").await?;
+                cured += 1;
+            }
+        }
+        Ok(cured)
     }
 
     async fn restart_controller(&mut self) {
@@ -371,6 +432,12 @@ impl World {
     /// Ends all faults, and waits until everything is as wanted.
     async fn settle(&mut self) {
         self.server.faults().clear();
+        // The controller settles on the last states that it could read, and has to notice the cure by itself.
+        tokio::time::sleep(REST).await;
+        match self.cure().await {
+            Ok(cured) => self.outcome.cured += cured,
+            Err(error) => self.outcome.wrong.push(format!("without any fault: {error}")),
+        }
         let start = Instant::now();
         let mut last = vec!["never looked".to_owned()];
         while start.elapsed() < PATIENCE {

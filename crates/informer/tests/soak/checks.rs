@@ -2,13 +2,13 @@
 //!
 //! Pure but for the store it looks into. What is wrong is collected as sentences, so that one run can tell all of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dogwatch_core::Object;
 use dogwatch_informer::{Change, Overflow};
-use kube_core::DynamicObject;
 
+use crate::sample::Sample;
 use crate::schedule::{Manner, Member, Watched};
 
 /// A state of an object, as far as it is compared.
@@ -22,14 +22,24 @@ pub(crate) struct State {
 pub(crate) type Picture = BTreeMap<String, State>;
 
 /// The key of an object and its state.
-pub(crate) fn entry(object: &DynamicObject) -> (String, State) {
+pub(crate) fn entry(object: &Sample) -> (String, State) {
+    entry_of(object)
+}
+
+/// The same, of an object of any type.
+pub(crate) fn entry_of(object: &impl Object) -> (String, State) {
     let header = object.header();
     let key = object.key().map(String::from).expect("servers name what they store");
     (key, State { uid: header.uid.to_owned(), version: header.version.parse().expect("a number") })
 }
 
 /// What the filter of [`Manner::Filtered`] lets through.
-pub(crate) fn passes(object: &DynamicObject) -> bool {
+pub(crate) fn passes(object: &Sample) -> bool {
+    is_on(object)
+}
+
+/// The same, of an object of any type.
+pub(crate) fn is_on(object: &impl Object) -> bool {
     object.header().labels.get("set") == Some("on")
 }
 
@@ -42,7 +52,7 @@ pub(crate) enum Told {
 }
 
 impl Told {
-    fn of(change: &Change<DynamicObject>) -> Self {
+    fn of(change: &Change<Sample>) -> Self {
         let (key, state) = entry(change.object());
         match change {
             Change::Added { initial, .. } => Self::Added { key, state, initial: *initial },
@@ -90,6 +100,8 @@ pub(crate) struct Witness {
     pub(crate) picture: Picture,
     /// The newest version of each key, of objects that are gone too.
     newest: BTreeMap<String, u64>,
+    /// The uids of the objects that it was told are gone.
+    gone: BTreeSet<String>,
     log: Vec<Told>,
     /// Whether versions went backwards, or began anew: only what follows from one report to the next still holds then.
     pub(crate) rewound: bool,
@@ -100,29 +112,27 @@ pub(crate) struct Witness {
 
 impl Witness {
     pub(crate) fn new(member: Member, joined_at: Option<u64>) -> Self {
-        let (picture, newest) = (Picture::new(), BTreeMap::new());
+        let (picture, newest, gone) = (Picture::new(), BTreeMap::new(), BTreeSet::new());
         let (log, wrong) = (Vec::new(), Vec::new());
-        Self { member, joined_at, picture, newest, log, rewound: false, wrong, left: false }
+        Self { member, joined_at, picture, newest, gone, log, rewound: false, wrong, left: false }
     }
 
     /// Takes note of one change, and of everything that is wrong with it.
-    pub(crate) fn told(&mut self, change: &Change<DynamicObject>, at: &Circumstances) {
+    pub(crate) fn told(&mut self, change: &Change<Sample>, at: &Circumstances) {
         let told = Told::of(change);
         if let Some(problem) = self.problem(change, &told, at) {
             self.wrong.push(format!("{:?}: {problem}: {told:?} at {at:?}", self.member));
         }
         told.apply(&mut self.picture);
         let (key, state) = entry(change.object());
+        if matches!(told, Told::Deleted { .. }) {
+            self.gone.insert(state.uid.clone());
+        }
         self.newest.insert(key, state.version);
         self.log.push(told);
     }
 
-    fn problem(
-        &self,
-        change: &Change<DynamicObject>,
-        told: &Told,
-        at: &Circumstances,
-    ) -> Option<&'static str> {
+    fn problem(&self, change: &Change<Sample>, told: &Told, at: &Circumstances) -> Option<&'static str> {
         let (key, state) = entry(change.object());
         let (known, newest) = (self.picture.get(&key), self.newest.get(&key));
         if self.left {
@@ -137,6 +147,9 @@ impl Witness {
         match told {
             Told::Added { .. } if known.is_some() => Some("added twice"),
             Told::Added { .. } if newest.is_some_and(|it| *it >= state.version) => Some("told again"),
+            Told::Added { .. } if self.deletions_are_final() && self.gone.contains(&state.uid) => {
+                Some("there again after its deletion")
+            }
             Told::Added { initial: true, .. } if at.synced => Some("initial after everything initial"),
             Told::Added { initial: false, .. } if self.joined_at.is_some_and(|it| it >= state.version) => {
                 Some("was there at first, and is not initial")
@@ -179,6 +192,18 @@ impl Witness {
                 Some(_) => None,
             },
         }
+    }
+
+    /// Whether an object of which it was told that it is gone is gone from the server: it does not just fail to be selected any more,
+    /// and no older state of the server came back.
+    fn deletions_are_final(&self) -> bool {
+        !self.rewound && self.member.of != Watched::Labelled && self.member.manner != Manner::Filtered
+    }
+
+    /// A key of which it was told that its object is gone, although the server has that object.
+    pub(crate) fn told_too_much<'t>(&self, truth: &'t Truth) -> Option<&'t str> {
+        let mut there = truth.objects.iter().filter(|_| self.deletions_are_final());
+        there.find(|(_, it)| self.gone.contains(&it.uid)).map(|(key, _)| key.as_str())
     }
 
     fn is_told_again(&self) -> bool {
@@ -251,9 +276,9 @@ impl Witness {
         self.log.iter().filter(|it| matches!(it, Told::Deleted { missed: true, .. })).count()
     }
 
-    /// Everything that it was told, as one number that differs where that does.
-    pub(crate) fn digest(&self) -> String {
-        format!("{:?}", self.log)
+    /// What it was told last.
+    pub(crate) fn last(&self) -> Option<&Told> {
+        self.log.last()
     }
 }
 
@@ -287,7 +312,7 @@ fn continues(log: &[Told], reference: &[Told], to_the_end: bool) -> bool {
 }
 
 /// The objects as a picture.
-pub(crate) fn picture<'o>(objects: impl IntoIterator<Item = &'o Arc<DynamicObject>>) -> Picture {
+pub(crate) fn picture<'o>(objects: impl IntoIterator<Item = &'o Arc<Sample>>) -> Picture {
     objects.into_iter().map(|it| entry(it)).collect()
 }
 
@@ -301,4 +326,36 @@ pub(crate) fn difference(what: &str, have: &Picture, expected: &Picture) -> Opti
     let shown: Vec<_> =
         differ.map(|it| format!("{it}: {:?} for {:?}", have.get(it), expected.get(it))).collect();
     Some(format!("{what} is not as expected: {}", shown.join(", ")))
+}
+
+/// What the server has for an informer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Truth {
+    pub(crate) objects: Picture,
+    /// The keys of those that cannot be decoded.
+    pub(crate) poisoned: BTreeSet<String>,
+}
+
+/// What is wrong with a store: what can be decoded must be shown as it is, and what cannot must be marked, and shown in an older state
+/// or not at all. Which older state is for handlers to judge: the store shows what they were told last.
+pub(crate) fn judge(
+    what: &str,
+    store: &Picture,
+    unreadable: &BTreeSet<String>,
+    truth: &Truth,
+) -> Vec<String> {
+    let sound = |picture: &Picture| -> Picture {
+        let sound = picture.iter().filter(|(key, _)| !truth.poisoned.contains(*key));
+        sound.map(|(key, it)| (key.clone(), it.clone())).collect()
+    };
+    let mut wrong: Vec<_> = difference(what, &sound(store), &sound(&truth.objects)).into_iter().collect();
+    for key in &truth.poisoned {
+        if !unreadable.contains(key) {
+            wrong.push(format!("{what} does not mark {key}, which cannot be decoded"));
+        }
+        if store.get(key).is_some_and(|it| Some(it) == truth.objects.get(key)) {
+            wrong.push(format!("{what} shows {key} in a state that cannot be decoded"));
+        }
+    }
+    wrong
 }

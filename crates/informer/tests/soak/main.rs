@@ -12,6 +12,8 @@
     reason = "a test binary, and one that reports as it goes"
 )]
 
+mod trace;
+mod sample;
 mod schedule;
 mod checks;
 mod members;
@@ -59,6 +61,8 @@ struct Totals {
     dropped: u64,
     bookmarks: u64,
     restarts: u64,
+    poison: u64,
+    poisoned: usize,
 }
 
 impl Totals {
@@ -80,12 +84,15 @@ impl Totals {
         self.dropped += tally.dropped;
         self.bookmarks += tally.bookmarks;
         self.restarts += outcome.restarts;
+        self.poison += outcome.poison;
+        self.poisoned += outcome.poisoned;
     }
 
     /// Whether everything happened that schedules are made for.
     fn is_rich(&self) -> bool {
-        let counts = [self.told, self.missed, self.looks, self.gone].map(|it| it as u64);
-        let faults = [self.relists, self.delayed, self.refused, self.reset, self.dropped, self.bookmarks];
+        let counts = [self.told, self.missed, self.looks, self.gone, self.poisoned].map(|it| it as u64);
+        let faults = [self.relists, self.delayed, self.refused, self.reset, self.dropped];
+        let faults = faults.into_iter().chain([self.bookmarks, self.poison]);
         counts.into_iter().chain(faults).all(|it| it > self.schedules / 10)
     }
 }
@@ -181,6 +188,9 @@ fn the_schedules_have_everything_in_them() {
         "Put Map",
         "Put Buoy",
         "PutAndRead",
+        "Poison Map",
+        "Poison Buoy",
+        ", and read",
         "Burst(Map",
         "Burst(Buoy",
         "Delete",
@@ -235,37 +245,13 @@ fn the_schedules_have_everything_in_them() {
     assert_eq!(missing, [] as [&str; 0]);
 }
 
-/// Prints one number for each seed of a range, for [`a_seed_does_the_same_in_every_process`].
-const DIGESTS: &str = "DOGWATCH_SOAK_DIGESTS";
-
 /// A failure that does not come back cannot be looked into. Within one process, addresses and hashes may happen to be the same.
 #[test]
 fn a_seed_does_the_same_in_every_process() {
-    let (first, count) = (1_000, 30);
-    if std::env::var_os(DIGESTS).is_some() {
-        for seed in first..first + count {
-            let outcome = run(seed);
-            assert!(outcome.told > 0, "seed {seed} does nothing");
-            eprintln!("digest {seed} {}", hash(&format!("{outcome:?}")));
-        }
-        return;
-    }
-    let program = std::env::current_exe().expect("this program is a file");
-    let digests = || {
-        let mut child = std::process::Command::new(&program);
-        child.args(["--exact", "a_seed_does_the_same_in_every_process", "--nocapture"]).env(DIGESTS, "1");
-        let output = child.output().expect("this program starts");
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{text}");
-        text.lines().filter(|it| it.starts_with("digest ")).map(str::to_owned).collect::<Vec<_>>()
-    };
-    let (one, other) = (digests(), digests());
-    assert_eq!(one.len(), count as usize);
-    assert_eq!(one, other);
-}
-
-/// A hash that is the same in every process, unlike that of a `HashMap`.
-fn hash(text: &str) -> u64 {
-    text.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    let (first, count) = variable(COUNT).map_or((1_000, 30), |count| (0, count));
+    let differences = trace::differences("a_seed_does_the_same_in_every_process", first, count, |seed| {
+        let outcome = run(seed);
+        assert!(outcome.told > 0, "seed {seed} does nothing");
+    });
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
 }

@@ -10,11 +10,12 @@ use dogwatch_informer::{
     Change, Changes, Deleted, EventHandler, Filtered, HandlerOptions, Registration, SharedInformer, Store,
 };
 use futures_util::StreamExt;
-use kube_core::DynamicObject;
 use tokio::task::JoinHandle;
 
 use crate::checks::{Circumstances, Witness, passes};
+use crate::sample::Sample;
 use crate::schedule::{Manner, Member};
+use crate::trace::record;
 
 /// A member of an informer.
 #[derive(Debug)]
@@ -27,11 +28,7 @@ pub(crate) struct Joined {
 
 impl Joined {
     /// Has somebody told of changes from now on. While `hurry` is set, nobody takes its time.
-    pub(crate) fn new(
-        informer: &SharedInformer<DynamicObject>,
-        member: Member,
-        hurry: &Arc<AtomicBool>,
-    ) -> Self {
+    pub(crate) fn new(informer: &SharedInformer<Sample>, member: Member, hurry: &Arc<AtomicBool>) -> Self {
         let store = informer.store();
         let witness = Arc::new(Mutex::new(Witness::new(member, number(&store.version()))));
         let notes = Notes { witness: Arc::clone(&witness), store, registration: Arc::default() };
@@ -83,29 +80,31 @@ impl Joined {
 /// Writes down what it is told.
 struct Notes {
     witness: Arc<Mutex<Witness>>,
-    store: Store<DynamicObject>,
+    store: Store<Sample>,
     /// Known right after joining, and before anything is told.
     registration: Arc<OnceLock<Registration>>,
 }
 
 impl Notes {
-    fn note(&self, change: &Change<DynamicObject>) {
+    fn note(&self, change: &Change<Sample>) {
         let synced = self.registration.get().is_some_and(Registration::is_synced);
         let at = Circumstances { synced, store: number(&self.store.version()) };
-        self.witness.lock().expect("a witness does not panic").told(change, &at);
+        let mut witness = self.witness.lock().expect("a witness does not panic");
+        witness.told(change, &at);
+        record(|| format!("{:?} {:?} {:?}", witness.member, at, witness.last()));
     }
 }
 
-impl EventHandler<DynamicObject> for Notes {
-    fn on_add(&mut self, object: &Arc<DynamicObject>, initial: bool) {
+impl EventHandler<Sample> for Notes {
+    fn on_add(&mut self, object: &Arc<Sample>, initial: bool) {
         self.note(&Change::Added { object: Arc::clone(object), initial });
     }
 
-    fn on_update(&mut self, old: &Arc<DynamicObject>, new: &Arc<DynamicObject>) {
+    fn on_update(&mut self, old: &Arc<Sample>, new: &Arc<Sample>) {
         self.note(&Change::Updated { old: Arc::clone(old), new: Arc::clone(new) });
     }
 
-    fn on_delete(&mut self, last: Deleted<DynamicObject>) {
+    fn on_delete(&mut self, last: Deleted<Sample>) {
         self.note(&Change::Deleted(last));
     }
 }
@@ -116,8 +115,8 @@ struct Panicking {
     calls: u32,
 }
 
-impl EventHandler<DynamicObject> for Panicking {
-    fn on_change(&mut self, change: &Change<DynamicObject>) {
+impl EventHandler<Sample> for Panicking {
+    fn on_change(&mut self, change: &Change<Sample>) {
         self.notes.note(change);
         self.calls += 1;
         if self.calls.is_multiple_of(self.every) {
@@ -127,7 +126,7 @@ impl EventHandler<DynamicObject> for Panicking {
     }
 }
 
-async fn read(mut changes: Changes<DynamicObject>, notes: Notes, pause: Duration, hurry: Arc<AtomicBool>) {
+async fn read(mut changes: Changes<Sample>, notes: Notes, pause: Duration, hurry: Arc<AtomicBool>) {
     while let Some(change) = changes.next().await {
         notes.note(&change);
         if !pause.is_zero() && !hurry.load(Ordering::Relaxed) {

@@ -48,6 +48,8 @@ pub(crate) enum Step {
     Put(Place, bool),
     /// The same, and whoever wrote it waits until the informer of all has it.
     PutAndRead(Place),
+    /// An object is created or changed so that informers cannot decode it; whether its writer waits, too.
+    Poison(Place, bool),
     /// Many objects of a namespace are written, one right after the other.
     Burst(Kind, &'static str),
     Delete(Place),
@@ -184,7 +186,8 @@ impl Draw {
         match self.below(100) {
             0..8 => self.passing(),
             8..18 => Step::Turns(self.0.random_range(1..40)),
-            18..34 => Step::Put(self.place(), self.0.random_bool(0.6)),
+            18..31 => Step::Put(self.place(), self.0.random_bool(0.6)),
+            31..34 => Step::Poison(self.place(), self.0.random_bool(0.3)),
             34..37 => Step::PutAndRead(self.place()),
             37..41 => Step::Burst(self.kind(), self.one(&NAMESPACES)),
             41..48 => Step::Delete(self.place()),
@@ -311,6 +314,9 @@ impl fmt::Display for Step {
             }
             Self::Put(place, on) => write!(f, "Put {place}{}", if *on { ", labelled" } else { "" }),
             Self::PutAndRead(place) => write!(f, "PutAndRead {place}"),
+            Self::Poison(place, read) => {
+                write!(f, "Poison {place}{}", if *read { ", and read" } else { "" })
+            }
             Self::Delete(place) => write!(f, "Delete {place}"),
             Self::Recreate(place) => write!(f, "Recreate {place}"),
             Self::Join(Member { of, overflow, manner }) => write!(f, "Join {of:?} {overflow:?} {manner:?}"),

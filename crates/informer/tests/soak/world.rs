@@ -3,6 +3,7 @@
 //! Everything is one thread with a clock that stands still, so that hours take milliseconds, and a seed does the same each time.
 //! Clients reach the server by a [`Route`], so that another server can take its place.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -23,11 +24,13 @@ use tokio::time::Instant;
 use tower::ServiceExt;
 use tower::util::Oneshot;
 
-use crate::checks::{Picture, Witness, difference, entry, passes, picture};
+use crate::checks::{Picture, Truth, Witness, difference, entry, entry_of, is_on, judge, passes, picture};
 use crate::members::{Joined, number};
+use crate::sample::{POISON, Sample};
 use crate::schedule::{
     Kind, Manner, Member, NAMESPACES, Order, Place, Restart, Schedule, Step, WATCHED, Watched,
 };
+use crate::trace::record;
 use crate::writes::{Writer, buoys, maps, turns};
 
 /// After the faults are over, everybody must have what the server has within this time: the longest waits of several requests, of
@@ -58,15 +61,16 @@ pub(crate) struct Outcome {
     pub(crate) recovery: Duration,
     pub(crate) tally: Tally,
     pub(crate) restarts: u64,
-    /// Everything that everybody was told, to be compared with another run of the same seed.
-    pub(crate) digest: String,
+    /// How many times an informer could not decode an object, and how many objects there were of that kind when the faults ended.
+    pub(crate) poison: u64,
+    pub(crate) poisoned: usize,
 }
 
 /// An informer of the run.
 #[derive(Debug)]
 struct Observed {
     what: Watched,
-    informer: SharedInformer<DynamicObject>,
+    informer: SharedInformer<Sample>,
     members: Vec<Joined>,
 }
 
@@ -84,19 +88,20 @@ impl Route {
     }
 }
 
-impl<R> tower::Service<R> for Route
+impl<B> tower::Service<http::Request<B>> for Route
 where
-    InProcess<Service>: tower::Service<R>,
+    InProcess<Service>: tower::Service<http::Request<B>>,
 {
-    type Response = <InProcess<Service> as tower::Service<R>>::Response;
-    type Error = <InProcess<Service> as tower::Service<R>>::Error;
-    type Future = Oneshot<InProcess<Service>, R>;
+    type Response = <InProcess<Service> as tower::Service<http::Request<B>>>::Response;
+    type Error = <InProcess<Service> as tower::Service<http::Request<B>>>::Error;
+    type Future = Oneshot<InProcess<Service>, http::Request<B>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: R) -> Self::Future {
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        record(|| format!("{} {}", request.method(), request.uri()));
         let service = self.0.lock().expect("no panic holds it").clone();
         service.oneshot(request)
     }
@@ -121,13 +126,24 @@ struct World {
 /// Plays a schedule from its beginning to its end.
 pub(crate) async fn play(schedule: &Schedule) -> Outcome {
     let mut world = World::new(schedule).await;
-    for step in &schedule.steps {
+    for (number, step) in schedule.steps.iter().enumerate() {
+        record(|| format!("step {number} {step}"));
         world.perform(step).await;
         world.outcome.steps += 1;
+        record(|| world.position());
     }
+    record(|| "step settle".to_owned());
     world.settle().await;
     world.compare().await;
-    world.finish().await
+    if world.outcome.wrong.is_empty() && world.outcome.poisoned > 0 {
+        record(|| "step cure".to_owned());
+        world.cure().await;
+        world.settle().await;
+        world.compare().await;
+    }
+    let outcome = world.finish().await;
+    record(|| format!("{outcome:?}"));
+    outcome
 }
 
 fn labelled() -> LabelSelector {
@@ -175,7 +191,7 @@ impl World {
         world
     }
 
-    fn builder(&self, what: Watched) -> InformerBuilder<DynamicObject> {
+    fn builder(&self, what: Watched) -> InformerBuilder<Sample> {
         let api = |resource| Api::dynamic(self.client.clone(), resource);
         let builder = match what {
             Watched::Maps => SharedInformer::builder(api(maps())),
@@ -198,6 +214,8 @@ impl World {
             // Whether a write works is up to the weather.
             Step::Put(place, on) => drop(self.writer.put(*place, *on).await),
             Step::PutAndRead(place) => self.put_and_read(*place).await,
+            Step::Poison(place, false) => drop(self.writer.poison(*place).await),
+            Step::Poison(place, true) => self.poison_and_read(*place).await,
             Step::Burst(kind, namespace) => {
                 for name in 0..8 {
                     drop(self.writer.put(Place { kind: *kind, namespace, name }, name % 2 == 0).await);
@@ -277,7 +295,18 @@ impl World {
 
     /// Writes, and looks for what it wrote as soon as the informer says that it has it.
     async fn put_and_read(&mut self, place: Place) {
-        let Ok(stored) = self.writer.put(place, true).await else { return };
+        if let Ok(stored) = self.writer.put(place, true).await {
+            self.read_own(place, stored).await;
+        }
+    }
+
+    async fn poison_and_read(&mut self, place: Place) {
+        if let Ok(stored) = self.writer.poison(place).await {
+            self.read_own(place, stored).await;
+        }
+    }
+
+    async fn read_own(&mut self, place: Place, stored: Value) {
         // A version of before says nothing about this server, until the informer has noticed.
         if self.rewound {
             return;
@@ -320,11 +349,11 @@ impl World {
             };
             let snapshot = observed.informer.store().snapshot();
             let Some(version) = number(snapshot.version()) else { continue };
-            let truth: Option<Picture> = self.server.cluster().store().read(&collection, |history, _| {
+            let truth: Option<Truth> = self.server.cluster().store().read(&collection, |history, _| {
                 let objects = history.list_at(version, None).ok()?;
                 let objects = objects.map(|it| serde_json::from_value(it.to_value()).expect("an object"));
-                let shown = objects.filter(|it| observed.what == Watched::Maps || passes(it));
-                Some(shown.map(|it: DynamicObject| entry(&it)).collect())
+                let shown = objects.filter(|it: &DynamicObject| observed.what == Watched::Maps || is_on(it));
+                Some(truth_of(&shown.collect::<Vec<_>>()))
             });
             let Some(truth) = truth else {
                 self.outcome.blind += 1;
@@ -332,12 +361,13 @@ impl World {
             };
             self.outcome.looks += 1;
             let what = format!("{:?}, at version {version},", observed.what);
-            self.outcome.wrong.extend(difference(&what, &picture(snapshot.iter()), &truth));
+            let unreadable = observed.unreadable();
+            self.outcome.wrong.extend(judge(&what, &picture(snapshot.iter()), &unreadable, &truth));
         }
     }
 
     /// What the server has for an informer now.
-    async fn truth(&self, what: Watched) -> Picture {
+    async fn truth(&self, what: Watched) -> Truth {
         let (api, namespaces): (_, &[&str]) = match what {
             Watched::Buoys => (Api::dynamic(self.client.clone(), buoys()), &[]),
             Watched::TwoNamespaces => (Api::dynamic(self.client.clone(), maps()), &["a", "b"]),
@@ -349,11 +379,11 @@ impl World {
             Err(error) => panic!("the sky is clear, and yet: {error}"),
         };
         let shown = |it: &&DynamicObject| match what {
-            Watched::Labelled => passes(it),
+            Watched::Labelled => is_on(*it),
             Watched::TwoNamespaces => it.header().namespace.is_some_and(|it| namespaces.contains(&it)),
             _ => true,
         };
-        list.iter().filter(shown).map(entry).collect()
+        truth_of(list.iter().filter(shown))
     }
 
     /// Ends all faults, and waits until everybody has everything.
@@ -374,16 +404,44 @@ impl World {
 
     async fn is_settled(&self) -> bool {
         let defined = self.is_defined().await;
-        let calm = |it: &Observed| it.lag() == 0 && it.health_problem(defined, self.rewound).is_none();
-        if !self.observed.iter().all(calm) {
-            return false;
-        }
         for observed in &self.observed {
-            if picture(observed.informer.store().snapshot().iter()) != self.truth(observed.what).await {
+            let truth = self.truth(observed.what).await;
+            let store = picture(observed.informer.store().snapshot().iter());
+            let is_calm = observed.lag() == 0
+                && observed.health_problem(defined, self.rewound, &truth).is_none()
+                && judge("", &store, &observed.unreadable(), &truth).is_empty();
+            if !is_calm {
                 return false;
             }
         }
         true
+    }
+
+    /// Ends every poison that is left: one half of the objects is written anew, the other half is deleted.
+    async fn cure(&mut self) {
+        let maps = self.truth(Watched::Maps).await.poisoned.into_iter().map(|it| (Kind::Map, it));
+        let buoys = self.truth(Watched::Buoys).await.poisoned.into_iter().map(|it| (Kind::Buoy, it));
+        for (kind, key) in maps.chain(buoys) {
+            let (namespace, name) = key.split_once("/n").expect("as the writer names them");
+            let namespace = NAMESPACES.into_iter().find(|it| *it == namespace).expect("one of the writer's");
+            let place = Place { kind, namespace, name: name.parse().expect("a number") };
+            if place.name % 2 == 0 {
+                drop(self.writer.put(place, true).await);
+            } else {
+                drop(self.writer.delete(place).await);
+            }
+        }
+    }
+
+    /// How far the server and the stores have come.
+    fn position(&self) -> String {
+        let stores = self.observed.iter().map(|it| {
+            let (store, health) = (it.informer.store(), it.informer.health());
+            let trouble = (health.relists, health.rewinds, health.poison, health.unreadable);
+            format!("{:?} {} of {}, {trouble:?}", it.what, store.version(), store.len())
+        });
+        let revision = self.server.cluster().store().revision();
+        format!("at version {revision}: {}", stores.collect::<Vec<_>>().join("; "))
     }
 
     async fn is_defined(&self) -> bool {
@@ -399,8 +457,17 @@ impl World {
             let snapshot = observed.informer.store().snapshot();
             let store = picture(snapshot.iter());
             let what = format!("the store of {:?}", observed.what);
-            wrong.extend(difference(&what, &store, &self.truth(observed.what).await));
-            wrong.extend(observed.health_problem(defined, self.rewound));
+            let (truth, unreadable) = (self.truth(observed.what).await, observed.unreadable());
+            self.outcome.poisoned += truth.poisoned.len();
+            wrong.extend(judge(&what, &store, &unreadable, &truth));
+            if let Some(sound) = unreadable.iter().find(|it| !truth.poisoned.contains(*it)) {
+                wrong.push(format!("{what} marks {sound}, which can be decoded or is gone"));
+            }
+            for witness in observed.members.iter().map(Joined::witness) {
+                let too_much = witness.told_too_much(&truth);
+                wrong.extend(too_much.map(|it| format!("{:?} was told that {it} is gone", witness.member)));
+            }
+            wrong.extend(observed.health_problem(defined, self.rewound, &truth));
             let on: Picture = snapshot.iter().filter(|it| passes(it)).map(|it| entry(it)).collect();
             let indexed = snapshot.by_index("set", "on").expect("there is an index");
             wrong.extend(difference("the index", &picture(&indexed), &on));
@@ -417,10 +484,10 @@ impl World {
 
     /// Stops everything, and counts.
     async fn finish(mut self) -> Outcome {
-        let mut digest = String::new();
         for observed in &mut self.observed {
             let health = observed.informer.health();
             self.outcome.relists += health.relists;
+            self.outcome.poison += health.poison;
             self.outcome.gone += usize::from(health.state == HealthState::Gone);
             if tokio::time::timeout(PATIENCE, observed.informer.stop()).await.is_err() {
                 self.outcome.wrong.push(format!("{:?} does not stop", observed.what));
@@ -432,10 +499,8 @@ impl World {
                 self.outcome.told += witness.events();
                 self.outcome.missed += witness.missed();
                 self.outcome.members += 1;
-                digest.push_str(&witness.digest());
             }
         }
-        self.outcome.digest = digest;
         add(&mut self.outcome.tally, self.server.faults().tally());
         self.server.stop().await;
         if let Some(snapshot) = self.snapshot.take() {
@@ -447,20 +512,43 @@ impl World {
 
 impl Observed {
     /// What is not as it should be with the informer, when nothing is wrong with the server any more.
-    fn health_problem(&self, defined: bool, rewound: bool) -> Option<String> {
+    fn health_problem(&self, defined: bool, rewound: bool, truth: &Truth) -> Option<String> {
         let health: Health = self.informer.health();
+        let poisoned = truth.poisoned.len() as u64;
+        let is_ok = match poisoned {
+            0 => health.is_ok(),
+            _ => health.state == HealthState::Synced && health.problem.is_none() && !health.is_ok(),
+        };
         let expected = match health.state {
             HealthState::Gone => self.what == Watched::Buoys && !defined,
-            _ => health.is_ok() && (self.what != Watched::Buoys || defined),
+            _ => is_ok && (self.what != Watched::Buoys || defined),
         };
-        let fine = expected && (rewound || health.rewinds == 0) && health.poison == 0;
+        let fine = expected && (rewound || health.rewinds == 0) && health.unreadable == poisoned;
         (!fine).then(|| format!("{:?} says: {health}, {} rewinds", self.what, health.rewinds))
+    }
+
+    /// The keys that the store marks as undecodable.
+    fn unreadable(&self) -> BTreeSet<String> {
+        self.informer.store().unreadable().into_iter().map(String::from).collect()
     }
 
     /// How much is still to be told to somebody.
     fn lag(&self) -> usize {
         self.members.iter().map(|it| it.registration.lag().pending).sum()
     }
+}
+
+/// What the server has, of these objects.
+fn truth_of<'o>(objects: impl IntoIterator<Item = &'o DynamicObject>) -> Truth {
+    let mut truth = Truth::default();
+    for object in objects {
+        let (key, state) = entry_of(object);
+        if object.data["data"]["value"] == POISON {
+            truth.poisoned.insert(key.clone());
+        }
+        truth.objects.insert(key, state);
+    }
+    truth
 }
 
 /// Adds the faults of another server.

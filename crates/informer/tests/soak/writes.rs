@@ -4,6 +4,7 @@ use dogwatch_client::{Api, Client, Error};
 use dogwatch_core::{DeleteParams, Gvk, ResourceType, WriteParams};
 use serde_json::{Value, json};
 
+use crate::sample::POISON;
 use crate::schedule::{Kind, Place};
 
 const GROUP: &str = "soak.example";
@@ -48,6 +49,16 @@ impl Writer {
 
     /// Creates or changes an object, and its namespace where that is gone.
     pub(crate) async fn put(&mut self, place: Place, on: bool) -> Result<Value, Error> {
+        let value = (self.written + 1).to_string();
+        self.write(place, on, &value).await
+    }
+
+    /// The same, so that informers cannot decode it. It may carry the label or not.
+    pub(crate) async fn poison(&mut self, place: Place) -> Result<Value, Error> {
+        self.write(place, self.written % 3 != 0, POISON).await
+    }
+
+    async fn write(&mut self, place: Place, on: bool, value: &str) -> Result<Value, Error> {
         self.written += 1;
         // A request to a server in the same process may come back before anybody else has done anything.
         turns((self.written % 4) as u8).await;
@@ -57,7 +68,7 @@ impl Writer {
         let object = json!({
             "apiVersion": api.resource().gvk.api_version(), "kind": api.resource().gvk.kind,
             "metadata": { "name": name, "labels": { "set": set } },
-            "data": { "value": self.written.to_string() },
+            "data": { "value": value },
         });
         match api.replace(&name, &WriteParams::default(), &object).await {
             Err(error) if error.is_not_found() => {}
