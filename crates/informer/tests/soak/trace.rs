@@ -109,6 +109,17 @@ fn child(test: &str, seeds: &str) -> BTreeMap<u64, Vec<String>> {
     lines
 }
 
+#[test]
+fn the_first_line_that_differs_is_shown_with_its_step() {
+    let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+    let one = lines("0ns step 0 Look\n0ns GET /a\n1s step 1 Put\n1s GET /b\n2s GET /c");
+    let other = lines("0ns step 0 Look\n0ns GET /a\n1s step 1 Put\n1s GET /b\n2s GET /d");
+    assert_eq!(difference(&one, &one), None);
+    let shown = difference(&one, &other).expect("they differ");
+    assert!(shown.contains("in 1s step 1 Put") && shown.contains("one     2s GET /c"), "{shown}");
+    assert!(difference(&one, &other[..4]).expect("one is longer").contains("other   (the end)"));
+}
+
 /// The first line that differs, in both processes, and those before it.
 fn difference(one: &[String], other: &[String]) -> Option<String> {
     if one == other {
