@@ -15,7 +15,7 @@ impl Cluster {
             storage: Arc::new(self.store().fork()),
             registry: self.registry.fork(),
             source: self.source.fork(),
-            addresses: Mutex::new(self.addresses().clone()),
+            addresses: Mutex::new(self.addresses().fork()),
             charges: Charges::default(),
             tokens: self.tokens.clone(),
             establishing: AtomicBool::new(self.establishing.load(Ordering::Relaxed)),
