@@ -154,6 +154,7 @@ impl Cluster {
             return Ok(Written { warnings, ..Written::value(object, true) });
         }
         self.ready_to_store(kind, &object).await?;
+        self.check_defined(kind)?;
         let draft = kind.draft(&object)?;
         match self.storage.commit(&kind.collection, &key, Expect::Absent, Some(draft)).await {
             Ok(stored) => {

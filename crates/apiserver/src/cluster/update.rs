@@ -121,6 +121,7 @@ impl Cluster {
         let warnings = warned;
         let done = |written: Written| Ok(Attempt::Done(Written { warnings: warnings.clone(), ..written }));
         self.ready_to_store(kind, &new).await?;
+        self.check_defined(kind)?;
         let draft = kind.draft(&new)?;
         if draft.says_what(current) && !goes(kind, &new) {
             return done(Written::stored(Arc::clone(current), false));
