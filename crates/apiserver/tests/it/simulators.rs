@@ -426,3 +426,15 @@ async fn a_pod_that_goes_unseen_behind_a_compaction_is_replaced() {
     let told = |slice: &Value| slice["endpoints"][0]["targetRef"]["name"] == pods[0]["metadata"]["name"];
     it.until(SLICES, |all| all.iter().any(told)).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_starts_when_its_node_comes_after_it() {
+    let it = simulated(Simulators::only_nodes()).await;
+    it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default" },
+        "spec": { "nodeName": "late", "containers": [{ "name": "c", "image": "i" }] } }))
+        .await;
+    it.pass(Duration::from_secs(60)).await;
+    assert_eq!(it.get(PODS, "default/p").unwrap()["status"]["phase"], "Pending");
+    it.add(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "late" } })).await;
+    it.until_one(PODS, "default/p", is_ready).await;
+}
