@@ -17,15 +17,47 @@ const NETWORK: [u8; 2] = [10, 96];
 const PORTS: std::ops::RangeInclusive<i64> = 30000..=32767;
 
 /// What is taken, by whom: the uid of the service.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Addresses {
     addresses: BTreeMap<IpAddr, String>,
     ports: BTreeMap<(i64, String), String>,
     /// Where the search for a free one goes on.
     next: u16,
+    /// How many writes of each service are under way.
+    writes: BTreeMap<String, usize>,
 }
 
 impl Addresses {
+    /// The same for a copy of the cluster, in which no write is under way.
+    pub(super) fn fork(&self) -> Self {
+        Self {
+            addresses: self.addresses.clone(),
+            ports: self.ports.clone(),
+            next: self.next,
+            writes: BTreeMap::new(),
+        }
+    }
+
+    /// Begins a write of a service.
+    pub(super) fn begin_write(&mut self, uid: &str) {
+        *self.writes.entry(uid.to_owned()).or_default() += 1;
+    }
+
+    /// Ends a write of a service.
+    pub(super) fn end_write(&mut self, uid: &str) {
+        if let Some(count) = self.writes.get_mut(uid) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.writes.remove(uid);
+            }
+        }
+    }
+
+    /// Whether a write of a service is under way, which may have taken what is not stored yet.
+    pub(super) fn is_written(&self, uid: &str) -> bool {
+        self.writes.contains_key(uid)
+    }
+
     /// An address for a service: the one it wants, or a free one.
     pub(super) fn take_address(&mut self, service: &Value, wanted: Option<&str>) -> Result<String, Refusal> {
         let uid = text(service, "/metadata/uid").to_owned();
@@ -65,10 +97,7 @@ impl Addresses {
         wanted: Option<i64>,
     ) -> Result<i64, Refusal> {
         let uid = text(service, "/metadata/uid").to_owned();
-        let protocol = match text(service, &format!("/spec/ports/{index}/protocol")) {
-            "" => "TCP",
-            protocol => protocol,
-        };
+        let protocol = items(service, "/spec/ports").get(index).map_or("TCP", protocol);
         let free = |port: i64| self.ports.get(&(port, protocol.to_owned())).is_none_or(|owner| *owner == uid);
         let port = match wanted {
             Some(port) if !PORTS.contains(&port) => {
@@ -82,8 +111,9 @@ impl Addresses {
             None => PORTS
                 .clone()
                 .find(|port| {
-                    free(*port)
-                        && !self.ports.iter().any(|((taken, _), owner)| taken == port && *owner != uid)
+                    // With any protocol: names sort behind the empty one.
+                    let mut taken = self.ports.range((*port, String::new())..(*port + 1, String::new()));
+                    taken.all(|(_, owner)| *owner == uid)
                 })
                 .ok_or_else(|| Refusal::internal("failed to allocate a nodePort: range is full"))?,
         };
@@ -91,22 +121,33 @@ impl Addresses {
         Ok(port)
     }
 
-    /// Gives back what a service had and the stored state of it does not use.
+    /// Lets a service have what the stored state of it uses, and gives back what else it had.
     pub(super) fn settle(&mut self, uid: &str, stored: Option<&Value>) {
         let used = |pointer: &str| stored.map_or(&[] as &[Value], |it| items(it, pointer));
         let mut addresses: BTreeSet<IpAddr> =
             used("/spec/clusterIPs").iter().filter_map(|it| it.as_str()?.parse().ok()).collect();
         addresses.extend(stored.and_then(|it| text(it, "/spec/clusterIP").parse::<IpAddr>().ok()));
-        let ports: BTreeSet<i64> = used("/spec/ports")
-            .iter()
-            .filter_map(|it| number(it, "/nodePort"))
-            .chain(stored.and_then(|it| number(it, "/spec/healthCheckNodePort")))
-            .collect();
+        let of_ports =
+            used("/spec/ports").iter().filter_map(|it| Some((number(it, "/nodePort")?, protocol(it))));
+        let of_health = stored.and_then(|it| number(it, "/spec/healthCheckNodePort"));
+        let ports: BTreeSet<(i64, String)> =
+            of_ports.chain(of_health.map(|it| (it, "TCP"))).map(|(it, of)| (it, of.to_owned())).collect();
         self.addresses.retain(|address, owner| owner != uid || addresses.contains(address));
-        self.ports.retain(|(port, _), owner| owner != uid || ports.contains(port));
+        self.ports.retain(|port, owner| owner != uid || ports.contains(port));
         for address in addresses {
             self.addresses.entry(address).or_insert_with(|| uid.to_owned());
         }
+        for port in ports {
+            self.ports.entry(port).or_insert_with(|| uid.to_owned());
+        }
+    }
+}
+
+/// The protocol of a port of a service.
+fn protocol(port: &Value) -> &str {
+    match text(port, "/protocol") {
+        "" => "TCP",
+        protocol => protocol,
     }
 }
 

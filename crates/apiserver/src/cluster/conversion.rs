@@ -78,7 +78,7 @@ impl Cluster {
         let target = self.target(at(webhook, "/clientConfig").unwrap_or(&Value::Null))?;
         let uid = self.source.uid();
         let question = conversion::question(version, &uid, wanted, objects);
-        let answer = call::post(&target, &question, PATIENCE).await?;
+        let answer = call::post(&self.webhooks, &target, &question, PATIENCE).await?;
         conversion::read(&answer, &uid, wanted, objects)
     }
 }

@@ -111,7 +111,7 @@ impl Cluster {
         let (place, writer) = (asked.place(), asked.writer());
         let name = text(&new, "/metadata/name").to_owned();
         metadata_mut(&mut new).insert("uid".to_owned(), self.source.uid().into());
-        let claim = Claim::of(self, place.kind, text(&new, "/metadata/uid"), None);
+        let _claim = Claim::of(self, place.kind, text(&new, "/metadata/uid"), place.key_of(&name).ok());
         self.ready_new(place, &mut new)?;
         let mut warnings = self.approve(asked, Some(&new)).await?;
         if !versioned.is_empty() && versioned != "0" {
@@ -124,7 +124,7 @@ impl Cluster {
             metadata_mut(&mut new).insert("resourceVersion".to_owned(), versioned.into());
         }
         let _charge = self.admit(place, None, &new, writer).await?;
-        let written = self.keep(place, &name, new, writer, claim).await?;
+        let written = self.keep(place, &name, new, writer).await?;
         warnings.extend(written.warnings);
         Ok(Written { warnings, ..written })
     }
@@ -136,7 +136,6 @@ impl Cluster {
         name: &str,
         object: Value,
         writer: &Writer,
-        claim: Claim<'_>,
     ) -> Result<Written, Refusal> {
         let kind = place.kind;
         let key = place.key_of(name)?;
@@ -155,10 +154,10 @@ impl Cluster {
             return Ok(Written { warnings, ..Written::value(object, true) });
         }
         self.ready_to_store(kind, &object).await?;
+        self.check_defined(kind)?;
         let draft = kind.draft(&object)?;
         match self.storage.commit(&kind.collection, &key, Expect::Absent, Some(draft)).await {
             Ok(stored) => {
-                claim.keep(Some(&object));
                 Self::remember_shown(kind, &stored, &object);
                 self.definitions_changed(kind).await;
                 Ok(Written { warnings, ..Written::stored(stored, true) })

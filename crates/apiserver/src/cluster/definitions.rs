@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dogwatch_core::ObjectKey;
+use dogwatch_core::{ObjectKey, Reason};
 use serde_json::Value;
 
 use super::pipeline::is_definition;
@@ -33,6 +33,20 @@ impl Cluster {
                 self.accept_names(kind).await;
             }
         })
+    }
+
+    /// Refuses to store an object of a custom kind whose definition is gone, or was replaced by another of its name.
+    ///
+    /// A request looks its kind up when it begins, and its body may take a minute to arrive. Stored then, the object would be
+    /// in the collection of the new definition, which may have another scope: no request could name it.
+    ///
+    /// # Errors
+    /// 404, as for a kind that was never served.
+    pub(super) fn check_defined(&self, kind: &Kind) -> Result<(), Refusal> {
+        if kind.def.custom && self.catalog().definition_of(kind).is_none() {
+            return Err(Refusal::new(Reason::NotFound, "the server could not find the requested resource"));
+        }
+        Ok(())
     }
 
     /// Serves what is stored. One at a time, so that who has read less cannot have the last word. Costs little when nothing

@@ -168,7 +168,9 @@ impl Cluster {
             }
             let expect = Expect::At(current.version());
             if let Ok(last) = self.storage.commit(&kind.collection, current.key(), expect, None).await {
-                self.settle_addresses(kind, current.uid(), None);
+                if kind.is("", "services") {
+                    self.settle_addresses(current.uid(), Some(current.key()));
+                }
                 self.definitions_changed(kind).await;
                 return Ok(self.gone(kind, &current, Shown::Stored(last), &warnings));
             }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::Cluster;
 use super::charges::Charges;
 use crate::health::BackgroundHealth;
+use crate::webhook::connections::Connections;
 
 impl Cluster {
     /// A copy that goes its own way; costs next to nothing until one of them writes.
@@ -15,11 +16,12 @@ impl Cluster {
             storage: Arc::new(self.store().fork()),
             registry: self.registry.fork(),
             source: self.source.fork(),
-            addresses: Mutex::new(self.addresses().clone()),
+            addresses: Mutex::new(self.addresses().fork()),
             charges: Charges::default(),
             tokens: self.tokens.clone(),
             establishing: AtomicBool::new(self.establishing.load(Ordering::Relaxed)),
             background: BackgroundHealth::default(),
+            webhooks: Connections::default(),
         };
         copy.refresh_definitions();
         copy

@@ -347,7 +347,7 @@ impl Cluster {
         let target = self.target(at(webhook, "/clientConfig").unwrap_or(&Value::Null))?;
         let seconds = number(webhook, "/timeoutSeconds").unwrap_or(PATIENCE).clamp(1, 30);
         let limit = Duration::from_secs(seconds.unsigned_abs());
-        let answer = call::post(&target, &question, limit).await?;
+        let answer = call::post(&self.webhooks, &target, &question, limit).await?;
         review::read(&answer, version, &uid)
     }
 

@@ -3,6 +3,7 @@
 
 use std::sync::MutexGuard;
 
+use dogwatch_core::ObjectKey;
 use serde_json::{Map, Value, json};
 
 use super::addresses::Addresses;
@@ -232,11 +233,16 @@ impl Cluster {
         })
     }
 
-    /// Keeps what services have in line with what is stored of them.
-    pub(super) fn settle_addresses(&self, kind: &Kind, uid: &str, stored: Option<&Value>) {
-        if kind.is("", "services") {
-            self.addresses().settle(uid, stored);
+    /// Lets a service have the addresses and ports that are stored of it, and no others, unless a write of it is under way.
+    pub(super) fn settle_addresses(&self, uid: &str, key: Option<&ObjectKey>) {
+        let mut addresses = self.addresses();
+        if addresses.is_written(uid) {
+            return;
         }
+        // Read while the addresses are locked: no other write can begin and take more meanwhile.
+        let stored = key.and_then(|it| self.store().get(&"/services".into(), it));
+        let stored = stored.filter(|it| it.uid() == uid).map(|it| it.to_value());
+        addresses.settle(uid, stored.as_ref());
     }
 }
 

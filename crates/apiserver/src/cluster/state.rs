@@ -12,6 +12,7 @@ use super::token_key::TokenKey;
 use crate::health::BackgroundHealth;
 use crate::registry::{Catalog, Kind, Registry};
 use crate::store::{Encoded, Storage, Store};
+use crate::webhook::connections::Connections;
 
 /// A cluster without a socket.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub struct Cluster {
     pub(super) tokens: TokenKey,
     pub(super) establishing: AtomicBool,
     pub(super) background: BackgroundHealth,
+    /// The connections to webhooks.
+    pub(super) webhooks: Connections,
 }
 
 impl Cluster {
@@ -46,6 +49,7 @@ impl Cluster {
             tokens,
             establishing: AtomicBool::new(true),
             background: BackgroundHealth::default(),
+            webhooks: Connections::default(),
         }
     }
 

@@ -24,6 +24,9 @@ const INVALID: &str = "invalid bearer token";
 const SHORTEST: i64 = 600;
 /// The longest time a token can be requested for, in seconds: `maxExpirationSeconds` of kube-apiserver's validation.
 const LONGEST: i64 = 1 << 32;
+/// How many seconds after its deletion an account, or what a token is bound to, still stands for the token: the leeway of
+/// kube-apiserver (serviceaccount/claims.go).
+const DELETION_LEEWAY: i64 = 60;
 
 impl Cluster {
     /// Lets a token stand for a user from now on.
@@ -97,6 +100,9 @@ impl Cluster {
         let account = self
             .beside(namespace, "/serviceaccounts", name)
             .ok_or_else(|| format!("serviceaccounts {name:?} not found"))?;
+        if self.was_deleted(&account) {
+            return Err(format!("service account {namespace}/{name} has been deleted"));
+        }
         if account.uid() != uid {
             return Err(format!("service account UID ({}) does not match claim ({uid})", account.uid()));
         }
@@ -108,6 +114,7 @@ impl Cluster {
             }
             let object = self
                 .beside(namespace, collection, name)
+                .filter(|it| !self.was_deleted(it))
                 .ok_or_else(|| "service account token has been invalidated".to_owned())?;
             if object.uid() != bound {
                 let uid = object.uid();
@@ -158,6 +165,15 @@ impl Cluster {
             return Err(Refusal::conflict("", plural, name, &why));
         }
         Ok(Some((*claim, object)))
+    }
+
+    /// Whether the time of an object that is being deleted was up a while ago, and only finalizers hold it.
+    fn was_deleted(&self, object: &Encoded) -> bool {
+        if !object.is_tied() {
+            return false;
+        }
+        let end = text(&object.to_value(), "/metadata/deletionTimestamp").parse::<jiff::Timestamp>();
+        end.is_ok_and(|it| it.as_second().saturating_add(DELETION_LEEWAY) < self.source.now().as_second())
     }
 
     /// An object a token can be bound to.

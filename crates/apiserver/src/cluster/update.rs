@@ -111,7 +111,7 @@ impl Cluster {
             warned = self.mutate(&asked, &mut mutated).await?;
             new = mutated.unwrap_or_default();
         }
-        let claim = Claim::of(self, kind, current.uid(), Some(old));
+        let _claim = Claim::of(self, kind, current.uid(), Some(current.key().clone()));
         self.ready_change(place, old, &mut new)?;
         if by_hooks {
             warned.extend(self.approve(&asked, Some(&new)).await?);
@@ -121,6 +121,7 @@ impl Cluster {
         let warnings = warned;
         let done = |written: Written| Ok(Attempt::Done(Written { warnings: warnings.clone(), ..written }));
         self.ready_to_store(kind, &new).await?;
+        self.check_defined(kind)?;
         let draft = kind.draft(&new)?;
         if draft.says_what(current) && !goes(kind, &new) {
             return done(Written::stored(Arc::clone(current), false));
@@ -133,7 +134,6 @@ impl Cluster {
             // The last thing that held it is gone.
             return match self.storage.commit(&kind.collection, key, expect, None).await {
                 Ok(_) => {
-                    claim.keep(None);
                     self.definitions_changed(kind).await;
                     done(Written::value(new, false))
                 }
@@ -142,7 +142,6 @@ impl Cluster {
         }
         match self.storage.commit(&kind.collection, key, expect, Some(draft)).await {
             Ok(stored) => {
-                claim.keep(Some(&new));
                 Self::remember_shown(kind, &stored, &new);
                 self.definitions_changed(kind).await;
                 done(Written::stored(stored, false))

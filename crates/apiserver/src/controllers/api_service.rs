@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use dogwatch_core::ObjectKey;
-use tokio::time::Instant;
 
 use super::part::{builtin, writer};
+use super::pauses::Pauses;
 use super::reconcile::{Next, Reconciler};
 use crate::cluster::{Cluster, own_service};
 use crate::refusal::Refusal;
@@ -20,8 +20,8 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// Creates the service of the API server, its Endpoints and its EndpointSlice where they are missing.
 #[derive(Debug, Default)]
 pub(super) struct ApiService {
-    /// Since when this controller knows that something is missing.
-    missing: Option<Instant>,
+    /// Since something is missing.
+    missing: Pauses,
 }
 
 impl Reconciler for ApiService {
@@ -62,12 +62,10 @@ impl Reconciler for ApiService {
             .filter(|it| is_missing(&says(it, "apiVersion"), &says(it, "kind")))
             .collect();
         if missing.is_empty() {
-            self.missing = None;
+            self.missing.end(key);
             return Ok(Next::touch());
         }
-        let since = *self.missing.get_or_insert_with(Instant::now);
-        let pause = PAUSE.saturating_sub(since.elapsed());
-        if !pause.is_zero() {
+        if let Some(pause) = self.missing.left(key, PAUSE) {
             return Ok(Next::after(pause));
         }
         let writer = writer("kubernetes-service-controller", "kube-apiserver");
@@ -77,7 +75,7 @@ impl Reconciler for ApiService {
                 _ => {}
             }
         }
-        self.missing = None;
+        self.missing.end(key);
         Ok(Next::touch())
     }
 }

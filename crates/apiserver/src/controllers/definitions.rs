@@ -7,6 +7,7 @@
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
+use super::finalizers;
 use super::part::{builtin, writer};
 use super::purge::{Left, purge};
 use super::reconcile::{Next, Reconciler};
@@ -103,7 +104,8 @@ async fn delete_objects(
         it["status"] != was
     };
     cluster.change(&place.part("status"), writer, mark).await?;
-    cluster.change(place, writer, remove_finalizer).await?;
+    let release = |it: &mut Value| finalizers::remove(it, "/metadata/finalizers", CLEANUP);
+    cluster.change(place, writer, release).await?;
     Ok(Next::touch())
 }
 
@@ -121,12 +123,4 @@ async fn remove_unserved(cluster: &Cluster, collection: &CollectionName, definit
         let _ = cluster.storage().commit(collection, object.key(), Expect::At(object.version()), None).await;
     }
     Left::default()
-}
-
-fn remove_finalizer(definition: &mut Value) -> bool {
-    let finalizers = definition.pointer_mut("/metadata/finalizers").and_then(Value::as_array_mut);
-    let Some(finalizers) = finalizers else { return false };
-    let before = finalizers.len();
-    finalizers.retain(|it| it != CLEANUP);
-    finalizers.len() < before
 }

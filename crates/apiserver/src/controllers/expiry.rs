@@ -1,9 +1,6 @@
-//! Events are deleted an hour after their last change.
-//!
-//! All have the same time to live, so they expire in the order in which they changed: a queue is all it takes. What was
-//! there at the start begins its hour then.
+//! Events are deleted an hour after their last change. What was there at the start begins its hour then.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,25 +16,40 @@ use crate::time;
 /// How long an event lives after its last change: the default of the original.
 const TIME_TO_LIVE: Duration = Duration::from_secs(60 * 60);
 
-/// Events by the moment at which they expire.
+/// The events that there are, by the moment at which they expire.
+///
+/// Invariant: both hold the same events, each once. An event that is counted up a thousand times takes no more room than one
+/// that never changes.
 #[derive(Debug, Default)]
 struct Expiring {
-    /// Oldest first. An event that has changed since is there again, further behind, at its new version.
-    queue: VecDeque<(Instant, ObjectKey, u64)>,
+    moments: BTreeSet<(Instant, ObjectKey)>,
+    /// The moment and the version of each.
+    events: HashMap<ObjectKey, (Instant, u64)>,
 }
 
 impl Expiring {
     fn add(&mut self, event: &Encoded, now: Instant) {
-        self.queue.push_back((time::after(now, TIME_TO_LIVE), event.key().clone(), event.version()));
+        self.remove(event.key());
+        let moment = time::after(now, TIME_TO_LIVE);
+        self.moments.insert((moment, event.key().clone()));
+        self.events.insert(event.key().clone(), (moment, event.version()));
+    }
+
+    /// Forgets an event that is gone. Returns the version that it had.
+    fn remove(&mut self, key: &ObjectKey) -> Option<u64> {
+        let (key, (moment, version)) = self.events.remove_entry(key)?;
+        self.moments.remove(&(moment, key));
+        Some(version)
     }
 
     fn next(&self) -> Option<Instant> {
-        self.queue.front().map(|(moment, ..)| *moment)
+        self.moments.first().map(|(moment, _)| *moment)
     }
 
-    /// The next event whose time is up, at the version it had then.
+    /// The next event whose time is up, at the version it has.
     fn take(&mut self, now: Instant) -> Option<(ObjectKey, u64)> {
-        let (_, key, version) = self.queue.pop_front_if(|(moment, ..)| *moment <= now)?;
+        let (_, key) = self.moments.first().filter(|(moment, _)| *moment <= now).cloned()?;
+        let version = self.remove(&key)?;
         Some((key, version))
     }
 }
@@ -54,7 +66,11 @@ pub(super) async fn run(cluster: Arc<Cluster>) {
             let now = Instant::now();
             match step {
                 Step::Listed(_, events) => events.iter().for_each(|it| expiring.add(it, now)),
-                Step::Changed(_, change) => change.after.iter().for_each(|it| expiring.add(it, now)),
+                Step::Changed(_, change) => match (&change.after, &change.before) {
+                    (Some(after), _) => expiring.add(after, now),
+                    (None, Some(before)) => drop(expiring.remove(before.key())),
+                    (None, None) => {}
+                },
             }
         }
         while let Some((key, version)) = expiring.take(Instant::now()) {
@@ -81,18 +97,27 @@ mod tests {
     use crate::store::Draft;
 
     #[tokio::test(start_paused = true)]
-    async fn each_version_of_an_event_has_its_own_hour() {
-        let event =
-            |version| Draft::new(&json!({ "metadata": { "name": "a" } }), vec![]).unwrap().at(version);
+    async fn an_event_has_an_hour_from_its_last_change_on_and_is_kept_once() {
+        let event = |name: &str, version| {
+            Draft::new(&json!({ "metadata": { "name": name } }), vec![]).unwrap().at(version)
+        };
         let mut expiring = Expiring::default();
         assert_eq!(expiring.next(), None);
         let start = Instant::now();
-        expiring.add(&event(1), start);
-        expiring.add(&event(2), start + Duration::from_secs(5));
-        assert_eq!(expiring.next(), Some(start + TIME_TO_LIVE));
-        assert_eq!(expiring.take(start + TIME_TO_LIVE - Duration::from_secs(1)), None);
-        assert_eq!(expiring.take(start + TIME_TO_LIVE), Some((ObjectKey::cluster("a"), 1)));
-        assert_eq!(expiring.take(start + TIME_TO_LIVE), None);
-        assert_eq!(expiring.take(start + TIME_TO_LIVE * 2), Some((ObjectKey::cluster("a"), 2)));
+        let after = |seconds| start + Duration::from_secs(seconds);
+        expiring.add(&event("a", 1), start);
+        expiring.add(&event("gone", 2), start);
+        expiring.add(&event("b", 3), after(3));
+        for version in 4..1000 {
+            expiring.add(&event("a", version), after(5));
+        }
+        assert_eq!(expiring.remove(&ObjectKey::cluster("gone")), Some(2));
+        assert_eq!((expiring.moments.len(), expiring.events.len()), (2, 2));
+        assert_eq!(expiring.next(), Some(after(3) + TIME_TO_LIVE));
+        assert_eq!(expiring.take(after(2) + TIME_TO_LIVE), None);
+        assert_eq!(expiring.take(after(4) + TIME_TO_LIVE), Some((ObjectKey::cluster("b"), 3)));
+        assert_eq!(expiring.take(after(4) + TIME_TO_LIVE), None);
+        assert_eq!(expiring.take(after(5) + TIME_TO_LIVE), Some((ObjectKey::cluster("a"), 999)));
+        assert!(expiring.moments.is_empty() && expiring.events.is_empty());
     }
 }

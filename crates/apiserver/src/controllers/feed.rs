@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use dogwatch_core::ObjectKey;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -27,6 +28,8 @@ struct Followed {
     bell: AbortHandle,
     /// What there was when it was first looked at, until it is taken.
     listed: Option<Vec<Arc<Encoded>>>,
+    /// The objects as the controller last saw them, where it has to learn of every deletion.
+    known: Option<BTreeMap<ObjectKey, Arc<Encoded>>>,
 }
 
 /// Where something has happened.
@@ -39,7 +42,7 @@ struct Marks {
 /// News of a collection.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// All there is: at the beginning, and again when changes were missed.
+    /// All there is: at the beginning, and again when changes were missed and nothing is known of the objects before.
     Listed(CollectionName, Vec<Arc<Encoded>>),
     /// One change since.
     Changed(CollectionName, Arc<Change>),
@@ -56,7 +59,19 @@ impl Feed {
             return;
         }
         let (listed, cursor, version) = list(&self.store, collection);
-        self.add(collection, cursor, version, Some(listed));
+        self.add(collection, cursor, version, Some(listed), None);
+        self.marks.mark(collection);
+    }
+
+    /// As [`Self::follow`], and keeps the last state of each object. When changes were missed, the difference to what there
+    /// is now comes as changes: a list alone does not say what has gone.
+    pub(crate) fn follow_each(&mut self, collection: &CollectionName) {
+        if self.followed.contains_key(collection) {
+            return;
+        }
+        let (listed, cursor, version) = list(&self.store, collection);
+        let known = listed.iter().map(|it| (it.key().clone(), Arc::clone(it))).collect();
+        self.add(collection, cursor, version, Some(listed), Some(known));
         self.marks.mark(collection);
     }
 
@@ -67,7 +82,7 @@ impl Feed {
     pub(crate) fn follow_from(&mut self, collection: &CollectionName, version: u64) -> Result<(), Compacted> {
         if !self.followed.contains_key(collection) {
             let cursor = self.store.watch(collection, version)?;
-            self.add(collection, cursor, version, None);
+            self.add(collection, cursor, version, None, None);
             self.marks.mark(collection);
         }
         Ok(())
@@ -110,12 +125,13 @@ impl Feed {
         cursor: Cursor,
         version: u64,
         listed: Option<Vec<Arc<Encoded>>>,
+        known: Option<BTreeMap<ObjectKey, Arc<Encoded>>>,
     ) {
         // Bells that were ended stay in the set until somebody asks for them.
         while self.bells.try_join_next().is_some() {}
         let ring = ring(self.store.clone(), Arc::clone(collection), version, Arc::clone(&self.marks));
         let bell = self.bells.spawn(ring);
-        self.followed.insert(Arc::clone(collection), Followed { cursor, bell, listed });
+        self.followed.insert(Arc::clone(collection), Followed { cursor, bell, listed, known });
     }
 
     fn news(&mut self, collection: &CollectionName) -> Vec<Step> {
@@ -124,15 +140,61 @@ impl Feed {
         let mut news = Vec::from_iter(listed);
         loop {
             match followed.cursor.try_next() {
-                Ok(Some(change)) => news.push(Step::Changed(Arc::clone(collection), change)),
+                Ok(Some(change)) => {
+                    followed.note(&change);
+                    news.push(Step::Changed(Arc::clone(collection), change));
+                }
                 Ok(None) => return news,
                 Err(Compacted { .. }) => {
-                    let (listed, cursor, _) = list(&self.store, collection);
+                    let (listed, cursor, version) = list(&self.store, collection);
                     followed.cursor = cursor;
-                    news = vec![Step::Listed(Arc::clone(collection), listed)];
+                    news.extend(followed.relisted(collection, listed, version));
                 }
             }
         }
+    }
+}
+
+impl Followed {
+    /// Keeps what a change leaves of an object.
+    fn note(&mut self, change: &Change) {
+        let Some(known) = &mut self.known else { return };
+        match (&change.after, &change.before) {
+            (Some(after), _) => drop(known.insert(after.key().clone(), Arc::clone(after))),
+            (None, Some(before)) => drop(known.remove(before.key())),
+            (None, None) => {}
+        }
+    }
+
+    /// The news of a list after changes were missed: what is different, deletions first, where the objects are known; all
+    /// there is where they are not.
+    fn relisted(
+        &mut self,
+        collection: &CollectionName,
+        listed: Vec<Arc<Encoded>>,
+        version: u64,
+    ) -> Vec<Step> {
+        let Some(known) = &mut self.known else {
+            return vec![Step::Listed(Arc::clone(collection), listed)];
+        };
+        let now = listed.iter().map(|it| (it.key().clone(), Arc::clone(it))).collect();
+        let mut before: BTreeMap<ObjectKey, Arc<Encoded>> = std::mem::replace(known, now);
+        let changed = |before: Option<Arc<Encoded>>, after: Option<Arc<Encoded>>| {
+            let version = after.as_ref().map_or(version, |it| it.version());
+            Step::Changed(Arc::clone(collection), Arc::new(Change::new(version, before, after)))
+        };
+        let mut there = Vec::new();
+        for after in listed {
+            match before.remove(after.key()) {
+                Some(same) if same.version() == after.version() => {}
+                // One that was deleted and created again is two changes: it has nothing in common with the other.
+                Some(other) if other.uid() != after.uid() => {
+                    there.extend([changed(Some(other), None), changed(None, Some(after))]);
+                }
+                earlier => there.push(changed(earlier, Some(after))),
+            }
+        }
+        before.into_values().map(|it| changed(Some(it), None)).chain(there).collect()
     }
 }
 
@@ -188,7 +250,6 @@ async fn ring(store: Store, collection: CollectionName, mut version: u64, marks:
 
 #[cfg(test)]
 mod tests {
-    use dogwatch_core::ObjectKey;
     use serde_json::json;
 
     use super::*;
@@ -251,6 +312,51 @@ mod tests {
         create(&store, &pods, "d");
         feed.wait().await;
         assert_eq!(told(feed.take()), [r#"/pods None -> Some("d")"#]);
+    }
+
+    /// A controller that is busy while history is compacted used to get a list alone: a ReplicaSet whose only pod went
+    /// meanwhile never got another.
+    #[tokio::test(start_paused = true)]
+    async fn objects_that_are_known_are_compared_with_a_new_list() {
+        let store = Store::default();
+        let pods: CollectionName = "/pods".into();
+        let create = |name: &str, uid: &str| {
+            let draft = Draft::new(&json!({ "metadata": { "name": name, "uid": uid } }), vec![]).unwrap();
+            let key = draft.key().clone();
+            store.commit(&pods, &key, Expect::Absent, Some(draft)).unwrap().version()
+        };
+        let delete = |name: &str, version: u64| {
+            store.commit(&pods, &ObjectKey::cluster(name), Expect::At(version), None).unwrap();
+        };
+        let (gone, same, other) = (create("gone", "1"), create("same", "2"), create("other", "3"));
+        let mut feed = Feed::new(store.clone());
+        feed.follow_each(&pods);
+        assert_eq!(told(feed.take()), [r#"/pods: ["gone", "other", "same"]"#]);
+        let draft = Draft::new(&json!({ "metadata": { "name": "same", "uid": "2", "labels": {} } }), vec![]);
+        store.commit(&pods, &ObjectKey::cluster("same"), Expect::At(same), draft.ok()).unwrap();
+        delete("gone", gone);
+        delete("other", other);
+        create("other", "4");
+        create("new", "5");
+        store.compact(store.revision());
+        feed.wait().await;
+        let expected = [
+            r#"/pods Some("gone") -> None"#,
+            r#"/pods None -> Some("new")"#,
+            r#"/pods Some("other") -> None"#,
+            r#"/pods None -> Some("other")"#,
+            r#"/pods Some("same") -> Some("same")"#,
+        ];
+        assert_eq!(told(feed.take()), expected);
+        store.compact(store.revision());
+        assert!(told(feed.catch_up()).is_empty(), "nothing has changed since");
+        let version = create("last", "6");
+        assert_eq!(told(feed.catch_up()), [r#"/pods None -> Some("last")"#]);
+        delete("last", version);
+        create("behind", "7");
+        store.compact(store.revision());
+        let expected = [r#"/pods Some("last") -> None"#, r#"/pods None -> Some("behind")"#];
+        assert_eq!(told(feed.catch_up()), expected);
     }
 
     #[tokio::test(start_paused = true)]

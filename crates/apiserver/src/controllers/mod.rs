@@ -18,6 +18,8 @@ pub(crate) mod feed;
 pub(crate) mod pending;
 pub(crate) mod reconcile;
 pub(crate) mod recorder;
+mod pauses;
+mod finalizers;
 mod purge;
 mod namespaces;
 mod definitions;

@@ -11,9 +11,10 @@ use std::time::Duration;
 use dogwatch_core::ObjectKey;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
+use super::finalizers;
 use super::part::{builtin, writer};
+use super::pauses::Pauses;
 use super::purge::{Left, purge};
 use super::reconcile::{Next, Reconciler};
 use crate::cluster::{Cluster, Place, Writer};
@@ -27,12 +28,14 @@ const FINALIZER: &str = "kubernetes";
 /// How long a namespace is left alone before it is emptied. Clients rely on there being such a time: those that finalize a
 /// namespace themselves delete it, read it and write it back. The original waits 5 seconds.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long until a deletion that was refused, such as by a webhook, is tried again.
+const RETRY: Duration = Duration::from_secs(15);
 
 /// Empties namespaces that are being deleted, and lets them go.
 #[derive(Debug, Default)]
 pub(super) struct Namespaces {
-    /// The namespaces that are being deleted, since when that is known.
-    begun: BTreeMap<ObjectKey, Instant>,
+    /// The namespaces that are being deleted.
+    begun: Pauses,
 }
 
 /// What came of deleting all content of a namespace.
@@ -63,10 +66,11 @@ impl Reconciler for Namespaces {
         &mut self,
         _: &Cluster,
         _: &CollectionName,
-        _: Option<&Encoded>,
+        before: Option<&Encoded>,
         after: Option<&Encoded>,
     ) -> Vec<ObjectKey> {
-        after.map(|it| it.key().clone()).into_iter().collect()
+        // One that is gone is looked at too: a client may have finalized it, and the next of its name begins anew.
+        after.or(before).map(|it| it.key().clone()).into_iter().collect()
     }
 
     fn concerns(&self, waiting: &ObjectKey, changed: &ObjectKey) -> bool {
@@ -78,12 +82,10 @@ impl Reconciler for Namespaces {
         let namespace = cluster.get(&kind, key).map(|it| it.to_value());
         let going = |it: &Value| at(it, "/metadata/deletionTimestamp").is_some();
         let Some(namespace) = namespace.filter(going) else {
-            self.begun.remove(key);
+            self.begun.end(key);
             return Ok(Next::touch());
         };
-        let begun = *self.begun.entry(key.clone()).or_insert_with(Instant::now);
-        let pause = PAUSE.saturating_sub(begun.elapsed());
-        if !pause.is_zero() {
+        if let Some(pause) = self.begun.left(key, PAUSE) {
             return Ok(Next::after(pause));
         }
         let place = Place::of(&kind, key);
@@ -104,15 +106,18 @@ impl Reconciler for Namespaces {
         let now = cluster.source().stamp();
         cluster.change(&place.part("status"), &writer, |it| report(it, &pass, &now)).await?;
         if pass.remaining.is_empty() && pass.failures.is_empty() {
+            let finalize = |it: &mut Value| finalizers::remove(it, "/spec/finalizers", FINALIZER);
             cluster.change(&place.part("finalize"), &writer, finalize).await?;
-            self.begun.remove(key);
+            self.begun.end(key);
             return Ok(Next::touch());
         }
         if pass.collections.is_empty() {
             return Err(Refusal::internal(pass.failures.join(", ")));
         }
-        let wait = pass.grace.map(|it| it.saturating_sub(elapsed).max(1).unsigned_abs());
-        Ok(Next { after: wait.map(Duration::from_secs), waits_for: pass.collections, since })
+        let rest = |it: i64| Duration::from_secs(it.saturating_sub(elapsed).max(1).unsigned_abs());
+        // What could not be deleted is tried again, whether or not anything happens to what is left.
+        let wait = pass.grace.map(rest).or((!pass.failures.is_empty()).then_some(RETRY));
+        Ok(Next { after: wait, waits_for: pass.collections, since })
     }
 }
 
@@ -211,16 +216,6 @@ fn longest_grace(cluster: &Cluster, pods: &Kind, namespace: &str) -> i64 {
 fn elapsed(namespace: &Value, now: Timestamp) -> i64 {
     let began: Option<Timestamp> = text(namespace, "/metadata/deletionTimestamp").parse().ok();
     began.map_or(0, |it| now.as_second() - it.as_second())
-}
-
-/// Removes the finalizer that keeps the namespace.
-fn finalize(namespace: &mut Value) -> bool {
-    let Some(finalizers) = namespace.pointer_mut("/spec/finalizers").and_then(Value::as_array_mut) else {
-        return false;
-    };
-    let before = finalizers.len();
-    finalizers.retain(|it| it != FINALIZER);
-    finalizers.len() < before
 }
 
 /// Writes what came of a pass into the conditions of the namespace. Says whether that changed anything.
@@ -362,14 +357,5 @@ mod tests {
     fn a_namespace_that_is_not_being_deleted_gets_no_conditions() {
         let mut namespace = json!({ "metadata": { "name": "a" } });
         assert!(!report(&mut namespace, &Pass::default(), "t1"));
-    }
-
-    #[test]
-    fn only_the_finalizer_of_the_cluster_is_removed() {
-        let mut namespace = json!({ "spec": { "finalizers": ["kubernetes", "mine"] } });
-        assert!(finalize(&mut namespace));
-        assert_eq!(namespace["spec"]["finalizers"], json!(["mine"]));
-        assert!(!finalize(&mut namespace));
-        assert!(!finalize(&mut json!({})));
     }
 }

@@ -7,14 +7,13 @@
 //! A count is written only if no object of the namespace is between its charge and its commit, and only over the version of
 //! the quota that was read before counting. So a charge is never lost, and no more is admitted than the quota allows.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
-use tokio::time::Instant;
 
 use super::part::{builtin, writer};
+use super::pauses::Pauses;
 use super::reconcile::{Next, Reconciler};
 use crate::admission::Amounts;
 use crate::admission::quota;
@@ -37,8 +36,8 @@ const RESYNC: Duration = Duration::from_secs(5 * 60);
 /// Counts what is used of resource quotas.
 #[derive(Debug, Default)]
 pub(super) struct Quotas {
-    /// When each quota was last counted, or first seen.
-    counted: BTreeMap<ObjectKey, Instant>,
+    /// The quotas, since each was last counted, or first seen.
+    counted: Pauses,
 }
 
 impl Reconciler for Quotas {
@@ -68,12 +67,10 @@ impl Reconciler for Quotas {
     async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
         let kind = builtin(cluster, "", "v1", "resourcequotas");
         let Some(quota) = cluster.get(&kind, key).map(|it| it.to_value()) else {
-            self.counted.remove(key);
+            self.counted.end(key);
             return Ok(Next::touch());
         };
-        let last = *self.counted.entry(key.clone()).or_insert_with(Instant::now);
-        let pause = PAUSE.saturating_sub(last.elapsed());
-        if !pause.is_zero() {
+        if let Some(pause) = self.counted.left(key, PAUSE) {
             return Ok(Next::after(pause));
         }
         let since = cluster.store().revision();
@@ -88,7 +85,7 @@ impl Reconciler for Quotas {
         if busy {
             return Ok(Next::after(BUSY));
         }
-        self.counted.insert(key.clone(), Instant::now());
+        self.counted.restart(key);
         Ok(Next { after: Some(RESYNC), waits_for: sources(cluster, &quota), since })
     }
 }

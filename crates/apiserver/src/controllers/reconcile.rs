@@ -133,7 +133,8 @@ impl Runner {
     fn new(cluster: &Cluster, reconciler: &impl Reconciler) -> Self {
         let mut feed = Feed::new(cluster.store().clone());
         let always = reconciler.follows(cluster);
-        always.iter().for_each(|it| feed.follow(it));
+        // A deletion that is missed would be missed for ever: `touched` says what an object that is gone was about.
+        always.iter().for_each(|it| feed.follow_each(it));
         Self { feed, pending: Pending::default(), always, waiting: BTreeMap::new() }
     }
 
@@ -170,11 +171,9 @@ impl Runner {
             touched.into_iter().for_each(|it| self.pending.add(it));
         }
         let Some(changed) = after.or(before).map(Encoded::key) else { return };
-        for key in self.waiting.get(collection).cloned().into_iter().flatten() {
-            if reconciler.concerns(&key, changed) {
-                self.wake(collection, &key);
-            }
-        }
+        let waiting = self.waiting.get(collection).into_iter().flatten();
+        let concerned: Vec<_> = waiting.filter(|it| reconciler.concerns(it, changed)).cloned().collect();
+        concerned.iter().for_each(|it| self.wake(collection, it));
     }
 
     fn wake(&mut self, collection: &CollectionName, key: &ObjectKey) {

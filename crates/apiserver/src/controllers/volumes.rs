@@ -4,14 +4,14 @@
 //! other half, which kube-controller-manager has in pvcprotection and pvprotection: it removes the finalizer of what is being
 //! deleted. Without it a claim could never go, nor the namespace it is in.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
-use tokio::time::Instant;
 
+use super::finalizers;
 use super::part::{builtin, writer};
+use super::pauses::Pauses;
 use super::reconcile::{Next, Reconciler};
 use crate::cluster::{Cluster, Place};
 use crate::kinds::look::{at, items, number, text};
@@ -28,8 +28,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Removes the protection finalizers of claims and volumes that are being deleted and not in use.
 #[derive(Debug, Default)]
 pub(super) struct Volumes {
-    /// The objects that are being deleted, and since when this controller knows.
-    begun: BTreeMap<ObjectKey, Instant>,
+    /// The objects that are being deleted.
+    begun: Pauses,
 }
 
 impl Reconciler for Volumes {
@@ -67,12 +67,10 @@ impl Reconciler for Volumes {
         let kind = builtin(cluster, "", "v1", plural);
         let object = cluster.get(&kind, key).map(|it| it.to_value());
         let Some(object) = object.filter(|it| is_candidate(it, finalizer)) else {
-            self.begun.remove(key);
+            self.begun.end(key);
             return Ok(Next::touch());
         };
-        let begun = *self.begun.entry(key.clone()).or_insert_with(Instant::now);
-        let pause = PAUSE.saturating_sub(begun.elapsed());
-        if !pause.is_zero() {
+        if let Some(pause) = self.begun.left(key, PAUSE) {
             return Ok(Next::after(pause));
         }
         let since = cluster.store().revision();
@@ -90,10 +88,12 @@ impl Reconciler for Volumes {
             return Ok(Next { waits_for: vec![by.collection.clone()], since, ..Next::touch() });
         }
         let uid = text(&object, "/metadata/uid");
-        let release = |it: &mut Value| text(it, "/metadata/uid") == uid && remove(it, finalizer);
+        let release = |it: &mut Value| {
+            text(it, "/metadata/uid") == uid && finalizers::remove(it, "/metadata/finalizers", finalizer)
+        };
         let writer = writer(manager, "kube-controller-manager");
         cluster.change(&Place::of(&kind, key), &writer, release).await?;
-        self.begun.remove(key);
+        self.begun.end(key);
         Ok(Next::touch())
     }
 }
@@ -140,15 +140,6 @@ fn is_volume_used(cluster: &Cluster, claims: &Kind, volume: &Value) -> bool {
     let key = ObjectKey::from_parts(Some(reference("namespace")), reference("name")).ok();
     let claim = key.and_then(|it| cluster.get(claims, &it));
     claim.is_some_and(|it| reference("uid").is_empty() || reference("uid") == it.uid())
-}
-
-/// Removes a finalizer; returns whether it was there.
-fn remove(object: &mut Value, finalizer: &str) -> bool {
-    let finalizers = object.pointer_mut("/metadata/finalizers").and_then(Value::as_array_mut);
-    let Some(finalizers) = finalizers else { return false };
-    let before = finalizers.len();
-    finalizers.retain(|it| it != finalizer);
-    finalizers.len() < before
 }
 
 #[cfg(test)]

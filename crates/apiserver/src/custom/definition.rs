@@ -31,6 +31,8 @@ pub struct CustomKind {
     /// What it has converted.
     pub conversions: Arc<Conversions>,
     schema_id: u64,
+    /// The uid of the definition: one of the same name that was created later is another kind.
+    definition_uid: String,
 }
 
 /// The next number for the schemas of a definition.
@@ -145,7 +147,13 @@ impl CustomKind {
                 .then(|| spec["conversion"]["webhook"].clone()),
             conversions: Arc::default(),
             schema_id: NEXT_SCHEMA.fetch_add(1, Ordering::Relaxed),
+            definition_uid: definition["metadata"]["uid"].as_str().unwrap_or_default().to_owned(),
         }
+    }
+
+    /// The uid of the definition that this was read from.
+    pub fn definition_uid(&self) -> &str {
+        &self.definition_uid
     }
 
     /// A number that this process gives to no other reading of a definition. Objects remember it, so that those that were

@@ -52,6 +52,11 @@ impl Asked {
         });
         if kind.def.custom {
             custom(&kind, target, verb)?;
+            let terminates = catalog.definition_of(&kind).is_some_and(|it| it.is_terminating());
+            if terminates && verb == Some(Verb::Create) {
+                let message = "create not allowed while custom resource definition is terminating";
+                return Err(not_supported(&kind, message));
+            }
         } else {
             builtin(&kind, target, method, verb)?;
         }
@@ -154,6 +159,15 @@ fn builtin(kind: &Kind, target: &Target, method: &Method, verb: Option<Verb>) ->
     }
 }
 
+/// 405 with the resource among its details.
+fn not_supported(kind: &Kind, message: &str) -> Unserved {
+    let mut refusal = Refusal::new(Reason::MethodNotAllowed, message);
+    if let Some(details) = &mut refusal.0.details {
+        (details.group, details.kind) = (kind.def.group.clone(), kind.def.plural.clone());
+    }
+    Unserved::Refused(refusal)
+}
+
 /// Custom kinds are served by another part of the original, with rules and words of its own.
 fn custom(kind: &Kind, target: &Target, verb: Option<Verb>) -> Result<(), Unserved> {
     let def = &kind.def;
@@ -172,11 +186,7 @@ fn custom(kind: &Kind, target: &Target, verb: Option<Verb>) -> Result<(), Unserv
     if !allowed {
         let verb = verb.map(|it| it.to_string()).unwrap_or_default();
         let message = format!("{verb} is not supported on resources of kind {:?}", target.qualified());
-        let mut refusal = Refusal::new(Reason::MethodNotAllowed, message);
-        if let Some(details) = &mut refusal.0.details {
-            (details.group, details.kind) = (def.group.clone(), def.plural.clone());
-        }
-        return Err(Unserved::Refused(refusal));
+        return Err(not_supported(kind, &message));
     }
     if matches!(verb, Some(Verb::Update | Verb::Patch)) && name.is_empty() {
         return Err(Unserved::Refused(Refusal::bad_request("name must be provided")));

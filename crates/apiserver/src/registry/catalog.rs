@@ -92,6 +92,13 @@ impl Catalog {
         self.definitions.values()
     }
 
+    /// The definition of a custom kind, unless it is gone or another one has its name by now.
+    pub fn definition_of(&self, kind: &Kind) -> Option<&Arc<Defined>> {
+        let Family::Custom { kind: custom, .. } = &kind.family else { return None };
+        let key = ObjectKey::from_parts(None, &format!("{}.{}", kind.def.plural, kind.def.group)).ok()?;
+        self.definitions.get(&key).filter(|it| it.uid() == custom.definition_uid())
+    }
+
     /// How many definitions were compiled since the server was started, forks included that it is one of.
     pub fn compiled(&self) -> u64 {
         self.compiled

@@ -33,6 +33,7 @@ pub struct Defined {
     /// The names that it has.
     pub accepted: Names,
     established: bool,
+    terminating: bool,
     served: Arc<ServedKinds>,
 }
 
@@ -62,6 +63,7 @@ impl Defined {
             requested,
             accepted: Names::read(&definition["status"]["acceptedNames"]),
             established: names::is_true(&definition, "Established"),
+            terminating: names::is_true(&definition, "Terminating"),
             served: Arc::default(),
         };
         match before.filter(|it| it.compiles_to_the_same(&read)) {
@@ -98,6 +100,16 @@ impl Defined {
     /// Whether its kind is served.
     pub fn is_established(&self) -> bool {
         self.established
+    }
+
+    /// Whether it is being deleted, and its objects before it.
+    pub fn is_terminating(&self) -> bool {
+        self.terminating
+    }
+
+    /// The uid of the definition.
+    pub fn uid(&self) -> &str {
+        &self.uid
     }
 
     /// Whether it has all names that it asks for, so that there is nothing left to decide.

@@ -9,17 +9,23 @@ use serde_json::Value;
 
 use crate::kinds::look::{at, number, text};
 
-/// Where a webhook is, and which certificates to believe there.
+/// Where a webhook is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
+    pub(super) host: Host,
+    /// The path, clean and with a slash at its beginning.
+    pub(super) path: String,
+}
+
+/// The host of a webhook, and which certificates to believe there. Webhooks of equal hosts can share connections.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Host {
     /// The host and port as its URL names them.
     pub(super) authority: String,
     /// Where to connect to.
     pub(super) address: (String, u16),
     /// The name its certificate must carry.
     pub(super) name: String,
-    /// The path, clean and with a slash at its beginning.
-    pub(super) path: String,
     pub(super) bundle: Vec<CertificateDer<'static>>,
 }
 
@@ -38,12 +44,10 @@ impl Target {
             let port = number(service, "/port").and_then(|it| u16::try_from(it).ok()).unwrap_or(443);
             let (host, at_port) = locate(namespace, name, port)?;
             let name = format!("{name}.{namespace}.svc");
+            let authority = format!("{name}:{port}");
             return Ok(Self {
-                authority: format!("{name}:{port}"),
-                address: (host, at_port),
-                name,
+                host: Host { authority, address: (host, at_port), name, bundle },
                 path: clean(text(service, "/path")),
-                bundle,
             });
         }
         let url = text(config, "/url");
@@ -53,12 +57,10 @@ impl Target {
         }
         let authority = uri.authority().ok_or_else(|| format!("Unparsable webhook URL: {url}"))?;
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        let address = (host.clone(), authority.port_u16().unwrap_or(443));
         Ok(Self {
-            authority: authority.as_str().to_owned(),
-            address: (host.clone(), authority.port_u16().unwrap_or(443)),
-            name: host,
+            host: Host { authority: authority.as_str().to_owned(), address, name: host, bundle },
             path: clean(uri.path()),
-            bundle,
         })
     }
 }
@@ -104,8 +106,8 @@ mod tests {
             ("https://[::1]:1/a/./b/../c/", "[::1]:1", ("::1", 1), "/a/c"),
         ] {
             let target = Target::read(&json!({ "url": url }), nowhere).unwrap();
-            assert_eq!((target.authority.as_str(), target.path.as_str()), (authority, path), "{url}");
-            assert_eq!((target.address.0.as_str(), target.address.1), address, "{url}");
+            assert_eq!((target.host.authority.as_str(), target.path.as_str()), (authority, path), "{url}");
+            assert_eq!((target.host.address.0.as_str(), target.host.address.1), address, "{url}");
         }
         for url in ["", "http://127.0.0.1/", "/path", "https://"] {
             assert!(Target::read(&json!({ "url": url }), nowhere).is_err(), "{url:?}");
@@ -119,9 +121,9 @@ mod tests {
         let target =
             Target::read(&config, |namespace, name, port| Ok((format!("{namespace}/{name}"), port + 1)));
         let target = target.unwrap();
-        assert_eq!((target.name.as_str(), target.path.as_str()), ("web.ns.svc", "/check"));
+        assert_eq!((target.host.name.as_str(), target.path.as_str()), ("web.ns.svc", "/check"));
         assert_eq!(
-            (target.authority.as_str(), target.address),
+            (target.host.authority.as_str(), target.host.address),
             ("web.ns.svc:8443", ("ns/web".to_owned(), 8444))
         );
         assert_eq!(Target::read(&config, nowhere), Err("no services".to_owned()));
@@ -132,7 +134,7 @@ mod tests {
         let pem = rcgen::generate_simple_self_signed(["a.test".to_owned()]).unwrap().cert.pem();
         let with = |bundle: &str| {
             Target::read(&json!({ "url": "https://a.test", "caBundle": bundle }), nowhere)
-                .map(|it| it.bundle.len())
+                .map(|it| it.host.bundle.len())
         };
         assert_eq!(with(&STANDARD.encode(pem.repeat(2))), Ok(2));
         assert_eq!(with(""), Ok(0));

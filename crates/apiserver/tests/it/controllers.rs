@@ -156,6 +156,38 @@ async fn a_namespace_is_left_alone_for_a_moment_so_that_a_client_may_finalize_it
     assert_eq!(left_alone["spec"]["finalizers"], json!(["kubernetes"]));
     it.change(NAMESPACES, "a", "finalize", |it| it["spec"]["finalizers"] = json!([])).await;
     assert!(it.get(NAMESPACES, "a").is_none(), "whoever finalizes it need not wait");
+    it.add(namespace("a")).await;
+    it.pass(Duration::from_secs(60)).await;
+    it.delete(NAMESPACES, "a", None).await;
+    it.pass(Duration::from_millis(900)).await;
+    assert!(it.get(NAMESPACES, "a").is_some(), "the next of its name is left alone as long");
+}
+
+/// Two things are in the way: a webhook that does not answer, and a finalizer. What the webhook was asked about used to stay
+/// until something happened to the object with the finalizer.
+#[tokio::test(start_paused = true)]
+async fn what_a_webhook_kept_from_being_deleted_is_tried_again() {
+    let it = running().await;
+    it.add(namespace("a")).await;
+    it.add(map("a", "m", &[])).await;
+    it.add(finalized(
+        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "s", "namespace": "a" } }),
+    ))
+    .await;
+    let hooks = ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration");
+    it.add(json!({ "apiVersion": hooks.0, "kind": hooks.1, "metadata": { "name": "c" }, "webhooks": [{
+        "name": "h.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+        "clientConfig": { "url": "https://127.0.0.1:1/" },
+        "rules": [{ "operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"] }] }] }))
+        .await;
+    it.delete(NAMESPACES, "a", None).await;
+    let failed = |it: &Value| condition(it, "NamespaceDeletionContentFailure")["status"] == "True";
+    it.until_one(NAMESPACES, "a", failed).await;
+    it.delete(hooks, "c", None).await;
+    it.gone(MAPS, "a/m").await;
+    assert!(it.get(("v1", "Secret"), "a/s").is_some());
+    let fine = |it: &Value| condition(it, "NamespaceDeletionContentFailure")["status"] == "False";
+    it.until_one(NAMESPACES, "a", fine).await;
 }
 
 #[tokio::test(start_paused = true)]

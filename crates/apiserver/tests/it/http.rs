@@ -6,6 +6,7 @@ mod arithmetic;
 mod conversion;
 mod depth;
 mod hooks;
+mod lost_writes;
 mod panics;
 mod read;
 mod shards;

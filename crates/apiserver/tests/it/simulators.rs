@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dogwatch_apiserver::cluster::Propagation;
+use dogwatch_apiserver::cluster::{DeleteOptions, Place, Propagation, Writer};
 use dogwatch_apiserver::controllers::Controllers;
 use dogwatch_apiserver::simulators::Simulators;
 use serde_json::{Value, json};
@@ -401,4 +401,40 @@ async fn the_same_seed_gives_the_same_cluster() {
         all.push(it.all(PODS));
     }
     assert_eq!(all[0], all[1], "to the last version");
+}
+
+/// Without a word in between, so that no controller sees the deletion before history is compacted: a list alone does not say
+/// what has gone.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_goes_unseen_behind_a_compaction_is_replaced() {
+    let it = simulated(Simulators::default()).await;
+    it.add(deployment("web", 1, "i:1")).await;
+    it.add(
+        json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web", "namespace": "default" },
+        "spec": { "selector": { "app": "web" }, "ports": [{ "port": 80, "targetPort": 8080 }] } }),
+    )
+    .await;
+    it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
+    it.pass(Duration::from_secs(10)).await;
+    let (kind, first) = (it.kind("v1", "Pod"), named(&it.all(PODS)[0]));
+    let (key, options) =
+        (first.parse().unwrap(), DeleteOptions { grace: Some(0), ..DeleteOptions::default() });
+    let (place, writer) = (Place::of(&kind, &key), Writer::server("test"));
+    it.cluster.delete(&place, &options, &writer).await.expect("deleted");
+    it.cluster.store().compact(it.cluster.store().revision());
+    let pods = it.until(PODS, |all| all.len() == 1 && named(&all[0]) != first && is_ready(&all[0])).await;
+    let told = |slice: &Value| slice["endpoints"][0]["targetRef"]["name"] == pods[0]["metadata"]["name"];
+    it.until(SLICES, |all| all.iter().any(told)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_starts_when_its_node_comes_after_it() {
+    let it = simulated(Simulators::only_nodes()).await;
+    it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default" },
+        "spec": { "nodeName": "late", "containers": [{ "name": "c", "image": "i" }] } }))
+        .await;
+    it.pass(Duration::from_secs(60)).await;
+    assert_eq!(it.get(PODS, "default/p").unwrap()["status"]["phase"], "Pending");
+    it.add(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "late" } })).await;
+    it.until_one(PODS, "default/p", is_ready).await;
 }

@@ -45,8 +45,10 @@ pub(super) fn about_deleted(head: &Head, uid: &str, graph: &Graph) -> Verdict {
     if blocking.is_empty() {
         return Verdict::StopWaiting;
     }
-    // Those that wait themselves are looked at when their own dependents go.
-    let idle = blocking.into_iter().filter(|(_, node)| !node.head.waits_for_dependents());
+    // There is nothing to do about those that are being deleted already, and those that wait themselves are looked at when
+    // their own dependents go. Each dependent that goes leads here: with the others looked at each time, the deletion of an
+    // owner would take time with the square of its dependents.
+    let idle = blocking.into_iter().filter(|(_, node)| !node.head.deleting);
     Verdict::WaitFor(idle.map(|(it, _)| it.clone()).collect())
 }
 
@@ -153,6 +155,13 @@ mod tests {
         let deep = Head { deleting: true, foreground: true, ..owned(&[("a", true)]) };
         let blocked = graph(&[("b", owned(&[("a", true)])), ("c", owned(&[("a", false)])), ("d", deep)]);
         assert_eq!(about_deleted(&waiting, "a", &blocked), Verdict::WaitFor(vec!["b".into()]));
+        let going = Head { deleting: true, ..owned(&[("a", true)]) };
+        let ending = graph(&[("b", going)]);
+        assert_eq!(
+            about_deleted(&waiting, "a", &ending),
+            Verdict::WaitFor(vec![]),
+            "it goes by itself, and needs no look each time another one has gone"
+        );
         let leaving = Head { deleting: true, orphan: true, ..Head::default() };
         let all = ["b", "c", "d"].map(Uid::from).to_vec();
         assert_eq!(about_deleted(&leaving, "a", &blocked), Verdict::Leave(all));

@@ -22,6 +22,7 @@ use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
 use super::feed::{Feed, Step};
+use super::finalizers;
 use super::part::{builtin, writer};
 use super::pending::Pending;
 use super::recorder::{self, Note};
@@ -329,7 +330,9 @@ impl<'a> Collector<'a> {
         let namespace = stored.key().namespace().unwrap_or_default();
         for (owner, _) in head.owners.iter().zip(standings).filter(|(_, it)| **it == Standing::Dangling) {
             let Some(owner_kind) = catalog.kind_of(&owner.api_version, &owner.kind) else { continue };
-            let elsewhere = self.cluster.list(&owner_kind, None).iter().any(|it| it.uid() == owner.uid);
+            let elsewhere = self.cluster.store().read(&owner_kind.collection, |history, revision| {
+                history.list_at(revision, None).into_iter().flatten().any(|it| it.uid() == owner.uid)
+            });
             if !elsewhere {
                 continue;
             }
@@ -345,11 +348,7 @@ impl<'a> Collector<'a> {
 }
 
 fn drop_finalizer(object: &mut Value, finalizer: &str) -> bool {
-    let list = object.pointer_mut("/metadata/finalizers").and_then(Value::as_array_mut);
-    let Some(list) = list else { return false };
-    let before = list.len();
-    list.retain(|it| it != finalizer);
-    list.len() < before
+    finalizers::remove(object, "/metadata/finalizers", finalizer)
 }
 
 fn drop_owners(object: &mut Value, uids: &[String]) -> bool {

@@ -3,6 +3,7 @@
 //! The `mod` lines below are in layer order.
 
 mod addresses;
+mod capacity;
 mod slices;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use crate::store::{CollectionName, Encoded};
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const MANAGER: &str = "endpoint-controller";
 const HEADLESS: &str = "service.kubernetes.io/headless";
+const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 
 /// Tells which pods are behind services.
 #[derive(Debug, Default)]
@@ -175,25 +177,35 @@ async fn write_endpoints(
     cluster: &Cluster,
     key: &ObjectKey,
     service: &Value,
-    subsets: Vec<Value>,
+    mut subsets: Vec<Value>,
     writer: &Writer,
 ) -> Result<(), Refusal> {
     let kind = builtin(cluster, "", "v1", "endpoints");
     let labels = labels(service);
+    let truncated = capacity::truncate(&mut subsets);
     let bring = |it: &mut Value| {
-        let before = (it["metadata"]["labels"].clone(), it.get("subsets").cloned());
+        let before = (it["metadata"].clone(), it.get("subsets").cloned());
         it["metadata"]["labels"] = labels.clone();
+        if truncated {
+            it["metadata"]["annotations"][OVER_CAPACITY] = "truncated".into();
+        } else if let Some(annotations) = it["metadata"].get_mut("annotations").and_then(Value::as_object_mut)
+        {
+            annotations.remove(OVER_CAPACITY);
+        }
         match it.as_object_mut() {
             Some(it) if subsets.is_empty() => drop(it.remove("subsets")),
             _ => it["subsets"] = subsets.clone().into(),
         }
-        before != (it["metadata"]["labels"].clone(), it.get("subsets").cloned())
+        before != (it["metadata"].clone(), it.get("subsets").cloned())
     };
     if cluster.change(&Place::of(&kind, key), writer, bring).await?.is_some() {
         return Ok(());
     }
     let mut endpoints = json!({ "apiVersion": "v1", "kind": "Endpoints",
         "metadata": { "name": key.name(), "namespace": key.namespace(), "labels": labels } });
+    if truncated {
+        endpoints["metadata"]["annotations"] = json!({ OVER_CAPACITY: "truncated" });
+    }
     if !subsets.is_empty() {
         endpoints["subsets"] = subsets.into();
     }

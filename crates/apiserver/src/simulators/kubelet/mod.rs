@@ -5,6 +5,7 @@ mod addresses;
 mod status;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dogwatch_core::ObjectKey;
@@ -99,16 +100,23 @@ impl Reconciler for Kubelet {
     }
 
     fn follows(&self, cluster: &Cluster) -> Vec<CollectionName> {
-        vec![builtin(cluster, "", "v1", "pods").collection.clone()]
+        ["pods", "nodes"].map(|it| builtin(cluster, "", "v1", it).collection.clone()).to_vec()
     }
 
+    /// A pod on a node; those of a node that has come after them.
     fn touched(
         &mut self,
-        _: &Cluster,
-        _: &CollectionName,
+        cluster: &Cluster,
+        collection: &CollectionName,
         before: Option<&Encoded>,
         after: Option<&Encoded>,
     ) -> Vec<ObjectKey> {
+        if &**collection == "/nodes" {
+            let Some(node) = after.filter(|_| before.is_none()) else { return Vec::new() };
+            let pods = cluster.list(&builtin(cluster, "", "v1", "pods"), None);
+            let of_node = |pod: &&Arc<Encoded>| pod.field("spec.nodeName") == Some(node.key().name());
+            return pods.iter().filter(of_node).map(|it| it.key().clone()).collect();
+        }
         let address = |it: &Encoded| it.field("status.podIP").filter(|it| !it.is_empty()).map(str::to_owned);
         if let Some(after) = after {
             if let Some(address) = address(after) {

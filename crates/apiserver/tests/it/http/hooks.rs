@@ -102,6 +102,44 @@ async fn a_webhook_that_does_not_answer_is_in_the_way_unless_it_need_not_be_aske
 }
 
 #[tokio::test]
+async fn calls_to_one_webhook_share_a_connection_and_find_it_again_when_that_is_closed() {
+    let server = Server::start().await;
+    let mut webhook = Webhook::start(|_| json!({ "allowed": true })).await;
+    install(&server, "validating", webhook.client_config(), json!({})).await;
+    for index in 0..10 {
+        assert_eq!(server.post(MAPS, map(&format!("a-{index}"), json!({}))).await.code, 201);
+    }
+    let (asked, connections) = (webhook.asked().len(), webhook.connections());
+    assert!(asked == 10 && connections < 5, "{asked} calls on {connections} connections");
+    webhook.cut_connections().await;
+    for index in 0..3 {
+        let made = server.post(MAPS, map(&format!("b-{index}"), json!({}))).await;
+        assert_eq!(made.code, 201, "a connection that was closed is no failure: {made:?}");
+    }
+}
+
+#[tokio::test]
+async fn calls_at_the_same_time_do_not_wait_for_each_other() {
+    let server = Server::start().await;
+    let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+    let webhook = Webhook::gated(|_| json!({ "allowed": true }), std::sync::Arc::clone(&gate)).await;
+    install(&server, "validating", webhook.client_config(), json!({})).await;
+    let writes = (0..5).map(|index| server.post(MAPS, map(&format!("a-{index}"), json!({}))));
+    let writes = futures_util::future::join_all(writes.map(|it| async { it.await.code.as_u16() }));
+    let open = async {
+        let all = async {
+            while webhook.asked().len() < 5 {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        };
+        let limit = std::time::Duration::from_secs(20);
+        tokio::time::timeout(limit, all).await.expect("all five are asked about before one is answered");
+        gate.add_permits(5);
+    };
+    assert_eq!(tokio::join!(writes, open).0, [201; 5]);
+}
+
+#[tokio::test]
 async fn a_webhook_that_shows_another_certificate_is_not_believed() {
     let server = Server::start().await;
     let (webhook, other) =

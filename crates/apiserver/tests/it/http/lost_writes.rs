@@ -1,0 +1,143 @@
+//! Writes that lose a race: what they took is given back, and what they bring is not stored where it no longer belongs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, oneshot};
+
+use super::webhook::Webhook;
+use super::{JSON, Server};
+
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+fn definition(scope: &str) -> Value {
+    json!({ "metadata": { "name": "widgets.example.com" },
+        "spec": { "group": "example.com", "scope": scope, "names": { "plural": "widgets", "kind": "Widget" },
+            "versions": [{ "name": "v1", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } } }] } })
+}
+
+fn widget(name: &str) -> Value {
+    json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": name } })
+}
+
+fn node_port(name: &str, port: u16) -> Value {
+    json!({ "metadata": { "name": name },
+        "spec": { "type": "NodePort", "ports": [{ "port": 80, "nodePort": port }] } })
+}
+
+/// Waits until something is so.
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let wait = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), wait).await.unwrap_or_else(|_| panic!("never: {what}"));
+}
+
+/// The loser has seen a service without the port that the winner has stored meanwhile. It used to give that port back, and
+/// the next service got it too.
+#[tokio::test]
+async fn an_update_that_loses_leaves_the_winner_its_node_port() {
+    let server = Server::start().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let webhook = Webhook::gated(|_| json!({ "allowed": true }), Arc::clone(&gate)).await;
+    let configuration = json!({ "metadata": { "name": "c" }, "webhooks": [{ "name": "h.example.com",
+        "admissionReviewVersions": ["v1"], "sideEffects": "None", "timeoutSeconds": 30,
+        "clientConfig": webhook.client_config(), "objectSelector": { "matchLabels": { "slow": "yes" } },
+        "rules": [{ "operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["services"] }] }] });
+    assert_eq!(server.post(HOOKS, configuration).await.code, 201);
+    let mut service = server
+        .post(SERVICES, json!({ "metadata": { "name": "a" }, "spec": { "ports": [{ "port": 80 }] } }))
+        .await
+        .json();
+    let path = format!("{SERVICES}/a");
+    service["metadata"]["labels"] = json!({ "slow": "yes" });
+    let body = service.to_string();
+    let loser = server.send("PUT", &path, &[JSON], &body);
+    let winner = async {
+        until("the webhook is asked about the loser", || !webhook.asked().is_empty()).await;
+        let won = server.merge(&path, node_port("a", 30007)).await;
+        gate.add_permits(1);
+        won
+    };
+    let (lost, won) = tokio::join!(loser, winner);
+    assert_eq!((won.code.as_u16(), lost.code.as_u16()), (200, 409), "{won:?} {lost:?}");
+    let other = server.post(SERVICES, node_port("b", 30007)).await;
+    assert_eq!(other.code, 422, "{other:?}");
+    assert!(other.text().contains("provided port is already allocated"), "{other:?}");
+    assert_eq!(server.send("DELETE", &path, &[], "").await.code, 200);
+    assert_eq!(server.post(SERVICES, node_port("b", 30007)).await.code, 201, "it is free now");
+}
+
+#[tokio::test]
+async fn nothing_is_created_while_its_definition_terminates() {
+    let server = Server::start().await;
+    let (definition_path, widgets) =
+        (format!("{DEFINITIONS}/widgets.example.com"), "/apis/example.com/v1/namespaces/default/widgets");
+    assert_eq!(server.post(DEFINITIONS, definition("Namespaced")).await.code, 201);
+    assert_eq!(server.post(widgets, widget("a")).await.code, 201);
+    assert_eq!(server.send("DELETE", &definition_path, &[], "").await.code, 200);
+    let refused = server.post(widgets, widget("b")).await;
+    let why = "create not allowed while custom resource definition is terminating";
+    assert_eq!(refused.refusal(), (405, why.to_owned()));
+    let details = &refused.json()["details"];
+    assert_eq!((&details["group"], &details["kind"]), (&json!("example.com"), &json!("widgets")));
+    let labels = json!({ "metadata": { "labels": { "x": "y" } } });
+    assert_eq!(server.merge(&format!("{widgets}/a"), labels).await.code, 200, "what there is can be written");
+}
+
+/// A request knows its kind before its body has come. Meanwhile the definition may be replaced by one of another scope, in
+/// which no request could name the object.
+#[tokio::test]
+async fn an_object_whose_definition_was_replaced_meanwhile_is_not_stored() {
+    let server = Server::start().await;
+    assert_eq!(server.post(DEFINITIONS, definition("Namespaced")).await.code, 201);
+    let (send, body) = oneshot::channel::<Bytes>();
+    let body = futures_util::stream::once(async { body.await.map(Frame::data) });
+    let request = Request::post("/apis/example.com/v1/namespaces/default/widgets")
+        .header(JSON.0, JSON.1)
+        .body(StreamBody::new(Box::pin(body)))
+        .unwrap();
+    let slow = server.service.respond(request, None);
+    let replace = async {
+        let path = format!("{DEFINITIONS}/widgets.example.com");
+        assert_eq!(server.send("DELETE", &path, &[], "").await.code, 200);
+        let gone = server.merge(&path, json!({ "metadata": { "finalizers": null } })).await;
+        assert_eq!(gone.code, 200, "{gone:?}");
+        assert_eq!(server.post(DEFINITIONS, definition("Cluster")).await.code, 201);
+        send.send(Bytes::from(widget("a").to_string())).unwrap();
+    };
+    let (answer, ()) = tokio::join!(biased; slow, replace);
+    let answer = answer.expect("not cut");
+    let code = answer.status();
+    let text = answer.into_body().collect().await.expect("not cut").to_bytes();
+    assert_eq!(code, 404, "{text:?}");
+    let listed = server.get("/apis/example.com/v1/widgets").await.json();
+    assert_eq!(listed["items"], json!([]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_dies_a_minute_after_its_account_even_if_a_finalizer_holds_that() {
+    let server = Server::start().await;
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let account = json!({ "metadata": { "name": "a", "finalizers": ["example.com/hold"] } });
+    assert_eq!(server.post(accounts, account).await.code, 201);
+    let token = server.post(&format!("{accounts}/a/token"), json!({ "spec": {} })).await.json();
+    let token = token["status"]["token"].as_str().expect("a token").to_owned();
+    let is_good = || server.service.cluster().token_user(&token).is_some();
+    assert!(is_good());
+    assert_eq!(server.send("DELETE", &format!("{accounts}/a"), &[], "").await.code, 200);
+    tokio::time::advance(Duration::from_secs(59)).await;
+    assert!(is_good());
+    tokio::time::advance(Duration::from_secs(3)).await;
+    assert!(!is_good());
+}
