@@ -32,7 +32,11 @@ pub mod invoke;
 #[cfg(test)]
 mod races;
 #[cfg(test)]
+mod scene;
+#[cfg(test)]
 mod pings;
+#[cfg(test)]
+mod peers;
 
 #[doc(hidden)]
 pub use channel::measure;
