@@ -15,7 +15,7 @@ use crate::connection::Pipes;
 use crate::connection::enforcer::Enforcer;
 use crate::endpoints::{Endpoint, EndpointId, EndpointSet};
 
-fn endpoint(number: u8) -> Arc<Endpoint> {
+pub(crate) fn endpoint(number: u8) -> Arc<Endpoint> {
     let address = SocketAddr::from(([10, 0, 0, number], 80));
     Arc::new(Endpoint {
         id: EndpointId::new(number.to_string()),

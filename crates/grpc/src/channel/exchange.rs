@@ -288,7 +288,9 @@ where
             Ok(response) => Fate::Answered { response, sending },
             Err(Fate::Lost(error)) => {
                 // A call may also have waited in line on the connection, where the peer takes only so many at a time.
-                let left = may_have_left(response.stream_id().as_u32(), written, link.writes());
+                // Where our own side ends the connection, it still sends what it has gathered, after calls have heard of the end.
+                let closing = error.is_go_away() && error.is_library();
+                let left = closing || may_have_left(response.stream_id().as_u32(), written, link.writes());
                 let refused = was_not_processed(&error);
                 if left && !refused {
                     return Fate::Lost(error);
