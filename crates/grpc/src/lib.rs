@@ -6,6 +6,7 @@
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
+mod time;
 mod chance;
 mod endpoints;
 mod target;

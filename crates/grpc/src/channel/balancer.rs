@@ -23,6 +23,7 @@ use crate::connection::{Backend, Link, Standing, State, Wish, run};
 use crate::endpoints::{Endpoint, EndpointId, EndpointSet, Unavailable};
 use crate::load::Load;
 use crate::policy::{self, Group, Host, Policy, subset, wanted};
+use crate::time::{after, from_now};
 
 /// What an endpoint's latency is taken to be before one was measured; Linkerd's choice.
 const SEED: Duration = Duration::from_millis(1);
@@ -205,7 +206,7 @@ impl Balancer {
         match self.core.settings.hold {
             Some(hold) if emptied => {
                 debug!(generation = set.generation, "nobody is left to call, which is not believed yet");
-                self.held = Some((set, doubted.unwrap_or_else(|| Instant::now() + hold)));
+                self.held = Some((set, doubted.unwrap_or_else(|| from_now(hold))));
             }
             _ => self.apply(&set),
         }
@@ -363,7 +364,7 @@ impl Balancer {
         let stand_in = settings.subset.map(|_| STAND_IN);
         let key_wait = matches!(settings.policy, Policy::RingHash(_)).then_some(KEY_WAIT);
         let due = |it: &Member| {
-            let missing = |wait: Option<Duration>| Some(it.missing_since? + wait?);
+            let missing = |wait: Option<Duration>| Some(after(it.missing_since?, wait?));
             [it.tried_since.map(|it| it + HEAD_START), missing(stand_in), missing(key_wait)]
         };
         self.members.values().flat_map(due).flatten().filter(|it| *it > now).min()

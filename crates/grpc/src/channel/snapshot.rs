@@ -11,6 +11,7 @@ use crate::connection::Link;
 use crate::endpoints::Unavailable;
 use crate::load::Load;
 use crate::policy::{Group, Memory, Policy};
+use crate::time::{CENTURY, after};
 
 /// An endpoint that is ready, with all that a call needs of it.
 #[derive(Debug)]
@@ -56,9 +57,6 @@ pub(crate) struct Unready {
 /// How long calls wait where waiting does not help: for a service that was created a moment ago, together with its caller.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How long calls wait that wait until an endpoint is ready: a moment that clocks can still name.
-pub(crate) const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
-
 impl Unready {
     /// Until when a call waits that began to at `asked`. Reasons may change, and each begins anew; the patience of a call does not.
     pub(crate) fn until(&self, asked: Instant, ready_timeout: Duration) -> Instant {
@@ -67,7 +65,7 @@ impl Unready {
         }
         let hopeless = self.definite && ready_timeout < CENTURY;
         let patience = if hopeless { ready_timeout.min(GRACE) } else { ready_timeout };
-        self.since.map_or(asked, |it| it.min(asked)) + patience
+        after(self.since.map_or(asked, |it| it.min(asked)), patience)
     }
 }
 
