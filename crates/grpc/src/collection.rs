@@ -25,6 +25,7 @@ use tokio::time::Instant;
 
 use crate::bells::Bells;
 use crate::chance;
+use crate::time::{from_now, scaled};
 
 /// A watch that is younger than this is as good as a new one.
 const YOUNG: Duration = Duration::from_secs(5);
@@ -98,7 +99,7 @@ impl Notes {
     /// Reading everything begins.
     fn reads_all(&self) {
         // Up to a fifth later, another time each: a fleet that was started together does not list together.
-        let due = self.refresh_every.map(|it| Instant::now() + it.mul_f64(1.0 + chance::unit() / 5.0));
+        let due = self.refresh_every.map(|it| from_now(scaled(it, 1.0 + chance::unit() / 5.0)));
         *self.refresh_at.lock() = due;
     }
 
@@ -384,19 +385,23 @@ mod tests {
 
     use super::*;
 
+    fn notes(refresh_every: Duration) -> Notes {
+        Notes {
+            bells: Arc::default(),
+            trouble: Mutex::default(),
+            renewals: watch::Sender::new(0),
+            refresh_every: Some(refresh_every),
+            refresh_at: Mutex::default(),
+            confirmed: watch::Sender::new(0),
+            confirmed_at: Mutex::default(),
+        }
+    }
+
     /// Programs that were started together drift apart.
     #[tokio::test(start_paused = true)]
     async fn refreshes_are_due_up_to_a_fifth_later_than_asked_for() {
         let period = Duration::from_secs(100);
-        let notes = Notes {
-            bells: Arc::default(),
-            trouble: Mutex::default(),
-            renewals: watch::Sender::new(0),
-            refresh_every: Some(period),
-            refresh_at: Mutex::default(),
-            confirmed: watch::Sender::new(0),
-            confirmed_at: Mutex::default(),
-        };
+        let notes = notes(period);
         let due = || {
             notes.reads_all();
             notes.refresh_at.lock().expect("it is due at some time") - Instant::now()
@@ -404,6 +409,14 @@ mod tests {
         let all: Vec<_> = (0..50).map(|_| due()).collect();
         assert!(all.iter().all(|it| (period..=period.mul_f64(1.2)).contains(it)), "{all:?}");
         assert!(all.iter().any(|it| it.abs_diff(all[0]) > Duration::from_secs(2)), "{all:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_period_without_end_is_no_panic() {
+        let notes = notes(Duration::MAX);
+        notes.reads_all();
+        let due = tokio::time::timeout(Duration::from_secs(3_600), notes.refresh_due());
+        assert!(due.await.is_err(), "it is not due within an hour");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::chance;
 use crate::endpoints::{EndpointSet, Unavailable};
+use crate::time::scaled;
 
 /// How often the name is resolved; what grpc-go has between two resolutions.
 const EVERY: Duration = Duration::from_secs(30);
@@ -129,7 +130,7 @@ async fn resolve(
         };
         tokio::select! {
             () = soon => {}
-            () = sleep(wait.mul_f64(1.0 + chance::unit() / 5.0)) => {}
+            () = sleep(scaled(wait, 1.0 + chance::unit() / 5.0)) => {}
         }
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
+mod time;
 mod chance;
 mod endpoints;
 mod target;
@@ -32,7 +33,11 @@ pub mod invoke;
 #[cfg(test)]
 mod races;
 #[cfg(test)]
+mod scene;
+#[cfg(test)]
 mod pings;
+#[cfg(test)]
+mod peers;
 
 #[doc(hidden)]
 pub use channel::measure;

@@ -1,91 +1,16 @@
 //! Channels and servers that count pings: one with all defaults is never thrown out, and one that is learns from it.
-//!
-//! Both sides are on one paused clock, with pipes between them, so that a day takes a moment.
 
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::{BodyExt, Full};
-use tokio::sync::watch;
+use http_body_util::BodyExt;
 use tokio::time::{sleep, timeout};
-use tower_service::Service;
 
-use crate::channel::{ChannelBuilder, KubeChannel, ResponseBody};
-use crate::connection::enforcer::Enforcer;
-use crate::connection::{Pipes, State};
-use crate::endpoints::{Endpoint, EndpointId, EndpointSet};
+use crate::connection::State;
+use crate::scene::Scene;
 
 const HOUR: Duration = Duration::from_secs(3_600);
-
-fn endpoint(number: u8) -> Arc<Endpoint> {
-    let address = SocketAddr::from(([10, 0, 0, number], 80));
-    Arc::new(Endpoint {
-        id: EndpointId::new(number.to_string()),
-        addresses: vec![address],
-        usable: true,
-        ready: true,
-        serving: true,
-        terminating: false,
-        zone: None,
-        node: None,
-        pod: None,
-        weight: 1,
-    })
-}
-
-/// The servers 10.0.0.1 and 10.0.0.2, and a channel to the first of them.
-struct Scene {
-    servers: Arc<[Enforcer; 2]>,
-    sets: watch::Sender<Arc<EndpointSet>>,
-    channel: KubeChannel,
-}
-
-impl Scene {
-    fn new(set_up: impl FnOnce(ChannelBuilder) -> ChannelBuilder) -> Self {
-        let servers = Arc::new([Enforcer::new(), Enforcer::new()]);
-        let serving = Arc::clone(&servers);
-        let pipes = Pipes(Arc::new(move |address| {
-            let (ours, theirs) = tokio::io::duplex(1 << 16);
-            let number = if address.ip() == SocketAddr::from(([10, 0, 0, 1], 80)).ip() { 0 } else { 1 };
-            serving[number].serve(theirs);
-            ours
-        }));
-        let (sets, set) = watch::channel(Arc::default());
-        let channel = set_up(KubeChannel::builder(set).pipes(pipes)).build().unwrap();
-        let scene = Self { servers, sets, channel };
-        scene.list(&[1]);
-        scene
-    }
-
-    fn list(&self, numbers: &[u8]) {
-        self.sets.send_modify(|set| {
-            let mut next = EndpointSet::clone(set);
-            next.generation += 1;
-            next.endpoints = numbers.iter().copied().map(endpoint).collect();
-            *set = Arc::new(next);
-        });
-    }
-
-    /// The head of the answer to a call with this text.
-    async fn call(&self, text: &str) -> Response<ResponseBody> {
-        let message = [&[0, 0, 0, 0, text.len() as u8], text.as_bytes()].concat();
-        let request = Request::post("/test.Echo/One").header("content-type", "application/grpc");
-        let request = request.body(Full::new(Bytes::from(message))).unwrap();
-        let Ok(answer) = self.channel.clone().call(request).await;
-        answer
-    }
-
-    /// Whether a call is answered to its end.
-    async fn works(&self) -> bool {
-        let answer = self.call("hello").await;
-        let all = pin!(answer.into_body()).collect().await;
-        all.is_ok_and(|it| it.trailers().is_some_and(|it| it["grpc-status"] == "0"))
-    }
-}
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_channel_with_all_defaults_is_not_thrown_out_in_a_day() {
@@ -159,4 +84,42 @@ async fn pings_that_were_asked_for_are_sent_until_the_server_complains() {
     let server = &scene.servers[0];
     // One to connect, and three strikes; the next connection may have begun.
     assert!((4..=5).contains(&server.pings()) && server.ended() == 1, "{} pings", server.pings());
+}
+
+/// A worker that takes minutes for each message has the rest of a short stream in its buffer: for the server the call is over.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_complete_and_not_read_brings_no_pings() {
+    let scene = Scene::new(|it| it);
+    let answer = scene.call("hello").await;
+    sleep(24 * HOUR).await;
+    let server = &scene.servers[0];
+    assert_eq!((server.connections(), server.ended()), (1, 0), "{} pings", server.pings());
+    let all = pin!(answer.into_body()).collect().await.unwrap();
+    assert_eq!(all.trailers().unwrap()["grpc-status"], "0");
+}
+
+/// A server that does not have the health service is asked once, and has no open call afterwards.
+#[tokio::test(start_paused = true)]
+async fn a_server_without_the_health_service_is_not_pinged_while_nobody_calls() {
+    let scene = Scene::new(|it| it.health("unknown"));
+    scene.channel.connected(1).await;
+    sleep(24 * HOUR).await;
+    let server = &scene.servers[0];
+    assert_eq!((server.connections(), server.ended()), (1, 0), "{} pings", server.pings());
+    assert!(scene.works().await);
+}
+
+/// `MaxConnectionAge` of grpc-go: the old connection lasts as long as its calls, and the new one has none.
+#[tokio::test(start_paused = true)]
+async fn a_call_on_a_connection_before_brings_no_pings_on_the_next() {
+    let scene = Scene::new(|it| it);
+    let mut stream = pin!(scene.call("quiet").await.into_body());
+    sleep(Duration::from_secs(60)).await;
+    scene.servers[0].say_goodbye();
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(scene.servers[0].connections(), 2);
+    let over = timeout(24 * HOUR, stream.frame()).await;
+    assert!(over.is_err(), "it ended: {over:?}");
+    assert_eq!((scene.servers[0].connections(), scene.servers[0].ended()), (2, 0));
+    assert!(scene.works().await);
 }

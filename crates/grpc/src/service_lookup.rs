@@ -19,6 +19,7 @@ use crate::chance;
 use crate::collection::Trouble;
 use crate::fold::Known;
 use crate::slices::Service;
+use crate::time::{from_now, scaled};
 
 /// How long a caller waits for Services that are slow to be read; then it does without.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -132,7 +133,7 @@ impl ServiceLookups {
                 false => AGAIN,
             };
             lookup.answer = answer;
-            lookup.due = Some(Instant::now() + lookup.counts_for.mul_f64(1.0 + chance::unit() / 5.0));
+            lookup.due = Some(from_now(scaled(lookup.counts_for, 1.0 + chance::unit() / 5.0)));
         }
         self.bells.ring(&name);
     }

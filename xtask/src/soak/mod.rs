@@ -27,8 +27,8 @@ enum Subject {
     /// afterwards the process that calls has as many tasks, open files and bytes as before; when its channel is dropped, it has what it began
     /// with, and nobody watches the API server any more.
     ///
-    /// grpc-go: a quiet stream to a server with all of grpc-go's defaults, and a channel that nobody uses, for 150 s. The server must not
-    /// end a connection, as it does with clients that ping too often. Left out where Go is not installed.
+    /// grpc-go: a quiet stream to a server with all of grpc-go's defaults, a channel that nobody uses, and one whose answer nobody reads,
+    /// for 150 s. The server must not end a connection, as it does with clients that ping too often. Left out where Go is not installed.
     ///
     /// Who calls is a process of its own, so that what it holds can be counted. A machine, or a build, that is too slow for the rate is no
     /// failure: the rate that was wanted and the one that was reached are printed.

@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
-use tracing::{debug, info};
+use tracing::{debug, error, info};
 use xxhash_rust::xxh64::xxh64;
 
 use super::core::{Core, Resolve, Shown};
@@ -22,6 +23,7 @@ use crate::connection::{Backend, Link, Standing, State, Wish, run};
 use crate::endpoints::{Endpoint, EndpointId, EndpointSet, Unavailable};
 use crate::load::Load;
 use crate::policy::{self, Group, Host, Policy, subset, wanted};
+use crate::time::{after, from_now};
 
 /// What an endpoint's latency is taken to be before one was measured; Linkerd's choice.
 const SEED: Duration = Duration::from_millis(1);
@@ -46,6 +48,7 @@ pub(crate) async fn balance(
     resolve: Option<Resolve>,
     mut stop: oneshot::Receiver<Infallible>,
 ) {
+    let _stopping = Stopping(Arc::clone(&core));
     let mut balancer = Balancer::new(core);
     let changed = Arc::clone(&balancer.changed);
     let outlier = balancer.core.settings.outlier.clone();
@@ -63,7 +66,7 @@ pub(crate) async fn balance(
             continue;
         }
         if balancer.wants_to_resolve() {
-            resolve.iter().for_each(|it| it());
+            resolve.iter().for_each(ask);
         }
         let core = Arc::clone(&balancer.core);
         let doubt = balancer.held.as_ref().map(|it| it.1);
@@ -86,6 +89,23 @@ pub(crate) async fn balance(
         }
     }
     balancer.tasks.detach_all();
+}
+
+/// Stops the channel when its task ends, also where that is not of its own will: the runtime shuts down, or the task panics. Calls that
+/// come from another runtime would wait for its connections for ever.
+struct Stopping(Arc<Core>);
+
+impl Drop for Stopping {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// Asks the source of the endpoints to look again. That is code of the user's, whose panic must not end the channel.
+fn ask(resolve: &Resolve) {
+    if catch_unwind(AssertUnwindSafe(|| resolve())).is_err() {
+        error!("the function that resolves the endpoints again has panicked");
+    }
 }
 
 struct Balancer {
@@ -186,7 +206,7 @@ impl Balancer {
         match self.core.settings.hold {
             Some(hold) if emptied => {
                 debug!(generation = set.generation, "nobody is left to call, which is not believed yet");
-                self.held = Some((set, doubted.unwrap_or_else(|| Instant::now() + hold)));
+                self.held = Some((set, doubted.unwrap_or_else(|| from_now(hold))));
             }
             _ => self.apply(&set),
         }
@@ -344,7 +364,7 @@ impl Balancer {
         let stand_in = settings.subset.map(|_| STAND_IN);
         let key_wait = matches!(settings.policy, Policy::RingHash(_)).then_some(KEY_WAIT);
         let due = |it: &Member| {
-            let missing = |wait: Option<Duration>| Some(it.missing_since? + wait?);
+            let missing = |wait: Option<Duration>| Some(after(it.missing_since?, wait?));
             [it.tried_since.map(|it| it + HEAD_START), missing(stand_in), missing(key_wait)]
         };
         self.members.values().flat_map(due).flatten().filter(|it| *it > now).min()

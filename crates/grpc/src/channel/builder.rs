@@ -20,9 +20,8 @@ use crate::connection::{
 };
 use crate::endpoints::EndpointSet;
 use crate::policy::{Outlier, Policy, SlowStart, ZoneAware};
+use crate::time::CENTURY;
 
-/// As good as for ever, and a moment that clocks can still name.
-const EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 /// The drain deadline of endpoints that were terminating, unless one is chosen.
 const DRAIN: Duration = Duration::from_secs(30);
 /// The shortest keep-alive interval that gRPC permits (A8).
@@ -187,7 +186,7 @@ impl ChannelBuilder {
     /// It holds for streams too: methods that stream for long are to be named, as in `.timeout_for("shop.Cart/Watch", None)`.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.methods.timeout(timeout.min(EVER));
+        self.methods.timeout(timeout.min(CENTURY));
         self
     }
 
@@ -195,7 +194,7 @@ impl ChannelBuilder {
     /// without a limit with `None`. A method goes before its service, and both before [`timeout`](Self::timeout).
     #[must_use]
     pub fn timeout_for(mut self, name: impl AsRef<str>, timeout: impl Into<Option<Duration>>) -> Self {
-        self.methods.timeout_for(name.as_ref(), timeout.into().map(|it| it.min(EVER)));
+        self.methods.timeout_for(name.as_ref(), timeout.into().map(|it| it.min(CENTURY)));
         self
     }
 
@@ -225,7 +224,7 @@ impl ChannelBuilder {
     /// change may be a mistake of whoever writes the set. One that has somebody to call counts at once, as ever. Off unless called.
     #[must_use]
     pub fn hold_when_emptied(mut self, hold: Duration) -> Self {
-        self.hold = Some(hold.min(EVER));
+        self.hold = Some(hold.min(CENTURY));
         self
     }
 
@@ -244,14 +243,14 @@ impl ChannelBuilder {
     /// with [`WaitForReady`](crate::WaitForReady).
     #[must_use]
     pub fn ready_timeout(mut self, timeout: Duration) -> Self {
-        self.ready_timeout = timeout.min(EVER);
+        self.ready_timeout = timeout.min(CENTURY);
         self
     }
 
     /// How long making a connection may take, TLS and the first answer included. 20 s unless called.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout.min(EVER);
+        self.connect_timeout = timeout.min(CENTURY);
         self
     }
 
@@ -265,7 +264,7 @@ impl ChannelBuilder {
     /// How long to wait between attempts to connect. gRPC's schedule unless called.
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> Self {
-        let (initial, longest) = (backoff.initial.min(EVER), backoff.longest.min(EVER));
+        let (initial, longest) = (backoff.initial.min(CENTURY), backoff.longest.min(CENTURY));
         self.backoff = Backoff { initial, longest, ..backoff };
         self
     }
@@ -275,7 +274,7 @@ impl ChannelBuilder {
     /// One that is terminating, and still in the set, has no limit.
     #[must_use]
     pub fn drain(mut self, limit: Duration) -> Self {
-        self.drain = Some(limit.min(EVER));
+        self.drain = Some(limit.min(CENTURY));
         self
     }
 
@@ -288,7 +287,7 @@ impl ChannelBuilder {
     #[must_use]
     pub fn keep_alive(mut self, interval: Duration, timeout: Duration) -> Self {
         let without_calls = self.keep_alive.is_some_and(|it| it.without_calls);
-        let (interval, timeout) = (interval.clamp(OFTENEST_PING, EVER), timeout.min(EVER));
+        let (interval, timeout) = (interval.clamp(OFTENEST_PING, CENTURY), timeout.min(CENTURY));
         self.keep_alive = Some(KeepAlive { interval, timeout, without_calls, counted: true });
         self
     }

@@ -10,10 +10,10 @@ use tokio::sync::{Notify, watch};
 
 use super::meter::ChannelMeter;
 use super::methods::Methods;
-use super::snapshot::{Snapshot, Unready, Why};
+use super::snapshot::{Snapshot, Why};
 use crate::connection::{Backend, Dialler, State, Timing};
 use crate::endpoints::Endpoint;
-use crate::policy::{Group, Memory, Outlier, Policy, SlowStart, ZoneAware};
+use crate::policy::{Memory, Outlier, Policy, SlowStart, ZoneAware};
 
 /// Asks the source of a channel's endpoints to look again.
 pub(crate) type Resolve = Arc<dyn Fn() + Send + Sync>;
@@ -61,10 +61,9 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(settings: Settings, name: &str) -> Self {
         let memory = Arc::new(Memory::new());
-        let group = Group::new(Vec::new(), &settings.policy, None, Arc::clone(&memory));
-        let unready = Some(Unready { since: None, why: Why::Unresolved, definite: false });
+        let nobody = Snapshot::of_nobody(Why::Unresolved, &settings.policy, &memory);
         Self {
-            snapshot: ArcSwap::from_pointee(Snapshot { group, unready }),
+            snapshot: ArcSwap::from_pointee(nobody),
             revision: watch::Sender::new(0),
             members: ArcSwap::from_pointee(Vec::new()),
             memory,
@@ -72,6 +71,14 @@ impl Core {
             meter: ChannelMeter::new(name),
             settings,
         }
+    }
+
+    /// Fails all calls that need an endpoint, now and later: there will be none.
+    pub(crate) fn stop(&self) {
+        let nobody = Snapshot::of_nobody(Why::Stopped, &self.settings.policy, &self.memory);
+        self.snapshot.store(Arc::new(nobody));
+        self.meter.ready.set(0);
+        self.revision.send_modify(|it| *it += 1);
     }
 }
 

@@ -25,12 +25,13 @@ use super::core::Core;
 use super::head::Head;
 use super::methods::Retrying;
 use super::outgoing::{BodyError, Outgoing};
-use super::snapshot::{CENTURY, Slot, Unready};
+use super::snapshot::{Slot, Unready};
 use super::status::{Code, Failure, pushback_of, timeout_of};
 use crate::chance;
 use crate::connection::may_have_left;
 use crate::load::InFlight;
 use crate::policy::{Memory, PeakEwma, Policy, hash};
+use crate::time::{CENTURY, after, from_now};
 
 /// How long to wait when every endpoint was tried, before all are tried again; as often longer as attempts were made, up to a hundred.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -92,7 +93,7 @@ where
             (Some(asked), Some(own)) => Some(asked.min(own)),
             (asked, own) => asked.or(own),
         };
-        let deadline = timeout.map(|it| Instant::now() + it);
+        let deadline = timeout.map(from_now);
         let retrying = core.settings.methods.retrying(head.uri.path()).map(Arc::clone);
         Self {
             alarm: deadline.map(|it| Box::pin(sleep_until(it))),
@@ -210,7 +211,7 @@ where
         self.core.demand.notify_one();
         self.late = true;
         let asked = Instant::now();
-        let again = asked + PAUSE * self.unprocessed.clamp(1, 100);
+        let again = after(asked, PAUSE.saturating_mul(self.unprocessed.clamp(1, 100)));
         let patience = if self.head.waits_for_ready() { CENTURY } else { self.core.settings.ready_timeout };
         let mut revision = self.core.revision.subscribe();
         loop {
@@ -222,7 +223,7 @@ where
             let until = match &unready {
                 Some(unready) => unready.until(asked, patience),
                 // The endpoint that the key belongs to is being connected; another snapshot says what becomes of it.
-                None if self.tried.is_empty() => asked + patience,
+                None if self.tried.is_empty() => after(asked, patience),
                 None => again,
             };
             let bound = self.deadline.map_or(until, |it| it.min(until));
@@ -288,7 +289,9 @@ where
             Ok(response) => Fate::Answered { response, sending },
             Err(Fate::Lost(error)) => {
                 // A call may also have waited in line on the connection, where the peer takes only so many at a time.
-                let left = may_have_left(response.stream_id().as_u32(), written, link.writes());
+                // Where our own side ends the connection, it still sends what it has gathered, after calls have heard of the end.
+                let closing = error.is_go_away() && error.is_library();
+                let left = closing || may_have_left(response.stream_id().as_u32(), written, link.writes());
                 let refused = was_not_processed(&error);
                 if left && !refused {
                     return Fate::Lost(error);

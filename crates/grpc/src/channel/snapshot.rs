@@ -10,7 +10,8 @@ use super::meter::Meter;
 use crate::connection::Link;
 use crate::endpoints::Unavailable;
 use crate::load::Load;
-use crate::policy::Group;
+use crate::policy::{Group, Memory, Policy};
+use crate::time::{CENTURY, after};
 
 /// An endpoint that is ready, with all that a call needs of it.
 #[derive(Debug)]
@@ -35,6 +36,14 @@ pub(crate) struct Snapshot {
     pub(crate) unready: Option<Unready>,
 }
 
+impl Snapshot {
+    /// A channel without an endpoint to call, for this reason.
+    pub(crate) fn of_nobody(why: Why, policy: &Policy, memory: &Arc<Memory>) -> Self {
+        let group = Group::new(Vec::new(), policy, None, Arc::clone(memory));
+        Self { group, unready: Some(Unready { since: None, why, definite: false }) }
+    }
+}
+
 /// Nobody can be called.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Unready {
@@ -48,21 +57,23 @@ pub(crate) struct Unready {
 /// How long calls wait where waiting does not help: for a service that was created a moment ago, together with its caller.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How long calls wait that wait until an endpoint is ready: a moment that clocks can still name.
-pub(crate) const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
-
 impl Unready {
     /// Until when a call waits that began to at `asked`. Reasons may change, and each begins anew; the patience of a call does not.
     pub(crate) fn until(&self, asked: Instant, ready_timeout: Duration) -> Instant {
+        if self.why == Why::Stopped {
+            return asked;
+        }
         let hopeless = self.definite && ready_timeout < CENTURY;
         let patience = if hopeless { ready_timeout.min(GRACE) } else { ready_timeout };
-        self.since.map_or(asked, |it| it.min(asked)) + patience
+        after(self.since.map_or(asked, |it| it.min(asked)), patience)
     }
 }
 
 /// Why nobody can be called.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Why {
+    /// The task of the channel is gone, and with it all of its connections.
+    Stopped,
     /// The endpoints are not known yet.
     Unresolved,
     /// There is nothing to call.
@@ -83,6 +94,9 @@ impl Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Stopped => f.write_str(
+                "the task of its channel has ended, as it does with the runtime that it was made on",
+            ),
             Self::Unresolved => f.write_str("its endpoints are not known yet"),
             Self::Nothing(why) => why.fmt(f),
             Self::Unfit { connected } => {

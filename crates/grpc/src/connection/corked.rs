@@ -49,6 +49,9 @@ struct Neck<T> {
     /// Whoever speaks had to wait until there is room.
     refused: bool,
     failed: Option<io::ErrorKind>,
+    /// The peer has ended its side. Nothing leaves any more: calls that had not left by then are sent elsewhere, and a peer that still
+    /// reads would carry them out too.
+    sealed: bool,
     /// How many bytes are read in a turn, and how many of them are still to be had in this one.
     turn: usize,
     readable: usize,
@@ -69,6 +72,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Corked<T> {
             left: 0,
             refused: false,
             failed: None,
+            sealed: false,
             turn,
             readable: turn,
         };
@@ -88,6 +92,10 @@ impl<T: AsyncWrite + Unpin> Neck<T> {
 
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.check()?;
+        if self.sealed {
+            (self.gathered, self.left) = (Vec::new(), 0);
+            return Poll::Ready(Ok(()));
+        }
         let sent = self.poll_all(cx);
         if let Poll::Ready(Err(error)) = &sent {
             self.failed = Some(error.kind());
@@ -116,6 +124,9 @@ impl<T: AsyncWrite + Unpin> Neck<T> {
             ready!(sent)?;
         }
         self.check()?;
+        if self.sealed {
+            return Poll::Ready(Ok(size));
+        }
         if !gathers {
             return Pin::new(&mut self.socket).poll_write_vectored(cx, parts);
         }
@@ -153,7 +164,9 @@ impl<T: AsyncRead + Unpin> AsyncRead for Corked<T> {
         }
         let before = buf.filled().len();
         ready!(Pin::new(&mut neck.socket).poll_read(cx, buf))?;
-        neck.readable = neck.readable.saturating_sub(buf.filled().len() - before);
+        let count = buf.filled().len() - before;
+        neck.sealed |= count == 0 && buf.remaining() > 0;
+        neck.readable = neck.readable.saturating_sub(count);
         Poll::Ready(Ok(()))
     }
 }
@@ -232,6 +245,26 @@ mod tests {
         let mut both = [0; 7];
         other.read_exact(&mut both).await.unwrap();
         assert_eq!(&both, b"one two");
+    }
+
+    /// What had not left when the peer ended its side never does, although the peer would take it.
+    #[tokio::test]
+    async fn after_the_end_of_the_peer_nothing_leaves() {
+        let (one, mut other) = duplex(2 * MOST);
+        let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
+        cork.push(true);
+        socket.write_all(b"one").await.unwrap();
+        other.shutdown().await.unwrap();
+        assert_eq!(socket.read(&mut [0; 10]).await.unwrap(), 0);
+        for gather in [true, false] {
+            assert!(matches!(pull(&mut *cork), Poll::Ready(Ok(()))));
+            cork.push(gather);
+            socket.write_all(b"two").await.unwrap();
+            socket.write_all(&[2; LARGE]).await.unwrap();
+            socket.flush().await.unwrap();
+        }
+        socket.shutdown().await.unwrap();
+        assert_eq!(other.read_to_end(&mut Vec::new()).await.unwrap(), 0);
     }
 
     #[tokio::test]

@@ -4,7 +4,8 @@
 //! libraries do not say; the socket does, or TLS above it: there it is read which streams were begun. Where that cannot be read, whatever
 //! was queued before something was written counts as sent.
 //!
-//! The other direction shows signs of life, and changes of the peer's settings.
+//! The other direction shows signs of life, and changes of the peer's settings. Both together show which calls the peer has open: that
+//! is not how many calls are in flight, since a caller may hold an answer that is complete, and a call may wait in line.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,9 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
+use hashbrown::HashSet;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::frames::{DATA, Frames, HEADERS, SETTINGS};
+use super::frames::{DATA, Frames, HEADERS, RST_STREAM, SETTINGS};
 
 /// Set in a reading of streams, clear in one of writes.
 const STREAMS: u64 = 1 << 63;
@@ -76,12 +78,27 @@ impl Arrived {
     }
 }
 
+/// How many streams of a connection are open at the peer.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OpenStreams(Arc<AtomicU32>);
+
+impl OpenStreams {
+    /// Whether the peer has a call to answer.
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+}
+
 /// A socket whose frames are noted. Of writes that cannot be read, the attempt is: one that failed half-way counts too.
 #[derive(Debug)]
 pub(crate) struct Counted<T> {
     inner: T,
     writes: Writes,
     reads: Reads,
+    /// The streams that were begun, and that neither side has ended for good.
+    open: HashSet<u32>,
+    open_count: OpenStreams,
+    last_begun: u32,
     outgoing: Frames,
     incoming: Frames,
     /// False only in benchmarks, to see what noting frames costs.
@@ -90,8 +107,18 @@ pub(crate) struct Counted<T> {
 
 impl<T> Counted<T> {
     pub(crate) fn new(inner: T, enabled: bool) -> Self {
-        let (writes, reads) = Default::default();
-        Self { inner, writes, reads, outgoing: Frames::of_client(), incoming: Frames::of_server(), enabled }
+        let (writes, reads, open_count) = Default::default();
+        Self {
+            inner,
+            writes,
+            reads,
+            open: HashSet::new(),
+            open_count,
+            last_begun: 0,
+            outgoing: Frames::of_client(),
+            incoming: Frames::of_server(),
+            enabled,
+        }
     }
 
     pub(crate) fn writes(&self) -> Writes {
@@ -100,6 +127,10 @@ impl<T> Counted<T> {
 
     pub(crate) fn reads(&self) -> Reads {
         self.reads.clone()
+    }
+
+    pub(crate) fn open_streams(&self) -> OpenStreams {
+        self.open_count.clone()
     }
 
     /// Notes that bytes are about to be written, where nobody can tell what they are. The first ones that a connection has to say are
@@ -115,16 +146,22 @@ impl<T> Counted<T> {
         if !self.enabled {
             return;
         }
-        let mut last = None;
-        self.outgoing.pass(bytes, |kind, stream| {
-            if kind == HEADERS {
-                // A frame with trailers is of a stream that was begun before.
-                last = last.max(Some(stream));
+        let (before, last_begun, open) = (self.last_begun, &mut self.last_begun, &mut self.open);
+        let mut reset = false;
+        self.outgoing.pass(bytes, |it| match it.kind {
+            // Streams are begun in the order of their numbers; a frame with trailers is of one that was begun before.
+            HEADERS if it.stream > *last_begun => {
+                *last_begun = it.stream;
+                open.insert(it.stream);
             }
+            RST_STREAM => reset |= open.remove(&it.stream),
+            _ => {}
         });
-        if let Some(stream) = last {
-            // Streams are begun in the order of their numbers.
-            self.writes.0.fetch_max(STREAMS | u64::from(stream), Ordering::Release);
+        if self.last_begun > before {
+            self.writes.0.fetch_max(STREAMS | u64::from(self.last_begun), Ordering::Release);
+        }
+        if reset || self.last_begun > before {
+            self.count_open();
         }
     }
 
@@ -133,9 +170,20 @@ impl<T> Counted<T> {
         if !self.enabled || bytes.is_empty() {
             return;
         }
-        let mut kinds = ANYTHING;
-        self.incoming.pass(bytes, |kind, _| kinds |= 1 << kind.min(30));
+        let (mut kinds, mut ended, open) = (ANYTHING, false, &mut self.open);
+        self.incoming.pass(bytes, |it| {
+            kinds |= 1 << it.kind.min(30);
+            // A server that has said how a call ended has forgotten it, whether the request was complete or not.
+            ended |= it.ends_stream() && open.remove(&it.stream);
+        });
         self.reads.0.fetch_or(kinds, Ordering::Relaxed);
+        if ended {
+            self.count_open();
+        }
+    }
+
+    fn count_open(&self) {
+        self.open_count.0.store(u32::try_from(self.open.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 }
 
@@ -226,6 +274,42 @@ mod tests {
         assert!(!may_have_left(5, before, writes.count()));
         counted.write_all(rest).await.unwrap();
         assert!(may_have_left(5, before, writes.count()));
+    }
+
+    /// A frame without a payload.
+    fn frame(kind: u8, flags: u8, stream: u8) -> [u8; 9] {
+        [0, 0, 0, kind, flags, 0, 0, 0, stream]
+    }
+
+    #[tokio::test]
+    async fn streams_are_open_until_one_side_ends_them() {
+        use crate::connection::frames::END_STREAM;
+        let (one, mut other) = tokio::io::duplex(1 << 10);
+        let mut counted = Counted::new(one, true);
+        let open = counted.open_streams();
+        counted.write_all(&spoken(&[])).await.unwrap();
+        let table = [
+            ("a request", true, frame(HEADERS, 0, 1), 1),
+            ("its end", true, frame(DATA, END_STREAM, 1), 1),
+            ("another", true, frame(HEADERS, END_STREAM, 3), 2),
+            ("the head of an answer", false, frame(HEADERS, 0, 1), 2),
+            ("its end", false, frame(HEADERS, END_STREAM, 1), 1),
+            ("its request is not wanted", false, frame(RST_STREAM, 0, 1), 1),
+            ("a call that is given up", true, frame(RST_STREAM, 0, 3), 0),
+            ("its late answer", false, frame(DATA, END_STREAM, 3), 0),
+            ("a third", true, frame(HEADERS, 0, 5), 1),
+            ("its trailers", true, frame(HEADERS, END_STREAM, 5), 1),
+            ("it is refused", false, frame(RST_STREAM, 0, 5), 0),
+        ];
+        for (story, ours, bytes, expected) in table {
+            if ours {
+                counted.write_all(&bytes).await.unwrap();
+            } else {
+                other.write_all(&bytes).await.unwrap();
+                counted.read_exact(&mut [0; 9]).await.unwrap();
+            }
+            assert_eq!((counted.open.len(), open.any()), (expected, expected > 0), "{story}");
+        }
     }
 
     #[tokio::test]

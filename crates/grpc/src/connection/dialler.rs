@@ -160,7 +160,7 @@ impl Dialler {
         let failed = |source| ConnectionError::Http2 { address: peer, source };
         // Above TLS, where frames can be read.
         let io = Counted::new(io, self.parts.tracker);
-        let (writes, reads) = (io.writes(), io.reads());
+        let (writes, reads, open) = (io.writes(), io.reads(), io.open_streams());
         let (io, cork) = Corked::new(io, self.parts.turns);
         let (sender, mut connection) = h2::client::Builder::new()
             .initial_connection_window_size(self.limits.connection_window)
@@ -192,7 +192,7 @@ impl Dialler {
         // What has arrived so far was the handshake.
         reads.take();
         let pulse = self.keep_alive.map(|it| Pulse::new(it, self.complaints.count(), now));
-        let session = Session::new(wire, Arc::clone(&link), reads, pings, pulse);
+        let session = Session::new(wire, Arc::clone(&link), (reads, open), pings, pulse);
         Ok(Opened { link, session, round_trip: now - asked })
     }
 }
@@ -204,10 +204,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::connection::session::{Activity, Ended};
-
-    const IDLE: Activity = Activity { busy: false, concurrent: false };
-    const ONE_CALL: Activity = Activity { busy: true, concurrent: false };
+    use crate::connection::session::Ended;
 
     fn dialler() -> Dialler {
         Dialler {
@@ -238,9 +235,15 @@ mod tests {
         dialler.handshake(io, "127.0.0.1:1".parse().unwrap()).await.unwrap()
     }
 
-    /// The end of a connection with this much going on, if it comes within so long.
-    async fn end(opened: &mut Opened, activity: Activity, limit: Duration) -> Option<Ended> {
-        timeout(limit, poll_fn(|cx| opened.session.poll(cx, activity))).await.ok()
+    /// The end of a connection, if it comes within so long.
+    async fn end(opened: &mut Opened, limit: Duration) -> Option<Ended> {
+        timeout(limit, poll_fn(|cx| opened.session.poll(cx, false))).await.ok()
+    }
+
+    /// A call that is open as long as this is held, once the connection is polled.
+    fn call(opened: &Opened) -> h2::client::ResponseFuture {
+        let request = http::Request::post("http://a/b").body(()).unwrap();
+        opened.link.sender().send_request(request, true).unwrap().0
     }
 
     /// A pod that is gone answers nothing, not even with a reset: only a ping tells.
@@ -251,11 +254,11 @@ mod tests {
         let server = tokio::spawn(served(theirs, stopped));
         let counted = KeepAlive { counted: true, ..KeepAlive::default() };
         let mut opened = open(&Dialler { keep_alive: Some(counted), ..dialler() }, ours).await;
-        let begin = Instant::now();
-        let calm = end(&mut opened, ONE_CALL, Duration::from_secs(95)).await;
+        let (begin, _call) = (Instant::now(), call(&opened));
+        let calm = end(&mut opened, Duration::from_secs(95)).await;
         assert!(calm.is_none(), "answered pings keep it alive: {calm:?}");
         stop.send(()).unwrap();
-        let ended = end(&mut opened, ONE_CALL, Duration::from_secs(3_600)).await.unwrap();
+        let ended = end(&mut opened, Duration::from_secs(3_600)).await.unwrap();
         assert!(matches!(ended.error, ConnectionError::Silent { .. }), "{ended:?}");
         assert!(begin.elapsed() <= Duration::from_secs(95 + 30 + 10 + 1), "{:?}", begin.elapsed());
         server.abort();
@@ -269,9 +272,10 @@ mod tests {
         let server = tokio::spawn(served(theirs, stopped));
         let mut opened = open(&Dialler { keep_alive: Some(KeepAlive::default()), ..dialler() }, ours).await;
         stop.send(()).unwrap();
-        let calm = end(&mut opened, IDLE, Duration::from_secs(3 * 3_600)).await;
+        let calm = end(&mut opened, Duration::from_secs(3 * 3_600)).await;
         assert!(calm.is_none(), "no call, no ping: {calm:?}");
-        let ended = end(&mut opened, ONE_CALL, Duration::from_secs(11)).await.unwrap();
+        let _call = call(&opened);
+        let ended = end(&mut opened, Duration::from_secs(11)).await.unwrap();
         assert!(matches!(ended.error, ConnectionError::Silent { .. }), "{ended:?}");
         server.abort();
     }
@@ -302,7 +306,7 @@ mod tests {
             theirs.write_all(&goodbye).await.unwrap();
         });
         let mut opened = open(&opening, ours).await;
-        let ended = end(&mut opened, IDLE, Duration::from_secs(10)).await.unwrap();
+        let ended = end(&mut opened, Duration::from_secs(10)).await.unwrap();
         server.await.unwrap();
         ended
     }
@@ -328,13 +332,12 @@ mod tests {
         let server = tokio::spawn(served(theirs, stopped));
         let mut opened = open(&dialler(), ours).await;
         // What the handshake left to say is said.
-        assert!(end(&mut opened, IDLE, Duration::from_millis(1)).await.is_none());
+        assert!(end(&mut opened, Duration::from_millis(1)).await.is_none());
         server.abort();
         let _ = server.await;
         let before = opened.link.writes();
-        let request = http::Request::post("http://a/b").body(()).unwrap();
-        let (answer, _) = opened.link.sender().send_request(request, true).unwrap();
-        let ended = poll_fn(|cx| opened.session.poll(cx, ONE_CALL)).await;
+        let answer = call(&opened);
+        let ended = poll_fn(|cx| opened.session.poll(cx, false)).await;
         assert!(!ended.retired, "{ended:?}");
         assert!(answer.await.is_err());
         assert_eq!(opened.link.writes(), before);

@@ -6,13 +6,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf};
-use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -29,7 +27,9 @@ const WINDOW_UPDATE: u8 = 8;
 const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
+const NO_ERROR: u32 = 0;
 const ENHANCE_YOUR_CALM: u32 = 11;
+const LARGEST_STREAM: u32 = (1 << 31) - 1;
 const MAX_CONCURRENT_STREAMS: u16 = 3;
 
 const MIN_TIME: Duration = Duration::from_secs(5 * 60);
@@ -54,30 +54,25 @@ pub(crate) struct Record {
 /// | `quiet` | the head, and then nothing |
 /// | `mute` | nothing at all |
 /// | `late` | all of it once the server is released, whether the caller has given up or not |
+/// | `unknown` | the status `UNIMPLEMENTED` |
 pub(crate) struct Enforcer {
     pub(crate) record: Arc<Record>,
     /// How many streams it says that it takes at a time.
     streams: watch::Sender<Option<u32>>,
     release: watch::Sender<bool>,
+    /// The number of times that it said goodbye to all callers.
+    goodbyes: watch::Sender<u32>,
 }
 
 impl Enforcer {
     /// A server that [`serve`](Self::serve) gives its connections to.
     pub(crate) fn new() -> Self {
-        Self { record: Arc::default(), streams: watch::Sender::new(None), release: watch::Sender::new(false) }
-    }
-
-    /// A server on the loopback, and its address.
-    pub(crate) async fn listen() -> (Arc<Self>, SocketAddr) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (server, address) = (Arc::new(Self::new()), listener.local_addr().unwrap());
-        let serving = Arc::clone(&server);
-        tokio::spawn(async move {
-            while let Ok((socket, _)) = listener.accept().await {
-                serving.serve(socket);
-            }
-        });
-        (server, address)
+        Self {
+            record: Arc::default(),
+            streams: watch::Sender::new(None),
+            release: watch::Sender::new(false),
+            goodbyes: watch::Sender::new(0),
+        }
     }
 
     /// Serves one connection, until its caller has gone.
@@ -101,8 +96,12 @@ impl Enforcer {
             strikes: 0,
             forgiven: false,
         };
-        let (said, released) = (self.streams.subscribe(), self.release.subscribe());
-        tokio::spawn(async move { connection.serve(said, released).await });
+        let orders = Orders {
+            streams: self.streams.subscribe(),
+            release: self.release.subscribe(),
+            goodbyes: self.goodbyes.subscribe(),
+        };
+        tokio::spawn(async move { connection.serve(orders).await });
     }
 
     /// Tells all callers, now and later, how many calls it takes at a time.
@@ -113,6 +112,11 @@ impl Enforcer {
     /// Answers the calls that are late.
     pub(crate) fn release(&self) {
         self.release.send_replace(true);
+    }
+
+    /// Ends every connection for new calls, as a server does whose connections have reached their greatest age. Open calls go on.
+    pub(crate) fn say_goodbye(&self) {
+        self.goodbyes.send_modify(|it| *it += 1);
     }
 
     pub(crate) fn ended(&self) -> usize {
@@ -126,6 +130,13 @@ impl Enforcer {
     pub(crate) fn pings(&self) -> usize {
         self.record.pings.lock().unwrap().len()
     }
+}
+
+/// What a connection hears from its server.
+struct Orders {
+    streams: watch::Receiver<Option<u32>>,
+    release: watch::Receiver<bool>,
+    goodbyes: watch::Receiver<u32>,
 }
 
 struct Connection<T> {
@@ -142,11 +153,8 @@ struct Connection<T> {
 }
 
 impl<T: AsyncRead> Connection<T> {
-    async fn serve(
-        &mut self,
-        mut said: watch::Receiver<Option<u32>>,
-        mut released: watch::Receiver<bool>,
-    ) -> io::Result<()> {
+    async fn serve(&mut self, orders: Orders) -> io::Result<()> {
+        let Orders { streams: mut said, release: mut released, mut goodbyes } = orders;
         self.send(SETTINGS, 0, 0, &[])?;
         // It takes all that callers have to say.
         self.send(WINDOW_UPDATE, 0, 0, &(1_u32 << 30).to_be_bytes())?;
@@ -168,6 +176,10 @@ impl<T: AsyncRead> Connection<T> {
                     for (stream, message) in std::mem::take(&mut self.late) {
                         self.answer(stream, &message)?;
                     }
+                }
+                Ok(()) = goodbyes.changed() => {
+                    goodbyes.mark_unchanged();
+                    self.send(GOAWAY, 0, 0, &[LARGEST_STREAM.to_be_bytes(), NO_ERROR.to_be_bytes()].concat())?;
                 }
                 count = self.io.read_buf(&mut read) => if count? == 0 {
                     return Ok(());
@@ -208,6 +220,12 @@ impl<T: AsyncRead> Connection<T> {
                 self.head(stream)?;
             } else if says("late") {
                 self.late.insert(stream, message);
+            } else if says("unknown") {
+                self.forgiven = true;
+                let head =
+                    [b"\x88\x00\x0ccontent-type\x10", &b"application/grpc\x00\x0bgrpc-status\x0212"[..]];
+                self.send(HEADERS, END_HEADERS | END_STREAM, stream, &head.concat())?;
+                self.open.remove(&stream);
             } else if !says("mute") {
                 self.answer(stream, &message)?;
             }

@@ -9,7 +9,28 @@ const FRAME_HEAD: usize = 9;
 /// Frame types (RFC 9113, section 6).
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
+pub(crate) const RST_STREAM: u8 = 3;
 pub(crate) const SETTINGS: u8 = 4;
+/// The flag of DATA and HEADERS that end their stream.
+pub(crate) const END_STREAM: u8 = 1;
+
+/// What the head of a frame says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FrameHead {
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) stream: u32,
+}
+
+impl FrameHead {
+    /// Whether its stream is over for the side that sent it, or for both.
+    pub(crate) fn ends_stream(self) -> bool {
+        match self.kind {
+            DATA | HEADERS => self.flags & END_STREAM != 0,
+            kind => kind == RST_STREAM,
+        }
+    }
+}
 
 /// The position in the frames of one direction of a connection.
 #[derive(Debug)]
@@ -35,8 +56,8 @@ impl Frames {
         Self::Head([0; FRAME_HEAD], 0)
     }
 
-    /// Goes over the next bytes, and calls `begun` with the type and stream of each frame whose head is complete.
-    pub(crate) fn pass(&mut self, mut bytes: &[u8], mut begun: impl FnMut(u8, u32)) {
+    /// Goes over the next bytes, and calls `begun` with the head of each frame as soon as it is complete.
+    pub(crate) fn pass(&mut self, mut bytes: &[u8], mut begun: impl FnMut(FrameHead)) {
         while !bytes.is_empty() {
             let taken = match self {
                 Self::Unreadable => return,
@@ -55,9 +76,10 @@ impl Frames {
                     head[*at..*at + count].copy_from_slice(&bytes[..count]);
                     *at += count;
                     if *at == FRAME_HEAD {
-                        let [one, two, three, kind, _, stream @ ..] = *head;
+                        let [one, two, three, kind, flags, stream @ ..] = *head;
                         let size = u32::from_be_bytes([0, one, two, three]) as usize;
-                        begun(kind, u32::from_be_bytes(stream) & !(1 << 31));
+                        let stream = u32::from_be_bytes(stream) & !(1 << 31);
+                        begun(FrameHead { kind, flags, stream });
                         *self = Self::after(size);
                     }
                     count
@@ -114,7 +136,7 @@ pub(crate) mod tests {
             let mut cuts = cuts.into_iter().cycle();
             while !rest.is_empty() {
                 let (piece, more) = rest.split_at(cuts.next().unwrap_or(1).min(rest.len()));
-                state.pass(piece, |kind, stream| found.push((kind, stream)));
+                state.pass(piece, |it| found.push((it.kind, it.stream)));
                 rest = more;
             }
             prop_assert!(matches!(state, Frames::Head(_, 0)));
@@ -126,7 +148,7 @@ pub(crate) mod tests {
     #[test]
     fn what_is_not_http2_is_not_read_as_frames() {
         let mut state = Frames::of_client();
-        state.pass(b"\x16\x03\x01 something else", |kind, stream| panic!("{kind} {stream}"));
+        state.pass(b"\x16\x03\x01 something else", |it| panic!("{it:?}"));
         assert!(matches!(state, Frames::Unreadable));
     }
 }

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::time::after;
+
 /// The time after which no server counts another ping, with ten seconds for the way.
 const UNCOUNTED: Duration = Duration::from_secs(5 * 60 + 10);
 /// The same while no call is open.
@@ -137,7 +139,7 @@ impl Pulse {
         let KeepAlive { interval, timeout, without_calls, counted } = self.settings;
         if let Some(since) = self.awaited {
             // Whatever arrives is a sign of life, also what overtakes the answer.
-            let due = self.last_read.max(since) + timeout;
+            let due = after(self.last_read.max(since), timeout);
             return if due <= now { Next::GiveUp } else { Next::Wait(due) };
         }
         if !busy && !without_calls {
@@ -148,7 +150,7 @@ impl Pulse {
             (false, true) => slowed(UNCOUNTED, self.slowed),
             (false, false) => slowed(UNCOUNTED_WITHOUT_CALLS, self.slowed),
         };
-        let due = (self.last_read + interval).max(self.last_ping + apart);
+        let due = after(self.last_read, interval).max(after(self.last_ping, apart));
         if due <= now { Next::Ping } else { Next::Wait(due) }
     }
 }

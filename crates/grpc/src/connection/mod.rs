@@ -19,7 +19,6 @@ mod health;
 mod backend;
 mod task;
 #[cfg(test)]
-#[allow(dead_code, reason = "tests/it takes this file in, and uses the rest")]
 pub(crate) mod enforcer;
 
 pub use backend::State;

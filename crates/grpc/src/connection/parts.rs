@@ -9,7 +9,7 @@ pub struct Parts {
     /// When reading stops after a few kilobytes to let other tasks run.
     pub turns: Turns,
     /// Frames are noted on the socket. Without it, calls in line on a connection that breaks count as sent, and keep-alive
-    /// does not see what is read.
+    /// sees neither calls nor what is read.
     pub tracker: bool,
 }
 

@@ -16,7 +16,7 @@ use h2::client::SendRequest;
 use h2::{Ping, PingPong, Reason};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::counted::{Reads, Writes};
+use super::counted::{OpenStreams, Reads, Writes};
 use super::error::ConnectionError;
 use super::keep_alive::{Next, Pulse};
 use super::wire::Wire;
@@ -72,15 +72,6 @@ impl Link {
     }
 }
 
-/// What is going on on a connection, as far as its upkeep depends on it.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Activity {
-    /// There is at least one open call.
-    pub(crate) busy: bool,
-    /// There is more than one, so that it pays to write their frames together.
-    pub(crate) concurrent: bool,
-}
-
 /// The task's side of a connection: it must be polled for anything to move. Dropping it closes the connection and fails its calls.
 pub(crate) struct Session {
     wire: Wire,
@@ -88,6 +79,8 @@ pub(crate) struct Session {
     /// Says when the peer takes no more streams.
     sender: SendRequest<Bytes>,
     reads: Reads,
+    /// Calls that the peer has to answer, here and not on a connection before.
+    open: OpenStreams,
     pings: PingPong,
     /// `None`: no keep-alive.
     pulse: Option<Pulse>,
@@ -126,7 +119,7 @@ impl Session {
     pub(crate) fn new(
         wire: Wire,
         link: Arc<Link>,
-        reads: Reads,
+        (reads, open): (Reads, OpenStreams),
         pings: PingPong,
         pulse: Option<Pulse>,
     ) -> Self {
@@ -136,6 +129,7 @@ impl Session {
             link,
             sender,
             reads,
+            open,
             pings,
             pulse,
             timer,
@@ -146,10 +140,11 @@ impl Session {
         }
     }
 
-    /// Moves the connection on. Ready when it is gone, and once when it is retired; after that it may be polled on.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, activity: Activity) -> Poll<Ended> {
+    /// Moves the connection on; `concurrent`: there are several calls, so that it pays to write their frames together. Ready when it is
+    /// gone, and once when it is retired; after that it may be polled on.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, concurrent: bool) -> Poll<Ended> {
         let address = self.link.peer;
-        let end = self.wire.poll(cx, activity.concurrent);
+        let end = self.wire.poll(cx, concurrent);
         self.note_reads();
         if let Poll::Ready(end) = end {
             // A reset of the socket may follow the peer's last word so closely that the connection ends with the former.
@@ -164,7 +159,7 @@ impl Session {
             };
             return Poll::Ready(self.ended(error, false, too_many_pings));
         }
-        if let Poll::Ready(silent) = self.poll_keep_alive(cx, activity.busy) {
+        if let Poll::Ready(silent) = self.poll_keep_alive(cx) {
             return Poll::Ready(self.ended(silent, false, false));
         }
         if !self.retired
@@ -201,7 +196,8 @@ impl Session {
         }
     }
 
-    fn poll_keep_alive(&mut self, cx: &mut Context<'_>, busy: bool) -> Poll<ConnectionError> {
+    fn poll_keep_alive(&mut self, cx: &mut Context<'_>) -> Poll<ConnectionError> {
+        let busy = self.open.any();
         let Some(pulse) = &mut self.pulse else {
             return Poll::Pending;
         };

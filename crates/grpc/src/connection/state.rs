@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
+use crate::time::after;
 
 /// What the balancer wants of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +118,7 @@ pub(crate) fn step(phase: Phase, input: Input, now: Instant, timing: &Timing, lu
 
 fn asked(phase: Phase, wish: Wish, now: Instant, timing: &Timing) -> (Phase, Action) {
     let until = match wish {
-        Wish::Leave { hurry: true } => Some(now + timing.drain),
+        Wish::Leave { hurry: true } => Some(after(now, timing.drain)),
         _ => None,
     };
     match (phase, wish) {
@@ -164,7 +165,7 @@ fn lost(phase: Phase, now: Instant, timing: &Timing, luck: f64) -> (Phase, Actio
 }
 
 fn wait(failures: u32, now: Instant, timing: &Timing, luck: f64) -> Phase {
-    Phase::Backoff { failures, until: now + timing.backoff.wait(failures, luck) }
+    Phase::Backoff { failures, until: after(now, timing.backoff.wait(failures, luck)) }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use super::backend::{Backend, State};
 use super::dialler::{Dialler, Opened};
 use super::error::ConnectionError;
 use super::health;
-use super::session::{Activity, Ended, Session};
+use super::session::{Ended, Session};
 use super::state::{Action, Input, Phase, Timing, Wish, step};
 use crate::chance;
 
@@ -89,12 +89,10 @@ struct Worker {
 impl Connections {
     /// Moves everything on, with so many calls on the connections. `changed` is notified when a peer takes calls again, or none any more.
     fn poll(&mut self, cx: &mut Context<'_>, calls: u32, changed: &Notify) -> Poll<Happened> {
-        let activity = Activity { busy: calls > 0, concurrent: calls > 1 };
-        self.retired.retain_mut(|it| it.poll(cx, activity).is_pending());
+        let concurrent = calls > 1;
+        self.retired.retain_mut(|it| it.poll(cx, concurrent).is_pending());
         if let Some(live) = &mut self.live {
-            // The watch of its health is a call to the peer.
-            let activity = Activity { busy: activity.busy || self.health.is_some(), ..activity };
-            let ended = live.poll(cx, activity);
+            let ended = live.poll(cx, concurrent);
             if live.take_room_change() {
                 changed.notify_one();
             }

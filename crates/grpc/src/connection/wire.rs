@@ -42,7 +42,7 @@ mod tests {
     use std::future::poll_fn;
     use std::io;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::time::Duration;
 
     use bytes::Bytes;
@@ -53,10 +53,11 @@ mod tests {
     use crate::connection::corked::Corked;
     use crate::connection::parts::Turns;
 
-    /// Counts writes.
+    /// Counts writes, and fails them once it is broken.
     struct Tally {
         inner: DuplexStream,
         writes: Arc<AtomicUsize>,
+        broken: Arc<AtomicBool>,
     }
 
     impl AsyncRead for Tally {
@@ -72,6 +73,9 @@ mod tests {
     impl AsyncWrite for Tally {
         fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
             self.writes.fetch_add(1, Ordering::Relaxed);
+            if self.broken.load(Ordering::Relaxed) {
+                return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+            }
             Pin::new(&mut self.inner).poll_write(cx, buf)
         }
 
@@ -93,8 +97,8 @@ mod tests {
             poll_fn(|cx| connection.poll_closed(cx).map(|_| ())).await;
         });
         let writes = Arc::new(AtomicUsize::new(0));
-        let (socket, cork) =
-            Corked::new(Tally { inner: ours, writes: Arc::clone(&writes) }, Turns::OneWorker);
+        let tally = Tally { inner: ours, writes: Arc::clone(&writes), broken: Arc::default() };
+        let (socket, cork) = Corked::new(tally, Turns::OneWorker);
         let (sender, connection) = h2::client::handshake(socket).await.unwrap();
         let mut wire = Wire::new(connection, cork, true);
         // Greetings are exchanged.
@@ -113,13 +117,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_peer_that_is_gone_ends_the_connection_when_something_is_sent() {
+    async fn a_peer_that_is_gone_ends_the_connection() {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (socket, cork) = Corked::new(ours, Turns::OneWorker);
         let (_sender, connection) = h2::client::handshake(socket).await.unwrap();
         let mut wire = Wire::new(connection, cork, true);
         drop(theirs);
-        let end = poll_fn(|cx| wire.poll(cx, true)).await;
-        assert!(end.is_err_and(|it| it.is_io()));
+        let end = timeout(Duration::from_secs(60), poll_fn(|cx| wire.poll(cx, true)));
+        assert!(end.await.expect("it ends").is_ok());
+    }
+
+    /// The library is told of an error that only the pull of the cork has met.
+    #[tokio::test]
+    async fn a_socket_that_takes_nothing_more_ends_the_connection() {
+        let (ours, _theirs) = tokio::io::duplex(1 << 16);
+        let broken = Arc::new(AtomicBool::new(false));
+        let tally = Tally { inner: ours, writes: Arc::default(), broken: Arc::clone(&broken) };
+        let (socket, cork) = Corked::new(tally, Turns::OneWorker);
+        let (_sender, connection) = h2::client::handshake(socket).await.unwrap();
+        let mut wire = Wire::new(connection, cork, true);
+        broken.store(true, Ordering::Relaxed);
+        let end = timeout(Duration::from_secs(60), poll_fn(|cx| wire.poll(cx, true)));
+        assert!(end.await.expect("it ends").is_err_and(|it| it.is_io()));
     }
 }

@@ -12,9 +12,6 @@ mod feed;
 mod still;
 mod echo;
 mod pods;
-#[allow(dead_code, reason = "the tests of the crate itself use the rest")]
-#[path = "../../src/connection/enforcer.rs"]
-mod enforcer;
 mod traffic;
 mod calling;
 mod failing;

@@ -46,7 +46,7 @@ async fn one_function_takes_addresses_hosts_and_services() {
     assert_eq!(*pod.seen.authority.lock().unwrap(), format!("localhost:{port}"));
     let builder = dogwatch_grpc::channel_builder(&address.to_string()).await.unwrap();
     says_hello(&builder.policy(Policy::PickFirst).build().unwrap()).await;
-    let wrong = dogwatch_grpc::channel("unix:///tmp/socket").await.unwrap_err();
+    let wrong = dogwatch_grpc::channel("unix:///greeter.sock").await.unwrap_err();
     assert!(matches!(wrong, DialError::Target(_)), "{wrong:?}");
 }
 

@@ -1,9 +1,11 @@
 //! Callers, connections and the balancer on several threads, as in production: pods die, leave and are full, and every call is accounted for.
 
-use dogwatch_grpc::{KubeChannel, LeastRequest, Policy, Retry};
+use dogwatch_grpc::{KubeChannel, LeastRequest, Policy, Retry, WaitForReady};
+use tonic::{Code, Request};
 
-use crate::echo::EchoClient;
-use crate::pods::{Pod, Service, connected, endpoint, until};
+use crate::echo::{EchoClient, message};
+use crate::pods::{Pod, Service, connected, endpoint, refused, until};
+use crate::still::in_time;
 use crate::traffic::Traffic;
 
 fn in_flight(channel: &KubeChannel) -> u32 {
@@ -115,4 +117,60 @@ async fn on_many_threads_nothing_in_flight_is_lost_where_pods_are_full_and_calle
     }
     until(&channel, |it| in_flight(it) == 0).await;
     assert!(channel.endpoints().iter().all(|it| it.failures == 0), "{:?}", channel.endpoints());
+}
+
+/// A channel in a static of a test binary, or in a program that starts a runtime for each job: the tasks of a channel end with the
+/// runtime that it was made on, and nothing would ever move its calls on.
+#[tokio::test]
+async fn calls_of_a_channel_whose_runtime_has_ended_fail_at_once() {
+    let pods = Pod::start_many(2).await;
+    let service = Service::of(&pods);
+    let receiver = service.receiver();
+    let other = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.unwrap();
+        let channel = runtime.block_on(async {
+            let channel = KubeChannel::from_endpoints(receiver);
+            channel.connected(2).await;
+            EchoClient::new(&channel).one("hello").await.unwrap();
+            channel
+        });
+        runtime.shutdown_background();
+        channel
+    });
+    let channel = tokio::task::spawn_blocking(|| other.join().unwrap()).await.unwrap();
+    let client = EchoClient::new(&channel);
+    let mut patient = Request::new(message("hello", 0));
+    patient.extensions_mut().insert(WaitForReady);
+    for request in [Request::new(message("hello", 0)), patient] {
+        let call = in_time(client.ask(request), || format!("{:#?}", channel.endpoints()));
+        let status = call.await.unwrap_err();
+        assert_eq!(status.code(), Code::Unavailable);
+        assert!(status.message().contains("runtime"), "{status}");
+    }
+}
+
+/// What asks the source to look again is the code of the user, and runs in the task that follows the endpoints.
+#[tokio::test]
+async fn a_panic_of_what_asks_to_resolve_again_does_not_end_the_channel() {
+    let (_held, dead) = refused();
+    let (pods, service) = (Pod::start_many(1).await, Service::new());
+    service.set(vec![endpoint("dead", dead)]);
+    let (asked, asks) = std::sync::mpsc::channel();
+    let builder = KubeChannel::builder(service.receiver()).resolving(move || {
+        let _ = asked.send(());
+        panic!("the code of the user");
+    });
+    let channel = builder.build().unwrap();
+    in_time(
+        async {
+            while asks.try_recv().is_err() {
+                tokio::task::yield_now().await
+            }
+        },
+        String::new,
+    )
+    .await;
+    service.set(vec![endpoint("alive", pods[0].address)]);
+    in_time(EchoClient::new(&channel).one("hello"), || format!("{:#?}", channel.endpoints())).await.unwrap();
 }

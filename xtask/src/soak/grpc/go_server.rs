@@ -1,6 +1,6 @@
 //! A server with all of grpc-go's defaults, which ends connections of clients that ping more often than it permits: ours stay.
 //!
-//! The rules of such a server are also played by a test of the crate (crates/grpc/tests/it/enforcer.rs), in no time; here they are its own.
+//! The rules of such a server are also played by a test of the crate (crates/grpc/src/connection/enforcer.rs), in no time; here they are its own.
 
 use std::net::Ipv4Addr;
 use std::process::Stdio;
@@ -39,7 +39,8 @@ struct Health {
     status: i32,
 }
 
-/// Keeps a quiet stream and an idle channel for that long, and judges what became of them. Says so where Go is not installed.
+/// Keeps a quiet stream, an idle channel and an answer that is not read for that long, and judges what became of them. Says so where Go
+/// is not installed.
 ///
 /// # Errors
 /// When the server does not build or start.
@@ -48,7 +49,10 @@ pub(super) async fn play(time: Duration, promises: &mut Promises) -> Result<()> 
         println!("Go is not installed: the scenario with a server of grpc-go is left out");
         return Ok(());
     };
-    println!("a server of grpc-go: a quiet stream and an idle channel for {} s", time.as_secs());
+    println!(
+        "a server of grpc-go: a quiet stream, an idle channel and an answer that is not read, for {} s",
+        time.as_secs()
+    );
     let mut server = Server::start(&program)?;
     let port = server.answer("port").await?;
     let town = Town::start(u16::try_from(port)?).await?;
@@ -57,17 +61,22 @@ pub(super) async fn play(time: Duration, promises: &mut Promises) -> Result<()> 
     let resolver = Resolver::new(Client::new(Config::new(town.url().parse()?))?);
     let target: Target = format!("kubernetes:///{SERVICE}.default:grpc").parse()?;
     let (idle, busy) = (resolver.channel(&target).build()?, resolver.channel(&target).build()?);
+    let slow = resolver.channel(&target).build()?;
     check(&idle).await.context("the first call")?;
     let mut stream = watch(&busy).await.context("the stream begins")?;
     stream.message().await.context("the health at first")?;
+    // For the server this call is over: to it, the connection is as idle as the one without a call.
+    let mut unread = stream_of(&slow, "/grpc.health.v1.Health/Check").await.context("the answer begins")?;
     let over = timeout(time, stream.message()).await;
     promises.add(over.is_err(), &format!("the stream is open ({over:?})"));
     let again = check(&idle).await;
     promises.add(again.is_ok(), &format!("the idle channel can call ({again:?})"));
+    let late = unread.message().await;
+    promises.add(matches!(late, Ok(Some(_))), &format!("the answer can still be read ({late:?})"));
     // Asked before the channels are dropped: those have a connection each.
     server.end();
     let connections = server.answer("connections").await?;
-    promises.add(connections == 2, &format!("each channel has had one connection ({connections} in all)"));
+    promises.add(connections == 3, &format!("each channel has had one connection ({connections} in all)"));
     Ok(())
 }
 
@@ -80,9 +89,13 @@ async fn check(channel: &KubeChannel) -> Result<Health> {
 }
 
 async fn watch(channel: &KubeChannel) -> Result<Streaming<Health>> {
+    stream_of(channel, "/grpc.health.v1.Health/Watch").await
+}
+
+/// The answer of a method as a stream, of which nothing is read yet.
+async fn stream_of(channel: &KubeChannel, method: &'static str) -> Result<Streaming<Health>> {
     let mut grpc = Grpc::new(channel.clone());
-    let path = PathAndQuery::from_static("/grpc.health.v1.Health/Watch");
-    let codec = ProstCodec::<Asked, Health>::default();
+    let (path, codec) = (PathAndQuery::from_static(method), ProstCodec::<Asked, Health>::default());
     Ok(grpc.server_streaming(Request::new(Asked::default()), path, codec).await?.into_inner())
 }
 

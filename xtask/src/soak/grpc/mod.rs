@@ -1,4 +1,4 @@
-//! Channels at full scale: `cargo xtask soak grpc [rollout|churn|grpc-go] [--quick] [--release]`.
+//! Channels at full scale: `cargo xtask soak grpc [rollout|churn|grpc-go] [--quick|--long] [--release]`.
 //!
 //! ```text
 //! this process: API server, pods, what happens to them ─── lines ──► one process that calls: resolver, channel, load, counts
@@ -39,6 +39,9 @@ pub(crate) struct Options {
     /// A stream of 6 s instead of 30 s, and a churn of 5 s instead of 60 s.
     #[arg(long)]
     quick: bool,
+    /// Twenty minutes of grpc-go instead of 150 s: pings that are five minutes apart have to be counted too.
+    #[arg(long, conflicts_with = "quick")]
+    long: bool,
     /// Build with optimizations, without the assertions of debug builds.
     #[arg(long)]
     release: bool,
@@ -53,7 +56,7 @@ enum Scenario {
     Rollout,
     /// of 1,000 connected endpoints, 100 are replaced each second
     Churn,
-    /// a quiet stream and an idle channel to a server with all of grpc-go's defaults
+    /// a quiet stream, an idle channel and an unread answer, to a server with all of grpc-go's defaults
     GrpcGo,
 }
 
@@ -85,7 +88,8 @@ async fn play(options: &Options) -> Result<()> {
     }
     if wanted(Scenario::GrpcGo) {
         // Clients that ping every half a minute are thrown out after 90 s, and their streams after 120 s.
-        go_server::play(seconds(150, 130), &mut promises).await?;
+        let whole = if options.long { 20 * 60 } else { 150 };
+        go_server::play(seconds(whole, 130), &mut promises).await?;
     }
     promises.judge()
 }

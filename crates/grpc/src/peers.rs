@@ -1,0 +1,291 @@
+//! What one peer, or one call, may do to the others: late answers, changing limits, and connections that break half-way.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use http_body_util::BodyExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::channel::KubeChannel;
+use crate::connection::Pipes;
+use crate::connection::enforcer::Enforcer;
+use crate::endpoints::{EndpointId, EndpointSet};
+use crate::scene::{Scene, ask, endpoint};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Waits until something holds, on the paused clock.
+async fn eventually(holds: impl Fn() -> bool, what: &str) {
+    let waiting = async {
+        while !holds() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(600 * SECOND, waiting).await.unwrap_or_else(|_| panic!("waited in vain for {what}"));
+}
+
+/// Answers that cross the resets of calls that were given up are no fault of the peer; other calls of the connection go on.
+#[tokio::test(start_paused = true)]
+async fn late_answers_to_calls_that_were_given_up_do_not_end_the_connection() {
+    let scene = Scene::new(|it| it.no_keep_alive());
+    let server = &scene.servers[0];
+    let mut innocent = pin!(scene.call("quiet").await.into_body());
+    // More than the library remembers, and more than it would bear by itself of those that it does not.
+    const CALLS: usize = 6_000;
+    let late = |_| {
+        let channel = scene.channel.clone();
+        tokio::spawn(async move { ask(&channel, "late", Some("500m")).await })
+    };
+    let calls: Vec<_> = (0..CALLS).map(late).collect();
+    for call in calls {
+        assert_eq!(call.await.unwrap().headers()["grpc-status"], "4");
+    }
+    eventually(|| server.record.resets.load(Ordering::SeqCst) == CALLS, "all resets").await;
+    server.release();
+    for _ in 0..20 {
+        assert!(scene.works().await);
+        sleep(SECOND).await;
+    }
+    assert_eq!(server.connections(), 1);
+    let ended = innocent.frame().now_or_never();
+    assert!(ended.is_none(), "the stream of another call ended: {ended:?}");
+}
+
+/// A server that has too much to do says so, and takes it back later.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_changes_how_many_calls_it_takes_is_believed_at_once() {
+    let scene = Scene::new(|it| it);
+    scene.list(&[1, 2]);
+    scene.channel.connected(2).await;
+    let changing = || scene.channel.endpoints().into_iter().find(|it| it.endpoint.id == EndpointId::new("1"));
+    let taken = || changing().unwrap().calls;
+    let share = async || {
+        let before = taken();
+        for _ in 0..20 {
+            assert!(scene.works().await);
+        }
+        taken() - before
+    };
+    let ready = |count| {
+        let channel = scene.channel.clone();
+        async move { eventually(|| channel.ready_endpoints() == count, "another number of endpoints").await }
+    };
+    assert_eq!(share().await, 10);
+    scene.servers[0].takes(0);
+    ready(1).await;
+    assert_eq!(share().await, 0);
+    scene.servers[0].takes(1);
+    ready(2).await;
+    assert_eq!(share().await, 10);
+    // Its only place is taken, so that others are called.
+    let channel = scene.channel.clone();
+    let busy: [JoinHandle<_>; 2] = [(); 2].map(|()| {
+        let channel = channel.clone();
+        tokio::spawn(async move { ask(&channel, "mute", None).await })
+    });
+    eventually(|| changing().unwrap().in_flight == 1, "the call that takes the place").await;
+    assert_eq!(share().await, 0);
+    busy.iter().for_each(JoinHandle::abort);
+}
+
+/// A peer that stops to read after the handshake. When it is told to, it ends the connection in its way and reads the rest; it returns
+/// the types of the frames that arrived then.
+async fn stalling<F: Future<Output = DuplexStream>>(
+    mut io: DuplexStream,
+    go_on: oneshot::Receiver<()>,
+    end: impl FnOnce(DuplexStream) -> F,
+) -> Vec<u8> {
+    io.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
+    io.read_exact(&mut [0; 24]).await.unwrap();
+    loop {
+        let mut head = [0; 9];
+        io.read_exact(&mut head).await.unwrap();
+        let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+        io.read_exact(&mut payload).await.unwrap();
+        if head[3] == 6 {
+            io.write_all(&[&[0, 0, 8, 6, 1, 0, 0, 0, 0], &payload[..]].concat()).await.unwrap();
+            break;
+        }
+    }
+    go_on.await.unwrap();
+    let mut io = end(io).await;
+    let mut rest = Vec::new();
+    // What arrived before an error has been read.
+    let _ = io.read_to_end(&mut rest).await;
+    let (mut kinds, mut rest) = (Vec::new(), &rest[..]);
+    while let Some((head, after)) = rest.split_first_chunk::<9>() {
+        kinds.push(head[3]);
+        let size = usize::from(head[1]) << 8 | usize::from(head[2]);
+        rest = after.get(size..).unwrap_or_default();
+    }
+    kinds
+}
+
+/// Of two calls, the first has left in part and the second waits behind it when the connection ends. Whatever becomes of the second, it
+/// must not be carried out twice: by another server, and by this one when it reads on.
+async fn broken_off<F: Future<Output = DuplexStream> + Send + 'static>(
+    end: impl FnOnce(DuplexStream) -> F + Send + 'static,
+) -> (usize, Vec<String>) {
+    const HEADERS: u8 = 1;
+    let (go_on, going) = oneshot::channel();
+    let (other, stalled) = (Arc::new(Enforcer::new()), Arc::new(std::sync::Mutex::new(Some((going, end)))));
+    let (reads, read) = oneshot::channel();
+    let reads = Arc::new(std::sync::Mutex::new(Some(reads)));
+    let serving = Arc::clone(&other);
+    let pipes = Pipes(Arc::new(move |address: SocketAddr| {
+        let first = address == SocketAddr::from(([10, 0, 0, 1], 80));
+        let (ours, theirs) = tokio::io::duplex(if first { 64 } else { 1 << 16 });
+        match stalled.lock().unwrap().take().filter(|_| first) {
+            Some((going, end)) => {
+                let reads = reads.lock().unwrap().take().unwrap();
+                tokio::spawn(async move { reads.send(stalling(theirs, going, end).await) });
+            }
+            None if first => drop(theirs),
+            None => serving.serve(theirs),
+        }
+        ours
+    }));
+    let set = |numbers: &[u8]| {
+        let endpoints = numbers.iter().copied().map(endpoint).collect();
+        Arc::new(EndpointSet { generation: 1, endpoints, unavailable: None })
+    };
+    let (sets, receiver) = watch::channel(set(&[1]));
+    let channel = KubeChannel::builder(receiver).pipes(pipes).build().unwrap();
+    channel.connected(1).await;
+    let calls: Vec<_> = ["a", "b"]
+        .map(|it| {
+            let (channel, text) = (channel.clone(), it.repeat(1_000));
+            tokio::spawn(async move { ask(&channel, &text, None).await })
+        })
+        .into();
+    sleep(SECOND).await;
+    sets.send_replace(set(&[1, 2]));
+    channel.connected(2).await;
+    go_on.send(()).unwrap();
+    let mut statuses = Vec::new();
+    for call in calls {
+        let answer = timeout(600 * SECOND, call).await.expect("the calls end").unwrap();
+        let status = answer.headers().get("grpc-status").map_or("0", |it| it.to_str().unwrap());
+        statuses.push(status.to_owned());
+    }
+    let kinds = timeout(600 * SECOND, read).await.expect("the peer ends").unwrap();
+    (kinds.iter().filter(|it| **it == HEADERS).count(), statuses)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_behind_one_that_broke_off_is_not_carried_out_twice() {
+    // A frame that the protocol forbids: data of no stream.
+    let forbidden = broken_off(|mut io: DuplexStream| async move {
+        io.write_all(&[0, 0, 1, 0, 0, 0, 0, 0, 0, 7]).await.unwrap();
+        io
+    });
+    let (begun, statuses) = forbidden.await;
+    assert!(
+        begun < 2 || statuses[1] != "0",
+        "{begun} calls arrived, and the second also elsewhere: {statuses:?}"
+    );
+    // A peer that says nothing more, and still reads.
+    let half_closed = broken_off(|mut io: DuplexStream| async move {
+        io.shutdown().await.unwrap();
+        io
+    });
+    let (begun, statuses) = half_closed.await;
+    assert_eq!(
+        (begun, &*statuses),
+        (1, &["14".to_owned(), "0".to_owned()][..]),
+        "the second goes elsewhere only"
+    );
+}
+
+/// A peer that reads and answers pings, and does this as soon as a call begins.
+async fn rude<F: Future<Output = DuplexStream>>(
+    mut io: DuplexStream,
+    settings: bool,
+    act: impl FnOnce(DuplexStream) -> F,
+) -> Option<()> {
+    if settings {
+        io.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.ok()?;
+    }
+    io.read_exact(&mut [0; 24]).await.ok()?;
+    loop {
+        let mut head = [0; 9];
+        io.read_exact(&mut head).await.ok()?;
+        let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+        io.read_exact(&mut payload).await.ok()?;
+        match head[3] {
+            1 => break,
+            6 => io.write_all(&[&[0, 0, 8, 6, 1, 0, 0, 0, 0], &payload[..]].concat()).await.ok()?,
+            _ => {}
+        }
+    }
+    let mut io = act(io).await;
+    io.read_to_end(&mut Vec::new()).await.ok().map(drop)
+}
+
+/// The status of a call to a peer that does this, and how often it was connected to.
+async fn status_of<F: Future<Output = DuplexStream> + Send + 'static>(
+    settings: bool,
+    act: impl FnOnce(DuplexStream) -> F + Clone + Send + Sync + 'static,
+) -> String {
+    let pipes = Pipes(Arc::new(move |_| {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        tokio::spawn(rude(theirs, settings, act.clone()));
+        ours
+    }));
+    let set = EndpointSet { generation: 1, endpoints: vec![endpoint(1)], unavailable: None };
+    let channel = KubeChannel::builder(watch::channel(Arc::new(set)).1).pipes(pipes).build().unwrap();
+    let answer = timeout(600 * SECOND, ask(&channel, "hello", Some("60S"))).await.expect("an answer");
+    answer.headers().get("grpc-status").map_or("0", |it| it.to_str().unwrap()).to_owned()
+}
+
+/// Frames that follow each other without end are cut off, and what the protocol permits is passed over.
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_sends_too_much_or_too_little_is_borne_or_left() {
+    // `:status: 200`, and the status of gRPC.
+    const HEAD: &[u8] = b"\x88\x00\x0ccontent-type\x10application/grpc\x00\x0bgrpc-status\x010";
+    async fn frame(io: &mut DuplexStream, kind: u8, flags: u8, payload: &[u8]) -> bool {
+        let head = [0, 0, payload.len() as u8, kind, flags, 0, 0, 0, 1];
+        io.write_all(&[&head[..], payload].concat()).await.is_ok()
+    }
+    let answered = |mut io: DuplexStream| async move {
+        frame(&mut io, 1, 5, HEAD).await;
+        io
+    };
+    assert_eq!(status_of(true, answered).await, "0");
+    assert_eq!(status_of(false, answered).await, "0", "settings need not have been sent");
+    let continued = status_of(true, |mut io: DuplexStream| async move {
+        frame(&mut io, 1, 0, b"\x88").await;
+        while frame(&mut io, 9, 0, b"").await {}
+        io
+    });
+    assert_eq!(continued.await, "14");
+    let informed = status_of(true, |mut io: DuplexStream| async move {
+        for _ in 0..10_000 {
+            // `:status: 103`
+            frame(&mut io, 1, 4, b"\x08\x03103").await;
+        }
+        frame(&mut io, 1, 5, HEAD).await;
+        io
+    });
+    assert_eq!(informed.await, "0");
+    let informed_only = status_of(true, |mut io: DuplexStream| async move {
+        frame(&mut io, 1, 5, b"\x08\x03103").await;
+        io
+    });
+    assert_eq!(informed_only.await, "13");
+    let without_room = status_of(true, |mut io: DuplexStream| async move {
+        // An initial window of nothing, and then one that is too large.
+        io.write_all(&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0]).await.unwrap();
+        io.write_all(&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 255, 255, 255, 255]).await.unwrap();
+        io
+    });
+    assert_eq!(without_room.await, "14");
+}
