@@ -228,17 +228,11 @@ impl Client {
 
     /// Sends a request until it is answered, refused for good, or not worth another try.
     ///
+    /// The first attempt does not wait for the client's own rate limit: the caller does, with [`Self::throttle`] and before
+    /// the time limit of the request begins. Only a watch goes without: it is long, and there are few of them (rule RQ-5).
+    ///
     /// The body of the answer is not read. Dropping the future cancels the attempt under way.
     pub(crate) async fn exchange(&self, request: &Prepared) -> Result<Answer, Error> {
-        // A first watch is not throttled: it is long, and there are few of them (rule RQ-5).
-        if request.mode != Mode::Watch {
-            self.throttle(request).await;
-        }
-        self.exchange_unthrottled(request).await
-    }
-
-    /// As [`Self::exchange`], for a caller that has waited for the rate limit itself.
-    pub(crate) async fn exchange_unthrottled(&self, request: &Prepared) -> Result<Answer, Error> {
         self.attempts(request, &mut None).await
     }
 

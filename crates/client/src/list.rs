@@ -323,7 +323,7 @@ impl<K: DeserializeOwned> ListStream<K> {
 
 fn ask(client: Client, prepared: Prepared) -> BoxFuture<'static, Result<Box<Answered>, Error>> {
     Box::pin(async move {
-        let body = client.exchange_unthrottled(&prepared).await?.body;
+        let body = client.exchange(&prepared).await?.body;
         Ok(Box::new(Answered { client, prepared, body }))
     })
 }

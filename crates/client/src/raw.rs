@@ -53,7 +53,10 @@ impl Client {
         let elsewhere = || InvalidRequest::Address(uri.path().to_owned());
         let server: Uri = self.server().as_str().parse().map_err(|_| elsewhere())?;
         match uri.authority() {
-            Some(authority) if Some(authority) == server.authority() => Ok(uri.clone()),
+            // The scheme counts as well: with another one, the credentials would travel in clear text.
+            Some(_) if (uri.authority(), uri.scheme()) == (server.authority(), server.scheme()) => {
+                Ok(uri.clone())
+            }
             Some(_) => Err(elsewhere().into()),
             None => {
                 let target = uri.path_and_query().map_or("/", PathAndQuery::as_str);

@@ -26,6 +26,10 @@ pub(crate) const JSON: &str = "application/json";
 /// What is accepted when nothing else is said: JSON, and whatever else a server insists on.
 const ACCEPT_JSON: &str = "application/json, */*";
 
+/// What is wrong with a request that has both a path and parts of a resource.
+const PARTS_OF_RESOURCES: &str =
+    "a namespace, object or subresource belongs to a resource, not to a path: write it into the path";
+
 /// A request under construction. Made by [`Client::request`] and its siblings.
 ///
 /// `Debug` shows the method, the target and the names of the headers; values and the body may be secrets.
@@ -52,9 +56,28 @@ pub struct Request {
 
 #[derive(Clone, Debug)]
 enum Target {
-    Unset,
+    /// What was said of a resource that is yet to be named.
+    Unset(Vec<Part>),
     Resource(ResourcePath),
     Absolute(String),
+}
+
+/// A segment of a path behind the resource, in the caller's order.
+#[derive(Clone, Debug)]
+enum Part {
+    Namespace(String),
+    Name(String),
+    Subresource(String),
+}
+
+impl Part {
+    fn add_to(&self, path: ResourcePath) -> ResourcePath {
+        match self {
+            Self::Namespace(namespace) => path.namespace(namespace),
+            Self::Name(name) => path.name(name),
+            Self::Subresource(subresource) => path.subresource(subresource),
+        }
+    }
 }
 
 /// A whole answer.
@@ -78,7 +101,7 @@ impl Client {
         Request {
             client: self.clone(),
             method,
-            target: Target::Unset,
+            target: Target::Unset(Vec::new()),
             suffix: Vec::new(),
             query: Vec::new(),
             headers,
@@ -119,15 +142,16 @@ impl Client {
 }
 
 impl Request {
-    /// Names the collection.
+    /// Names the collection. Namespace, object and subresource may be named before or after it.
     pub fn resource(mut self, resource: &ResourceType) -> Self {
         if self.error.is_some() {
             return self;
         }
-        match self.target {
-            Target::Unset => {
+        match &self.target {
+            Target::Unset(parts) => {
                 self.resource = resource.plural.to_string();
-                self.target = Target::Resource(ResourcePath::of(resource));
+                let path = parts.iter().fold(ResourcePath::of(resource), |path, part| part.add_to(path));
+                self.target = Target::Resource(path);
                 self
             }
             _ => self.fail(InvalidRequest::Object("the resource or path of a request is set once")),
@@ -144,9 +168,11 @@ impl Request {
         if let Some(part) = parts.iter().find(|it| !is_plain_path(it)) {
             return self.fail(InvalidRequest::Address((*part).to_owned()));
         }
-        let Target::Unset = self.target else {
-            return self.fail(InvalidRequest::Object("the resource or path of a request is set once"));
-        };
+        match &self.target {
+            Target::Unset(parts) if parts.is_empty() => {}
+            Target::Unset(_) => return self.fail(InvalidRequest::Object(PARTS_OF_RESOURCES)),
+            _ => return self.fail(InvalidRequest::Object("the resource or path of a request is set once")),
+        }
         let joined: Vec<_> =
             parts.iter().map(|it| it.trim_matches('/')).filter(|it| !it.is_empty()).collect();
         let mut path = format!("/{}", joined.join("/"));
@@ -177,19 +203,19 @@ impl Request {
 
     /// Enters a namespace; empty means all of them, and is refused where one object is meant.
     pub fn namespace(self, namespace: &str) -> Self {
-        self.on_path(|path| path.namespace(namespace))
+        self.with(Part::Namespace(namespace.to_owned()))
     }
 
     /// Names one object.
     pub fn name(self, name: &str) -> Self {
-        let mut this = self.on_path(|path| path.name(name));
+        let mut this = self.with(Part::Name(name.to_owned()));
         this.name = name.to_owned();
         this
     }
 
     /// Goes to a part of the object, for example `status`.
     pub fn subresource(self, subresource: &str) -> Self {
-        self.on_path(|path| path.subresource(subresource))
+        self.with(Part::Subresource(subresource.to_owned()))
     }
 
     /// Adds segments behind everything else, in whatever order the request is put together. A segment that would change
@@ -328,6 +354,7 @@ impl Request {
     /// Sends it under the rules of [`Self::stream`]; returns the answer and what messages call the request.
     pub(crate) async fn answer(self) -> Result<(String, http::Response<ResponseBody>), Error> {
         let prepared = self.prepare(Mode::Stream)?;
+        self.client.throttle(&prepared).await;
         let answer = self.client.exchange(&prepared);
         let answer = match prepared.timeout {
             None => answer.await?,
@@ -372,7 +399,7 @@ impl Request {
             return Err(error.clone());
         }
         let mut target = match &self.target {
-            Target::Unset => return Err(InvalidRequest::NoTarget),
+            Target::Unset(_) => return Err(InvalidRequest::NoTarget),
             Target::Absolute(path) => path.clone(),
             Target::Resource(path) if self.method == Method::POST => path.build_for_create()?,
             Target::Resource(path) => path.build()?,
@@ -419,19 +446,19 @@ impl Request {
         })
     }
 
-    fn on_path(mut self, change: impl FnOnce(ResourcePath) -> ResourcePath) -> Self {
+    fn with(mut self, part: Part) -> Self {
         if self.error.is_some() {
             return self;
         }
-        match self.target {
-            Target::Resource(path) => {
-                self.target = Target::Resource(change(path));
-                self
+        self.target = match self.target {
+            Target::Resource(path) => Target::Resource(part.add_to(path)),
+            Target::Unset(mut parts) => {
+                parts.push(part);
+                Target::Unset(parts)
             }
-            _ => self.fail(InvalidRequest::Object(
-                "name the resource before its namespace, object or subresource",
-            )),
-        }
+            Target::Absolute(_) => return self.fail(InvalidRequest::Object(PARTS_OF_RESOURCES)),
+        };
+        self
     }
 
     pub(crate) fn fail(mut self, error: InvalidRequest) -> Self {

@@ -18,7 +18,8 @@ pub struct Table {
     kind: String,
     /// The version of the list, to watch from, and the token of the next page.
     pub metadata: TableMeta,
-    /// The columns, in order.
+    /// The columns, in order. In a watch, only the first table has them.
+    #[serde(deserialize_with = "null_as_default")]
     pub column_definitions: Vec<TableColumn>,
     /// One row for each object.
     #[serde(deserialize_with = "null_as_default")]
@@ -65,6 +66,7 @@ pub struct TableColumn {
 #[serde(rename_all = "camelCase", default)]
 pub struct TableRow {
     /// One value for each column.
+    #[serde(deserialize_with = "null_as_default")]
     pub cells: Vec<Value>,
     /// The object, as far as the server sends it along: its metadata unless asked otherwise.
     pub object: Option<RowObject>,

@@ -18,7 +18,8 @@ use super::token::{TokenFile, bearer};
 use super::write_back::KubeconfigTokens;
 use crate::config::{AuthProvider, AuthSettings, Config, Identity};
 
-/// The credentials of a client. Clones share one state: one token cache, one plugin process at a time.
+/// The credentials of a client. Clones share one state: one token cache, one plugin process at a time. Others with the same
+/// `exec` section, or the same login at an `oidc` provider, share that part of it.
 #[derive(Clone)]
 pub struct Credentials {
     inner: Arc<Inner>,
@@ -35,7 +36,7 @@ enum Way {
     Fixed(HeaderValue),
     TokenFile(Renewing<TokenFile>),
     Oidc(Arc<Renewing<Oidc>>),
-    Plugin(Box<Renewing<Plugin>>),
+    Plugin(Arc<Renewing<Plugin>>),
 }
 
 /// What the program around the client adds to its settings.
@@ -74,11 +75,14 @@ impl Credentials {
 
     /// Like [`Credentials::new`], with everything a program can add.
     pub fn with_options(config: &Config, options: AuthOptions) -> Result<Self, AuthError> {
-        let identity = watch::Sender::new(None);
-        let way = choose(config, options, &identity)?;
+        let way = choose(config, options)?;
         if !matches!(way, Way::Anonymous) {
             plaintext::check(config)?;
         }
+        let identity = match &way {
+            Way::Plugin(renewing) => renewing.source().identity().clone(),
+            _ => watch::Sender::new(None),
+        };
         Ok(Self { inner: Arc::new(Inner { way, identity }) })
     }
 
@@ -151,11 +155,7 @@ impl Ticket {
     }
 }
 
-fn choose(
-    config: &Config,
-    options: AuthOptions,
-    identity: &watch::Sender<Option<Identity>>,
-) -> Result<Way, AuthError> {
+fn choose(config: &Config, options: AuthOptions) -> Result<Way, AuthError> {
     let wrong = |what: &str| AuthError::Misconfigured(what.to_owned());
     let AuthSettings { token, token_file, basic: user, provider, exec } = &config.auth;
     if (token.is_some() || token_file.is_some()) && user.is_some() {
@@ -194,8 +194,7 @@ fn choose(
                 time_limit: options.plugin_time_limit,
                 stdin_unavailable: options.stdin_unavailable,
             };
-            let plugin = Plugin::follow(exec, &config.plugin_policy, plugin, identity.clone())?;
-            Ok(Way::Plugin(Box::new(plugin)))
+            Ok(Way::Plugin(Plugin::follow(exec, &config.plugin_policy, plugin)?))
         }
         _ => Ok(Way::Anonymous),
     }

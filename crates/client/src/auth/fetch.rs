@@ -43,6 +43,14 @@ pub trait TokenStore: Send + Sync + 'static {
     /// Called once after each refresh, never for two refreshes at a time. A failure is logged; the tokens stay in use
     /// in this process.
     fn store(&self, tokens: RefreshedTokens) -> BoxFuture<'static, Result<(), BoxError>>;
+
+    /// Returns the tokens as they are kept now, where that is known. Called before each refresh: another program may have
+    /// refreshed the same login since, and a refresh-token that is used a second time looks like theft to the provider.
+    ///
+    /// Defaults to none; then the tokens of this process are used.
+    fn load(&self) -> BoxFuture<'static, Option<RefreshedTokens>> {
+        Box::pin(std::future::ready(None))
+    }
 }
 
 /// The tokens after a refresh.

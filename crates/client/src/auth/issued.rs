@@ -75,6 +75,11 @@ impl Lifetime {
 }
 
 impl Issued {
+    /// Whether it can be used as it is for some time.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.lifetime.wear(Timestamp::now(), Instant::now()) == Wear::Fresh
+    }
+
     /// Whether the server would see no difference.
     pub(super) fn says_the_same(&self, other: &Self) -> bool {
         self.header == other.header && same_identity(self.identity.as_ref(), other.identity.as_ref())

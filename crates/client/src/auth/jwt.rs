@@ -1,9 +1,10 @@
-//! The one thing we read in a JWT: when it expires. Signatures are the server's business.
+//! What we read in a JWT: when it expires, and of whom it speaks. Signatures are the server's business.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 /// When an id-token ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,14 +21,7 @@ pub(super) fn expiry(token: &str) -> Option<Expiry> {
     struct Claims {
         exp: Option<f64>,
     }
-    let mut parts = token.split('.');
-    let (_header, claims, _signature) = (parts.next()?, parts.next()?, parts.next()?);
-    if parts.next().is_some() {
-        return None;
-    }
-    let claims = URL_SAFE_NO_PAD.decode(claims.trim_end_matches('=')).ok()?;
-    let claims: Claims = serde_json::from_slice(&claims).ok()?;
-    match claims.exp {
+    match claims::<Claims>(token)?.exp {
         None => Some(Expiry::Unstated),
         // Saturates: a claim past the end of time is as good as the end of time.
         Some(exp) => Some(Expiry::At(Timestamp::from_second(exp as i64).unwrap_or(if exp > 0.0 {
@@ -36,6 +30,25 @@ pub(super) fn expiry(token: &str) -> Option<Expiry> {
             Timestamp::MIN
         }))),
     }
+}
+
+/// Reads the `sub` claim: whom the issuer means. None if the text is not a JWT, or does not say.
+pub(super) fn subject(token: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Claims {
+        sub: Option<String>,
+    }
+    claims::<Claims>(token)?.sub
+}
+
+fn claims<T: DeserializeOwned>(token: &str) -> Option<T> {
+    let mut parts = token.split('.');
+    let (_header, claims, _signature) = (parts.next()?, parts.next()?, parts.next()?);
+    if parts.next().is_some() {
+        return None;
+    }
+    let claims = URL_SAFE_NO_PAD.decode(claims.trim_end_matches('=')).ok()?;
+    serde_json::from_slice(&claims).ok()
 }
 
 #[cfg(test)]
@@ -54,6 +67,8 @@ mod tests {
         assert_eq!(expiry(&token(r#"{"exp":1e300}"#)), Some(Expiry::At(Timestamp::MAX)));
         assert_eq!(expiry(&token(r#"{"exp":-1e300}"#)), Some(Expiry::At(Timestamp::MIN)));
         assert_eq!(expiry(&token(r#"{"sub":"jane"}"#)), Some(Expiry::Unstated));
+        assert_eq!(subject(&token(r#"{"sub":"jane","exp":1}"#)).as_deref(), Some("jane"));
+        assert_eq!(subject(&token(r#"{"exp":1}"#)), None);
     }
 
     #[test]

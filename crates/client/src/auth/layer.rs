@@ -87,7 +87,9 @@ where
 /// Returns true for a path whose answers are those of a program behind the API server: its 401 says nothing about our
 /// credentials, and a write must not go to it twice.
 fn is_proxied(path: &str) -> bool {
-    path.split('/').any(|it| it == "proxy")
+    // `…/services/<name>/proxy/…`. Anything else may be called `proxy`: an object, a namespace, a custom subresource.
+    let segments: Vec<&str> = path.split('/').collect();
+    segments.windows(3).any(|it| matches!(it, ["pods" | "services" | "nodes", _, "proxy"]))
 }
 
 /// Puts newer credentials on a request; none if there are none.

@@ -212,7 +212,15 @@ impl Shared {
 
     async fn refresh(&self) -> Result<Issued, OidcError> {
         let mut refresh_token = self.refresh_token.lock().await;
-        let old = refresh_token.clone().ok_or(OidcError::NoRefreshToken)?;
+        let mut old = refresh_token.clone().ok_or(OidcError::NoRefreshToken)?;
+        if let Some(kept) = self.refreshed_elsewhere(&old).await {
+            old = kept.refresh_token;
+            *refresh_token = Some(old.clone());
+            self.remember(&old);
+            if let Some(issued) = issued(&kept.id_token).filter(Issued::is_fresh) {
+                return Ok(issued);
+            }
+        }
         let grant = tokio::time::timeout(LIMIT, self.exchange(&old))
             .await
             .map_err(|elapsed| self.unreachable(&self.issuer, elapsed.into()))??;
@@ -233,6 +241,12 @@ impl Shared {
             tracing::warn!(error = &*error as &dyn std::error::Error, "cannot store the refreshed tokens");
         }
         Ok(issued)
+    }
+
+    /// The tokens that are kept now, if another program has refreshed the login since.
+    async fn refreshed_elsewhere(&self, ours: &SecretString) -> Option<RefreshedTokens> {
+        let kept = self.store.as_ref()?.load().await?;
+        (kept.refresh_token.expose_secret() != ours.expose_secret()).then_some(kept)
     }
 
     async fn exchange(&self, refresh_token: &SecretString) -> Result<Grant, OidcError> {

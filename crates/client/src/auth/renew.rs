@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Fresh               handed out at once
-//! Aging               handed out at once, while the first caller to notice waits for a renewal
+//! Aging               handed out at once, while the first caller to notice waits a moment for a renewal
 //! Expired, rejected   renewed before the next use; all callers wait for the same renewal
 //! ```
 //!
@@ -29,6 +29,10 @@ use super::issued::{Issued, Wear};
 /// After a failed renewal, how long a credential that still works is used before the next try.
 const HOLD_OFF: Duration = Duration::from_secs(10);
 
+/// How long the caller that starts the renewal of a credential that still works waits for the new one. A file is read in
+/// less; a plugin or a provider may take a minute, which no request has to spare while its credential is good.
+const AGING_WAIT: Duration = Duration::from_secs(1);
+
 /// Where credentials come from.
 pub(super) trait Source: Send + Sync + 'static {
     /// What log lines call it.
@@ -50,8 +54,8 @@ pub(super) struct Held {
 
 /// One credential, shared and kept fresh.
 ///
-/// A fresh one is handed out at once. An aging one too, except to the one caller that starts its renewal. Where there is
-/// none to hand out, all callers wait for one renewal and share its outcome, failure included. A caller that is dropped
+/// A fresh one is handed out at once. An aging one too; only the caller that starts its renewal waits a moment for the new
+/// one. Where there is none to hand out, all callers wait for one renewal and share its outcome, failure included. A caller that is dropped
 /// leaves the renewal running for the others; dropping the last `Renewing` ends it.
 pub(super) struct Renewing<S> {
     source: Arc<S>,
@@ -71,7 +75,8 @@ struct State {
 }
 
 struct Running {
-    outcome: Shared<BoxFuture<'static, Result<Held, AuthError>>>,
+    /// `None` when the task was dropped with its runtime.
+    outcome: Shared<BoxFuture<'static, Option<Result<Held, AuthError>>>>,
     task: AbortHandle,
 }
 
@@ -90,20 +95,39 @@ impl<S: Source> Renewing<S> {
         Self { source: Arc::new(source), state: Arc::new(Mutex::new(state)) }
     }
 
+    /// Where the credentials come from.
+    pub(super) fn source(&self) -> &S {
+        &self.source
+    }
+
     /// The credential to use now, renewed first if it has to be.
     pub(super) async fn get(&self) -> Result<Held, AuthError> {
-        let outcome = {
-            let mut state = lock(&self.state);
-            match (state.look::<S>(), &state.running) {
-                (Look::Use(held), _) | (Look::Renew { meanwhile: Some(held) }, Some(_)) => return Ok(held),
-                (Look::Renew { .. }, Some(running)) => running.outcome.clone(),
-                (Look::Renew { .. }, None) => {
-                    let running = self.start();
-                    state.running.insert(running).outcome.clone()
+        loop {
+            let (outcome, meanwhile) = {
+                let mut state = lock(&self.state);
+                // A renewal that ended left the state by itself. One that is over and still there was dropped with its
+                // runtime before it ran.
+                state.running.take_if(|it| it.task.is_finished());
+                match (state.look::<S>(), &state.running) {
+                    (Look::Use(held), _) | (Look::Renew { meanwhile: Some(held) }, Some(_)) => {
+                        return Ok(held);
+                    }
+                    (Look::Renew { .. }, Some(running)) => (running.outcome.clone(), None),
+                    (Look::Renew { meanwhile }, None) => {
+                        let running = self.start();
+                        (state.running.insert(running).outcome.clone(), meanwhile)
+                    }
                 }
+            };
+            let outcome = match meanwhile {
+                None => outcome.await,
+                Some(held) => tokio::time::timeout(AGING_WAIT, outcome).await.unwrap_or(Some(Ok(held))),
+            };
+            // A renewal that was dropped with the runtime of another caller is begun anew on ours.
+            if let Some(outcome) = outcome {
+                return outcome;
             }
-        };
-        outcome.await
+        }
     }
 
     /// Renews in a task of its own. The task ends by itself; [`Drop`] ends it earlier.
@@ -117,11 +141,9 @@ impl<S: Source> Renewing<S> {
         });
         let abort = task.abort_handle();
         let outcome = task.map(|joined| match joined.map_err(tokio::task::JoinError::try_into_panic) {
-            Ok(outcome) => outcome,
+            Ok(outcome) => Some(outcome),
             Err(Ok(panic)) => std::panic::resume_unwind(panic),
-            Err(Err(_cancelled)) => {
-                Err(AuthError::Misconfigured("the client ended while credentials were renewed".to_owned()))
-            }
+            Err(Err(_cancelled)) => None,
         });
         Running { outcome: outcome.boxed().shared(), task: abort }
     }
@@ -316,6 +338,22 @@ mod tests {
         assert_eq!(text(&slow.await.unwrap().unwrap()), "Bearer 2");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_renewal_does_not_hold_up_a_request_whose_credential_still_works() {
+        let mut source = script(aging());
+        source.permits = Some(Semaphore::new(1));
+        let renewing = Renewing::new(source, None);
+        renewing.get().await.unwrap();
+        let limit = Duration::from_secs(2);
+        let held =
+            tokio::time::timeout(limit, renewing.get()).await.expect("it does not wait for the source");
+        assert_eq!(text(&held.unwrap()), "Bearer 1");
+        renewing.source.permits.as_ref().unwrap().add_permits(1);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(renewing.source.renewals.load(Ordering::SeqCst), 2);
+        assert_eq!(lock(&renewing.state).current.as_ref().map(text), Some("Bearer 2"));
+    }
+
     #[tokio::test]
     async fn waiters_share_one_renewal_even_if_it_fails_or_is_expired_on_arrival() {
         for fails in [false, true] {
@@ -399,5 +437,36 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(Arc::strong_count(&source), 1);
+    }
+
+    #[test]
+    fn a_renewal_whose_runtime_ended_is_begun_anew_for_a_caller_of_another() {
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut source = script(Lifetime::UntilRejected);
+        source.permits = Some(Semaphore::new(0));
+        let renewing = Renewing::new(source, None);
+        let (first, second) = (runtime(), runtime());
+        let mut get = Box::pin(renewing.get());
+        first.block_on(async {
+            assert!(futures_util::poll!(&mut get).is_pending());
+            tokio::task::yield_now().await;
+        });
+        drop(first);
+        renewing.source.permits.as_ref().unwrap().add_permits(1);
+        assert_eq!(text(&second.block_on(get).unwrap()), "Bearer 2");
+    }
+
+    #[test]
+    fn a_renewal_whose_runtime_ended_before_it_began_is_begun_anew() {
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let renewing = Renewing::new(script(Lifetime::UntilRejected), None);
+        let first = runtime();
+        first.block_on(async {
+            let mut get = Box::pin(renewing.get());
+            // The task exists and has not run.
+            assert!(futures_util::poll!(&mut get).is_pending());
+        });
+        drop(first);
+        assert_eq!(text(&runtime().block_on(renewing.get()).unwrap()), "Bearer 1");
     }
 }

@@ -13,11 +13,9 @@ use super::error::AuthError;
 use super::issued::{Issued, Lifetime};
 use super::renew::{Renewing, Source};
 
-/// How long a token from a file is taken to be good. A kubelet rotates them well before they expire.
-const PERIOD: Duration = Duration::from_secs(60);
-
-/// How much before the end of [`PERIOD`] the file is read again.
-const LEEWAY: Duration = Duration::from_secs(10);
+/// How long a token from a file is used before the file is read again. client-go takes it to be good for 60 s and reads
+/// it again 10 s before their end. A kubelet rotates tokens well before they expire.
+const READ_AGAIN_AFTER: Duration = Duration::from_secs(50);
 
 /// A file with a bearer token.
 pub(super) struct TokenFile {
@@ -65,7 +63,7 @@ impl Source for TokenFile {
             .read()
             .await
             .map_err(|source| AuthError::TokenFile { path: self.path.clone(), source: Arc::new(source) })?;
-        let lifetime = Lifetime::LookAgain { after: Instant::now() + (PERIOD - LEEWAY) };
+        let lifetime = Lifetime::LookAgain { after: Instant::now() + READ_AGAIN_AFTER };
         Ok(Issued { header: Some(header), identity: None, lifetime })
     }
 }

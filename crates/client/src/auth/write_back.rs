@@ -5,9 +5,11 @@
 //! (`rest.AuthProviderConfigPersister`).
 //!
 //! Only the tokens change: they are replaced in the text, so that comments, order and anchors stay. The result is parsed
-//! before it replaces the file.
+//! before it replaces the file, and must say the same as before but for the tokens. A file that is marked read-only is
+//! left alone.
 
-use std::fs::{self, OpenOptions};
+use std::collections::BTreeMap;
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +19,7 @@ use futures_core::future::BoxFuture;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::fetch::{RefreshedTokens, TokenStore};
+use super::jwt;
 use crate::body::BoxError;
 use crate::config::{AuthProvider, Kubeconfig};
 
@@ -27,8 +30,30 @@ const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// Writes tokens into a kubeconfig.
 pub(super) struct KubeconfigTokens {
     file: PathBuf,
+    /// `None` where the entry does not say enough to be found again.
+    login: Option<Login>,
     /// The tokens that stand in the file: what is replaced next.
     written: Arc<Mutex<Written>>,
+}
+
+/// What stays the same in a user entry when its tokens are refreshed.
+#[derive(Clone, PartialEq)]
+struct Login {
+    issuer: String,
+    client_id: String,
+    /// Of the id-token. Somebody else who logs in with the same entry is somebody else.
+    subject: String,
+}
+
+impl Login {
+    /// `None` where the id-token does not name its subject.
+    fn of(options: &BTreeMap<String, String>) -> Option<Self> {
+        Some(Self {
+            issuer: options.get("idp-issuer-url")?.clone(),
+            client_id: options.get("client-id")?.clone(),
+            subject: jwt::subject(options.get("id-token")?)?,
+        })
+    }
 }
 
 #[derive(Clone)]
@@ -45,7 +70,10 @@ impl KubeconfigTokens {
             id_token: option("id-token").map(|it| SecretString::from(it.as_str())),
             refresh_token: SecretString::from(option("refresh-token")?.as_str()),
         };
-        Some(Self { file: provider.origin.clone()?, written: Arc::new(Mutex::new(written)) })
+        // A relative name is meant from where the process is now, not from where it will be.
+        let file = std::path::absolute(provider.origin.as_ref()?).ok()?;
+        let login = Login::of(&provider.config);
+        Some(Self { file, login, written: Arc::new(Mutex::new(written)) })
     }
 }
 
@@ -67,12 +95,47 @@ impl TokenStore for KubeconfigTokens {
             tokio::task::spawn_blocking(write).await?
         })
     }
+
+    fn load(&self) -> BoxFuture<'static, Option<RefreshedTokens>> {
+        let (file, login, written) = (self.file.clone(), self.login.clone(), Arc::clone(&self.written));
+        Box::pin(async move {
+            let read = move || {
+                let found = find_tokens(&fs::read_to_string(file).ok()?, &login?)?;
+                *written.lock().unwrap_or_else(PoisonError::into_inner) = Written {
+                    id_token: Some(found.id_token.clone()),
+                    refresh_token: found.refresh_token.clone(),
+                };
+                Some(found)
+            };
+            tokio::task::spawn_blocking(read).await.ok().flatten()
+        })
+    }
+}
+
+/// The tokens of a login in the text of a kubeconfig; none unless all entries of the login have the same.
+fn find_tokens(text: &str, login: &Login) -> Option<RefreshedTokens> {
+    let kubeconfig = Kubeconfig::from_yaml(text).ok()?;
+    let providers = kubeconfig.users.iter().filter_map(|it| it.user.auth_provider.as_ref());
+    let mut found = providers
+        .filter(|it| it.name == "oidc" && Login::of(&it.config).as_ref() == Some(login))
+        .filter_map(|it| Some((it.config.get("id-token")?, it.config.get("refresh-token")?)))
+        .filter(|(_, refresh)| !refresh.is_empty());
+    let (id, refresh) = found.next()?;
+    found.all(|it| it == (id, refresh)).then(|| RefreshedTokens {
+        id_token: SecretString::from(id.as_str()),
+        refresh_token: SecretString::from(refresh.as_str()),
+    })
 }
 
 fn replace_tokens(file: &Path, old: &Written, new: &Written) -> io::Result<()> {
+    if fs::metadata(file)?.permissions().readonly() {
+        let problem = "it is marked read-only; log in again where the new tokens can be kept";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
+    }
+    // Beside the name as it was given, where client-go has it too, also if that is a link.
+    let _lock = LockFile::take(file)?;
     // A link stays a link: what it leads to is replaced.
     let file = fs::canonicalize(file)?;
-    let _lock = LockFile::take(&file)?;
     let text = fs::read_to_string(&file)?;
     let mut replaced = replace(&text, &old.refresh_token, &new.refresh_token)?;
     if let (Some(old), Some(new)) = (&old.id_token, &new.id_token) {
@@ -81,47 +144,95 @@ fn replace_tokens(file: &Path, old: &Written, new: &Written) -> io::Result<()> {
     if replaced == text {
         return Ok(());
     }
-    if !holds(&replaced, &new.refresh_token) {
+    if !differs_by_tokens(&text, &replaced, old, new) {
         return Err(io::Error::other("the new tokens cannot be written in place of the old ones"));
     }
-    write_beside_and_rename(&file, &replaced)
+    put(&file, &replaced, |from, to| fs::rename(from, to))
 }
 
-/// Replaces a token wherever it stands, in every user that has it.
+/// Replaces a token wherever it stands as a word of its own, in every user that has it.
 fn replace(text: &str, old: &SecretString, new: &SecretString) -> io::Result<String> {
     let (old, new) = (old.expose_secret(), new.expose_secret());
     let plain = |it: char| it.is_ascii_alphanumeric() || "._~+/=-".contains(it);
-    if !text.contains(old) {
+    if new.contains(|it| !plain(it)) && old != new {
+        let problem = "the new token has characters that cannot be written in place of the old one";
+        return Err(io::Error::other(problem));
+    }
+    let (mut replaced, mut done) = (String::with_capacity(text.len()), 0);
+    for (at, found) in text.match_indices(old) {
+        let end = at + found.len();
+        if !text[..at].ends_with(plain) && !text[end..].starts_with(plain) {
+            replaced.push_str(&text[done..at]);
+            replaced.push_str(new);
+            done = end;
+        }
+    }
+    if done == 0 {
         return Err(io::Error::other("it no longer holds the tokens that were read from it; log in again"));
     }
-    if !new.contains(|it| !plain(it)) || old == new {
-        return Ok(text.replace(old, new));
+    replaced.push_str(&text[done..]);
+    Ok(replaced)
+}
+
+/// Returns true when both texts are kubeconfigs that say the same but for the tokens of their users.
+///
+/// A short token may also be the name of a user, or any other word.
+fn differs_by_tokens(before: &str, after: &str, old: &Written, new: &Written) -> bool {
+    let (Ok(mut before), Ok(after)) = (Kubeconfig::from_yaml(before), Kubeconfig::from_yaml(after)) else {
+        return false;
+    };
+    let mut change = |name: &str, old: &SecretString, new: &SecretString| {
+        let providers = before.users.iter_mut().filter_map(|it| it.user.auth_provider.as_mut());
+        let mut changed = false;
+        for value in providers.filter_map(|it| it.config.get_mut(name)) {
+            if value == old.expose_secret() {
+                new.expose_secret().clone_into(value);
+                changed = true;
+            }
+        }
+        changed
+    };
+    let changed = change("refresh-token", &old.refresh_token, &new.refresh_token);
+    if let (Some(old), Some(new)) = (&old.id_token, &new.id_token) {
+        change("id-token", old, new);
     }
-    Err(io::Error::other("the new token has characters that cannot be written in place of the old one"))
+    changed && matches!((before.to_yaml(), after.to_yaml()), (Ok(before), Ok(after)) if before == after)
 }
 
-/// Returns true when the text is a kubeconfig with a user that has this refresh-token.
-fn holds(text: &str, refresh_token: &SecretString) -> bool {
-    let Ok(kubeconfig) = Kubeconfig::from_yaml(text) else { return false };
-    let providers = kubeconfig.users.iter().filter_map(|it| it.user.auth_provider.as_ref());
-    providers
-        .filter_map(|it| it.config.get("refresh-token"))
-        .any(|it| it.as_str() == refresh_token.expose_secret())
+/// Replaces the file in one step where that is possible, and writes over it otherwise.
+fn put(file: &Path, text: &str, rename: impl Fn(&Path, &Path) -> io::Result<()>) -> io::Result<()> {
+    use io::ErrorKind::{CrossesDevices, PermissionDenied, ResourceBusy};
+    match replace_file(file, text, rename) {
+        // A file that was mounted into a container by itself cannot be replaced, nor can one of another owner that we may
+        // merely write. client-go always writes over the file.
+        Err(error) if matches!(error.kind(), CrossesDevices | PermissionDenied | ResourceBusy) => {
+            let mut file = OpenOptions::new().write(true).open(file)?;
+            // The file is cut afterwards, so that it is never empty: the old text is as long as the new one, or nearly.
+            file.write_all(text.as_bytes())?;
+            file.set_len(text.len() as u64)?;
+            file.sync_all()
+        }
+        result => result,
+    }
 }
 
-/// Replaces the file in one step: a reader sees the old one or the new one, with the permissions it had.
-fn write_beside_and_rename(file: &Path, text: &str) -> io::Result<()> {
+/// Replaces the file in one step: a reader sees the old one or the new one, with the owner and the permissions it had.
+fn replace_file(file: &Path, text: &str, rename: impl Fn(&Path, &Path) -> io::Result<()>) -> io::Result<()> {
     let beside = beside(file, &format!(".{}", std::process::id()));
+    // One that an earlier process of this number left behind; the lock is ours.
+    let _ = fs::remove_file(&beside);
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
+    options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let write = || {
+        let was = fs::metadata(file)?;
         let mut new = options.open(&beside)?;
         new.write_all(text.as_bytes())?;
-        new.set_permissions(fs::metadata(file)?.permissions())?;
+        keep_owner(&new, &was)?;
+        new.set_permissions(was.permissions())?;
         new.sync_all()?;
-        fs::rename(&beside, file)
+        rename(&beside, file)
     };
     let written = write();
     if written.is_err() {
@@ -129,6 +240,22 @@ fn write_beside_and_rename(file: &Path, text: &str) -> io::Result<()> {
         let _ = fs::remove_file(&beside);
     }
     written
+}
+
+/// Gives the new file to the owner of the old one: root, who works with the file of a user, must not take it away.
+#[cfg(unix)]
+fn keep_owner(new: &File, was: &Metadata) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let is = new.metadata()?;
+    if (is.uid(), is.gid()) == (was.uid(), was.gid()) {
+        return Ok(());
+    }
+    std::os::unix::fs::fchown(new, Some(was.uid()), Some(was.gid()))
+}
+
+#[cfg(not(unix))]
+fn keep_owner(_: &File, _: &Metadata) -> io::Result<()> {
+    Ok(())
 }
 
 /// The lock that client-go takes to write a kubeconfig: a file of its name with `.lock` behind it.
@@ -168,8 +295,6 @@ fn beside(file: &Path, suffix: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
 
     const FILE: &str = "# mine\napiVersion: v1\nkind: Config\nusers:\n- name: me\n  user:\n    auth-provider:\n      name: oidc\n      config:\n        id-token: old.id.token # short\n        refresh-token: \"old-refresh\"\n        idp-issuer-url: https://issuer.test\n";
@@ -223,5 +348,67 @@ mod tests {
             assert!(error.contains("config"), "{error}");
             assert_eq!(fs::read_to_string(&file).unwrap(), text);
         }
+    }
+
+    /// A short token may be part of other words of the file, or be one of them.
+    #[tokio::test]
+    async fn au_4_nothing_but_the_tokens_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("config");
+        for (refresh, fits) in [("issuer", true), ("e", true), ("oidc", false), ("users", false)] {
+            let text = FILE.replace("old-refresh", refresh);
+            fs::write(&file, &text).unwrap();
+            let config = [("id-token", "old.id.token"), ("refresh-token", refresh)];
+            let config = BTreeMap::from(config.map(|(key, value)| (key.to_owned(), value.to_owned())));
+            let provider = AuthProvider { name: "oidc".to_owned(), config, origin: Some(file.clone()) };
+            let store = KubeconfigTokens::of(&provider).expect("a file and a refresh-token");
+            assert_eq!(store.store(tokens("a.b.c", "next")).await.is_ok(), fits, "{refresh}");
+            let next = FILE.replace("old-refresh", "next").replace("old.id.token", "a.b.c");
+            assert_eq!(fs::read_to_string(&file).unwrap(), if fits { next } else { text }, "{refresh}");
+        }
+    }
+
+    #[tokio::test]
+    async fn au_4_a_file_that_is_marked_read_only_is_not_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("config");
+        fs::write(&file, FILE).unwrap();
+        let mut permissions = fs::metadata(&file).unwrap().permissions();
+        permissions.set_readonly(true);
+        fs::set_permissions(&file, permissions).unwrap();
+        let error = store(&file).store(tokens("a.b.c", "next")).await.unwrap_err().to_string();
+        assert!(error.contains("read-only"), "{error}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), FILE);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left behind");
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn au_4_the_file_keeps_its_owner() {
+        use std::os::unix::fs::MetadataExt;
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("config");
+        fs::write(&file, FILE).unwrap();
+        // Only root may give files away, and only root can meet this.
+        if std::os::unix::fs::chown(&file, Some(4321), Some(4322)).is_err() {
+            return;
+        }
+        store(&file).store(tokens("a.b.c", "next")).await.unwrap();
+        let metadata = fs::metadata(&file).unwrap();
+        assert_eq!((metadata.uid(), metadata.gid()), (4321, 4322));
+        assert!(fs::read_to_string(&file).unwrap().contains("next"));
+    }
+
+    /// A file that is mounted into a container by itself cannot be replaced.
+    #[test]
+    fn au_4_a_file_that_cannot_be_replaced_is_written_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("config");
+        fs::write(&file, FILE).unwrap();
+        put(&file, "shorter", |_, _| Err(io::ErrorKind::ResourceBusy.into())).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "shorter");
+        put(&file, "other", |_, _| Err(io::ErrorKind::StorageFull.into())).unwrap_err();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "shorter");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left behind");
     }
 }

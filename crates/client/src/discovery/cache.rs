@@ -21,6 +21,9 @@ use super::source::Source;
 use crate::client::Client;
 use crate::error::Error;
 
+/// How long a word that is known is looked up without asking for the versions that failed.
+const REPAIR_INTERVAL: Duration = Duration::from_secs(60);
+
 /// How discovery is asked for and kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiscoveryOptions {
@@ -69,6 +72,8 @@ struct Held {
     fresh: bool,
     since: Instant,
     expires: Option<Instant>,
+    /// When the versions that failed were last asked for.
+    asked: Instant,
 }
 
 impl CachedDiscovery {
@@ -117,6 +122,23 @@ impl CachedDiscovery {
             }
         };
         fetch.await
+    }
+
+    /// Returns what is kept, also where versions of it failed a short while ago; otherwise as [`Self::get`].
+    ///
+    /// [`Self::get`] asks for the failed versions each time, which takes up to the time limit of a request while an
+    /// aggregated API is down.
+    pub(crate) async fn kept(&self) -> Result<Arc<Discovery>, Arc<Error>> {
+        let kept = {
+            let state = self.shared.lock();
+            let held = state.held.as_ref().filter(|it| it.counts());
+            let usable = held.filter(|it| !it.is_worth_repair() || it.asked.elapsed() < REPAIR_INTERVAL);
+            usable.map(|it| Arc::clone(&it.discovery))
+        };
+        match kept {
+            Some(kept) => Ok(kept),
+            None => self.get().await,
+        }
     }
 
     /// Forgets what is kept; the next [`Self::get`] asks the server. Files of a directory count only once this process
@@ -239,6 +261,7 @@ impl Inner {
         let state = &mut *self.lock();
         if let Some(held) = state.held.as_mut().filter(|_| state.generation == generation) {
             held.discovery = Arc::clone(&discovery);
+            held.asked = Instant::now();
         }
         discovery
     }
@@ -250,7 +273,8 @@ impl Inner {
             let since = Instant::now();
             // A time beyond the clock's range never comes.
             let expires = ttl.and_then(|it| since.checked_add(it));
-            state.held = Some(Held { discovery: Arc::clone(discovery), fresh, since, expires });
+            let discovery = Arc::clone(discovery);
+            state.held = Some(Held { discovery, fresh, since, expires, asked: since });
         }
     }
 

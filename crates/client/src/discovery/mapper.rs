@@ -69,9 +69,9 @@ impl RestMapper {
     pub async fn resolve_all(&self, words: &str) -> Result<Vec<Match>, MapError> {
         let mut all: Vec<Match> = Vec::new();
         for word in words.split(',').map(str::trim).filter(|it| !it.is_empty()) {
-            let of_category = self.discovery().get().await.map_err(MapError::Discovery)?;
-            let found = match in_category(&of_category, word) {
-                Ok(found) => found,
+            let kept = self.discovery().kept().await.map_err(MapError::Discovery)?;
+            let found = match in_category(&kept, word) {
+                Ok(_) => self.category(word).await?,
                 // A word that is neither yet may be a category after a second look.
                 Err(_) => match self.resolve(word).await {
                     Ok(found) => vec![found],
@@ -93,7 +93,8 @@ impl RestMapper {
     /// # Errors
     /// When there is no such category, or the server cannot be asked.
     pub async fn category(&self, category: &str) -> Result<Vec<Match>, MapError> {
-        self.find(|discovery| in_category(discovery, category)).await
+        // Every group may have a part in it, also one that could not be asked a moment ago.
+        self.find_in_all(|discovery| in_category(discovery, category)).await
     }
 
     /// The resource whose objects are of a kind; without a version, in the preferred one.
@@ -112,8 +113,18 @@ impl RestMapper {
         self.find(|discovery| matching::by_resource(discovery, resource)).await
     }
 
-    /// Looks, and if that fails in something that is not fresh, asks the server and looks once more.
+    /// Looks at what is kept, and only if that fails at versions that have to be asked for again: an aggregated API that is
+    /// down does not slow down the words of others.
     async fn find<T>(&self, look: impl Fn(&Discovery) -> Result<T, NoMatch>) -> Result<T, MapError> {
+        let kept = self.discovery.kept().await.map_err(MapError::Discovery)?;
+        match look(&kept) {
+            Ok(found) => Ok(found),
+            Err(_) => self.find_in_all(look).await,
+        }
+    }
+
+    /// Looks, and if that fails in something that is not fresh, asks the server and looks once more.
+    async fn find_in_all<T>(&self, look: impl Fn(&Discovery) -> Result<T, NoMatch>) -> Result<T, MapError> {
         let seen = self.discovery.get().await.map_err(MapError::Discovery)?;
         match look(&seen) {
             Err(_) if !self.discovery.is_fresh() => {

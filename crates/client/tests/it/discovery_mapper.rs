@@ -6,7 +6,7 @@ use dogwatch_client::discovery::{DiscoveryOptions, DiskCache, MapError, ScaleErr
 use dogwatch_client::{CachedDiscovery, RestMapper};
 use dogwatch_core::{Gvk, Gvr, PatchParams, WriteParams};
 
-use crate::discovery_server::{AGGREGATED, DiscoveryServer, items};
+use crate::discovery_server::{AGGREGATED, DiscoveryServer, items, resources};
 use crate::scripted::{Reply, Script, json};
 
 fn with_new_resource(server: &DiscoveryServer) {
@@ -186,4 +186,23 @@ async fn sc_1_what_has_no_scale_says_so_before_a_request() {
     assert!(matches!(error, ScaleError::NotScalable(_)));
     assert_eq!(error.to_string(), "jobs.batch cannot be scaled: it has no scale subresource");
     assert!(matches!(mapper.scalable("nothing").await, Err(ScaleError::Map(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_aggregated_api_that_is_down_does_not_slow_down_the_words_of_others() {
+    let server = DiscoveryServer::legacy().code("/apis/apps/v1", 503);
+    let mapper = RestMapper::new(CachedDiscovery::new(server.client()));
+    mapper.resolve("pods").await.expect("served");
+    server.paths();
+    mapper.resolve("jobs").await.expect("served");
+    mapper.resolve_all("pods,cj").await.expect("served");
+    assert!(server.paths().is_empty());
+    mapper.resolve("deploy").await.expect_err("still down");
+    assert_eq!(server.paths(), ["/apis/apps/v1"]);
+    tokio::time::advance(Duration::from_secs(60)).await;
+    mapper.resolve("pods").await.expect("served");
+    assert_eq!(server.paths(), ["/apis/apps/v1"], "once a minute");
+    let deployments = resources("apps/v1", &["deployments Deployment deploy"]);
+    server.set("/apis/apps/v1", 200, "application/json", None, &deployments);
+    mapper.resolve("deploy").await.expect("it is back");
 }

@@ -70,3 +70,19 @@ async fn an_upgrade_gives_the_connection_once_the_server_has_switched() {
     let error = soon(client.get().path(&["/other"]).upgrade("echo")).await.expect_err("not switched");
     assert!(error.to_string().contains("does not switch"), "{error}");
 }
+
+/// The token would travel in clear text to whoever listens on the way.
+#[tokio::test]
+async fn a_raw_request_to_an_https_server_is_never_sent_in_clear_text() {
+    let script = Script::new([json(200, "{}")]);
+    let client = script.builder(|config| {
+        config.server = "https://script.test:6443/base".parse().unwrap();
+        config.tls.ca = Some(dogwatch_client::config::Pem::Data("".into()));
+        config.auth.token = Some("t".into());
+    });
+    let client = client.build().expect("a client");
+    let error = client.send(get("http://script.test:6443/base/x")).await.expect_err("another scheme");
+    assert!(matches!(error, Error::InvalidRequest(_)), "{error}");
+    assert!(script.seen().is_empty());
+    client.send(get("https://script.test:6443/base/x")).await.expect("the server's own address");
+}

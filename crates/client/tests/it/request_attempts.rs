@@ -264,3 +264,14 @@ async fn rq_6_twenty_requests_at_once_have_ten_attempts_each() {
     assert!(answers.iter().all(Result::is_err));
     assert_eq!(script.seen().len(), 200);
 }
+
+#[tokio::test(start_paused = true)]
+async fn rq_5_the_time_limit_of_a_stream_begins_behind_the_clients_own_rate_limit() {
+    let script = Script::new([reply(200).chunk("a"), reply(200).chunk("b")]);
+    let limit = RateLimit { qps: 0.1, burst: 1 };
+    let client = script.builder(|config| config.rate_limit = Some(limit)).build().expect("valid settings");
+    for _ in 0..2 {
+        let request = client.get().path(&["/x"]).timeout(Duration::from_secs(5));
+        request.stream().await.expect("the server answers at once");
+    }
+}

@@ -347,3 +347,20 @@ fn a_value_that_cannot_be_written_is_the_first_error() {
     let request = client().get().resource(&pods()).header(ACCEPT, "a\nb");
     assert!(matches!(request.target(), Err(InvalidRequest::Header(_))));
 }
+
+/// client-go's usual chain names the namespace first.
+#[test]
+fn rq_1_the_parts_of_a_resource_may_be_named_before_it() {
+    let request = client().get().namespace("a").resource(&pods()).name("b").subresource("log");
+    assert_eq!(target(request), "/api/v1/namespaces/a/pods/b/log");
+    let request = client().get().name("b").namespace("a").resource(&pods());
+    assert_eq!(target(request), "/api/v1/namespaces/a/pods/b");
+    let unsafe_name = client().get().namespace("a/b").resource(&pods());
+    assert!(matches!(unsafe_name.target(), Err(InvalidRequest::Path(_))));
+    let twice = client().get().namespace("a").resource(&pods()).namespace("b");
+    assert!(matches!(twice.target(), Err(InvalidRequest::Path(_))));
+    assert!(matches!(client().get().namespace("a").target(), Err(InvalidRequest::NoTarget)));
+    for mixed in [client().get().namespace("a").path(&["/x"]), client().get().path(&["/x"]).name("a")] {
+        assert!(matches!(mixed.target(), Err(InvalidRequest::Object(_))));
+    }
+}

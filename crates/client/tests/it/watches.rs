@@ -503,3 +503,24 @@ async fn rw_1_a_poison_object_is_told_once_and_passed() {
     assert_eq!(resumed(&script).await, ["bad 7", "modified 8"]);
     assert!(script.targets()[1].ends_with("resourceVersion=7"));
 }
+
+/// kube-apiserver sends the columns with the first table of a watch, and `null` with all others.
+#[tokio::test]
+async fn a_watch_of_tables_goes_on_behind_the_first_one() {
+    use dogwatch_client::api::Table;
+    let table = |columns: &str| {
+        format!(
+            r#"{{"type":"ADDED","object":{{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{{"resourceVersion":"5"}},
+            "columnDefinitions":{columns},"rows":[{{"cells":["a"],"object":{{"metadata":{{"name":"a"}}}}}}]}}}}"#
+        )
+    };
+    let columns = r#"[{"name":"Name","type":"string","format":"name","description":"","priority":0}]"#;
+    let script = Script::new([watching(&[table(columns), table("null")])]);
+    let request = script.client().get().path(&["/api/v1/configmaps"]);
+    let mut events = request.watch::<Table>(&WatchParams::default()).await.expect("a watch");
+    for columns in [1, 0] {
+        let event = events.next().await.expect("an event").expect("a table");
+        let WatchEvent::Added(table) = event else { panic!("{event:?}") };
+        assert_eq!((table.column_definitions.len(), table.rows.len()), (columns, 1));
+    }
+}

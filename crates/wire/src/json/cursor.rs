@@ -7,12 +7,13 @@ use std::fmt;
 
 use serde::de::{Expected, Unexpected};
 
-use super::number::{Number, number};
+use super::number::{self, Number, number};
 use super::scan::{Mark, last_bracket};
 use super::text::unescape;
 
-/// How many brackets may be open at once around what is read. What is jumped over may nest deeper.
-const MAX_DEPTH: u32 = 128;
+/// How many brackets an object may have open at once where it is read: serde_json's number. What is jumped over may nest
+/// deeper.
+const MAX_DEPTH: u32 = 127;
 
 /// Why a value could not be read.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ pub(super) struct Cursor<'de> {
     at: usize,
     /// How many brackets are open around `at`. Invariant: the scanner would say the same.
     depth: u32,
+    /// How many may be open. Counted from where the object begins, so that it may be as deep in a watch as in a list.
+    deepest: u32,
     /// Holds the last string that had escapes.
     scratch: String,
 }
@@ -46,7 +49,7 @@ pub(super) struct Cursor<'de> {
 impl<'de> Cursor<'de> {
     /// Stands at a place inside a value that was scanned whole, with `depth` brackets open around it.
     pub(super) fn new(text: &'de str, marks: &'de [Mark], at: usize, depth: u32) -> Self {
-        Self { text, marks, at, depth, scratch: String::new() }
+        Self { text, marks, at, depth, deepest: depth + MAX_DEPTH, scratch: String::new() }
     }
 
     pub(super) fn at(&self) -> usize {
@@ -84,7 +87,7 @@ impl<'de> Cursor<'de> {
     /// Takes the opening bracket that stands here.
     #[inline]
     pub(super) fn enter(&mut self) -> Result<(), ReadError> {
-        if self.depth == MAX_DEPTH {
+        if self.depth == self.deepest {
             return Err(self.error(format_args!("nested deeper than {MAX_DEPTH}")));
         }
         self.depth += 1;
@@ -166,9 +169,11 @@ impl<'de> Cursor<'de> {
             b't' => self.word("true")?,
             b'f' => self.word("false")?,
             b'n' => self.word("null")?,
-            _ => {
-                self.number()?;
-            }
+            // No type sees it, so that it may be beyond the range of all of them.
+            _ => match number::length(&self.text.as_bytes()[self.at..]) {
+                Some(length) => self.at += length,
+                None => return Err(self.error("not a valid number")),
+            },
         }
         Ok(())
     }
@@ -304,6 +309,15 @@ impl serde::de::Error for ReadError {
 
     fn invalid_value(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
         Self::custom(format_args!("invalid value: {}, expected {wanted}", describe(found)))
+    }
+
+    /// The variant is text of the object, as any other value.
+    fn unknown_variant(found: &str, wanted: &'static [&'static str]) -> Self {
+        let wanted = wanted.join(", ");
+        Self::custom(format_args!(
+            "unknown variant: a string of {} bytes, expected one of {wanted}",
+            found.len()
+        ))
     }
 }
 

@@ -34,6 +34,14 @@ pub(super) fn number(text: &[u8]) -> Option<(Number, usize)> {
     float.is_finite().then_some((Number::Float(float), length))
 }
 
+/// How long the number is that `text` begins with, whatever its range. `None` when there is none.
+pub(super) fn length(text: &[u8]) -> Option<usize> {
+    let start = usize::from(text.first() == Some(&b'-'));
+    let at = digits(text, start)?;
+    let leading_zero = at > start + 1 && text[start] == b'0';
+    if leading_zero { None } else { float_length(text, at) }
+}
+
 fn integer(sum: u64, negative: bool) -> Option<Number> {
     match (negative, sum) {
         (false, _) => Some(Number::Unsigned(sum)),
@@ -94,6 +102,8 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(number(text.as_bytes()), expected, "{text}");
+            let long = if text == "1e999" { Some(5) } else { expected.map(|it| it.1) };
+            assert_eq!(length(text.as_bytes()), long, "{text}");
         }
     }
 
@@ -105,6 +115,7 @@ mod tests {
             prop_assert_eq!(number(text.as_bytes()), Some((expected, text.len())));
             let text = format!("{float:e}");
             prop_assert_eq!(number(text.as_bytes()), Some((Number::Float(float), text.len())));
+            prop_assert_eq!(length(text.as_bytes()), Some(text.len()));
         }
     }
 }

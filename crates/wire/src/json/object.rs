@@ -36,12 +36,17 @@ impl<'a> Place<'a> {
             ));
         }
         match std::str::from_utf8(value.bytes) {
-            Ok(text) => Ok(Self { text, marks: value.marks, at: 0, depth: 0 }),
+            Ok(text) => Ok(Self::scanned(text, value.marks)),
             Err(error) => {
                 let reason = format!("invalid UTF-8 at byte {} of the object", error.valid_up_to());
                 Err(report(value.bytes, String::new(), reason))
             }
         }
+    }
+
+    /// The whole of a value that was scanned by itself.
+    pub(super) fn scanned(text: &'a str, marks: &'a [Mark]) -> Self {
+        Self { text, marks, at: 0, depth: 0 }
     }
 
     /// A value inside this one, where a cursor found it.

@@ -10,7 +10,7 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 
 use super::cursor::{Cursor, ReadError, Text};
-use super::number::Number;
+use super::number::{Number, number};
 use crate::fields::Fields;
 
 /// Which object the next pair of braces belongs to.
@@ -271,16 +271,14 @@ impl<'de> KeyReader<'_, 'de> {
     fn visit_parsed<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         let text = self.0.cursor.string()?;
         let text = text.as_str();
-        if let Ok(number) = text.parse() {
-            visitor.visit_i64(number)
-        } else if let Ok(number) = text.parse() {
-            visitor.visit_u64(number)
-        } else if let Ok(number) = text.parse() {
-            visitor.visit_f64(number)
-        } else if let Ok(truth) = text.parse() {
-            visitor.visit_bool(truth)
-        } else {
-            visitor.visit_str(text)
+        // JSON's grammar, not Rust's, which knows `+1` and `inf` as well.
+        match (number(text.as_bytes()).filter(|it| it.1 == text.len()), text) {
+            (Some((Number::Unsigned(number), _)), _) => visitor.visit_u64(number),
+            (Some((Number::Signed(number), _)), _) => visitor.visit_i64(number),
+            (Some((Number::Float(number), _)), _) => visitor.visit_f64(number),
+            (None, "true") => visitor.visit_bool(true),
+            (None, "false") => visitor.visit_bool(false),
+            (None, _) => visitor.visit_str(text),
         }
     }
 }

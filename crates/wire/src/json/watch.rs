@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use super::cursor::ReadError;
 use super::gather::{Gather, Progress, Whole};
 use super::object::Place;
+use super::scan::{Found, Scanner};
 use crate::bad_item::BadItem;
 use crate::error::WatchError;
 use crate::event::{EventKind, WatchEvent};
@@ -99,7 +100,10 @@ struct Frame {
 }
 
 fn event<T: DeserializeOwned>(whole: Whole<'_>, fields: Fields) -> Result<WatchEvent<T>, BadItem> {
-    let place = Place::whole(whole)?;
+    let place = match Place::whole(whole) {
+        Ok(place) => place,
+        Err(bad) => return damaged(whole.bytes, bad),
+    };
     let frame = frame(place).map_err(|error| place.report(String::new(), error.reason(0)))?;
     let object = frame.object.map(|at| place.inside(at, 1));
     let word = frame.kind.unwrap_or_default();
@@ -119,6 +123,24 @@ fn event<T: DeserializeOwned>(whole: Whole<'_>, fields: Fields) -> Result<WatchE
         EventKind::Error => Ok(WatchEvent::Error(status(object))),
     };
     event.map_err(|bad| BadItem { event: Some(kind), ..bad })
+}
+
+/// Reads what can be read of an event that is no JSON as a whole, for a character that is no UTF-8 or that JSON forbids.
+///
+/// What happened to which object is known nevertheless, and a deletion must not be lost.
+#[cold]
+fn damaged<T>(event: &[u8], bad: BadItem) -> Result<WatchEvent<T>, BadItem> {
+    let text = String::from_utf8_lossy(event);
+    let mut scanner = Scanner::default();
+    scanner.begin(b'{');
+    let Found::End(end) = scanner.scan(text.as_bytes()) else { return Err(bad) };
+    let place = Place::scanned(&text[..end], scanner.marks());
+    let Ok(Frame { kind: Some(word), object: Some(at) }) = frame(place) else { return Err(bad) };
+    let (object, kind) = (place.inside(at, 1), EventKind::from_word(&word));
+    if kind == Some(EventKind::Error) {
+        return Ok(WatchEvent::Error(status(object)));
+    }
+    Err(BadItem { event: kind, ..object.report(bad.path, bad.reason) })
 }
 
 /// Finds the parts of an event; of a part that comes twice, the last one counts.

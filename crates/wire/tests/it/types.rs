@@ -145,6 +145,13 @@ fn maps_with_keys_that_are_no_strings() {
         agree::<HashMap<String, String>>(text);
     }
     agree::<BTreeMap<bool, u8>>(r#"{"true":1,"false":0}"#);
+    for key in ["+1", "01", "1 ", " 1", "1e2", "-0", "18446744073709551615", "", "true", "inf", "NaN"] {
+        let text = format!(r#"{{"{key}":1}}"#);
+        agree::<BTreeMap<i64, u8>>(&text);
+        agree::<BTreeMap<u64, u8>>(&text);
+        agree::<BTreeMap<bool, u8>>(&text);
+        agree::<BTreeMap<String, u8>>(&text);
+    }
     agree::<BTreeMap<Option<String>, u8>>(r#"{"a":1}"#);
     agree::<BTreeMap<char, u8>>(r#"{"a":1,"é":2}"#);
 }
@@ -189,7 +196,8 @@ fn nesting_is_limited_where_it_is_read_and_free_where_it_is_not() {
     }
     for depth in [10, 127, 128, 129, 100_000] {
         let deep = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-        assert_eq!(ours::<Value>(&deep).is_some(), depth <= 128, "{depth}");
+        agree::<Value>(&deep);
+        assert_eq!(ours::<Value>(&deep).is_some(), depth <= 127, "{depth}");
         assert_eq!(ours::<Shallow>(&format!(r#"{{"x":{deep},"a":1}}"#)), Some(Shallow { a: 1 }), "{depth}");
     }
     let error = from_slice::<Value>("[".repeat(300).as_bytes(), Fields::default()).expect_err("torn");
@@ -245,4 +253,24 @@ fn an_object_survives_the_way_out_and_back() {
     let pod: Pod =
         ours(r#"{"metadata":{"name":"a","labels":{"k":"\"v\""}},"spec":{"containers":[]}}"#).expect("a pod");
     assert_eq!(from_slice::<Pod>(&to_vec(&pod).expect("a pod can be written"), Fields::default()), Ok(pod));
+}
+
+#[test]
+fn what_a_type_ignores_may_be_out_of_its_range() {
+    #[derive(Debug, PartialEq, Deserialize)]
+    struct Narrow {
+        a: u8,
+    }
+    for ignored in ["1e400", "-1e400", "123456789012345678901234567890", "0.1e-999", "1e", "01", "-", "1.2.3"]
+    {
+        agree::<Narrow>(&format!(r#"{{"x":{ignored},"a":1}}"#));
+    }
+}
+
+#[test]
+fn text_of_an_object_is_not_in_the_error() {
+    for text in [r#""s3cret""#, r#"{"s3cret":1}"#, r#"{"New":"s3cret"}"#, r#"["s3cret"]"#] {
+        let bad = from_slice::<Shape>(text.as_bytes(), Fields::default()).expect_err("no such shape");
+        assert!(!bad.to_string().contains("s3cret"), "{bad}");
+    }
 }

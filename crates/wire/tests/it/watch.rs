@@ -196,3 +196,60 @@ fn the_limit_of_a_frame_can_be_chosen() {
         }
     }
 }
+
+/// What happened to which object is known although the object is no JSON: a deletion must not be lost.
+#[test]
+fn an_event_with_a_character_that_json_forbids_still_says_what_happened() {
+    for (forbidden, reason) in [(&b"\xff"[..], "invalid UTF-8"), (b"\x01", "a control character")] {
+        let event = |kind: &str, field: &str| {
+            let (before, after) = field.split_once('*').expect("a place");
+            let head = format!(
+                r#"{{"type":"{kind}","object":{{"metadata":{{"name":"a","namespace":"n","resourceVersion":"4"}},{before}"#
+            );
+            [head.as_bytes(), forbidden, after.as_bytes(), b"}}"].concat()
+        };
+        let stream = [
+            event("DELETED", r#""x":"*""#),
+            event(
+                "ERROR",
+                r#""kind":"Status","status":"Failure","code":410,"reason":"Expired","message":"*""#,
+            ),
+            event("RENAMED", r#""x":"*""#),
+        ];
+        let (events, end) = decode(&stream.concat());
+        assert_eq!(end, Ok(()));
+        let bad = events[0].as_ref().expect_err("bad");
+        assert_eq!(
+            (bad.key.as_ref().map(|it| it.as_str()), bad.event),
+            (Some("n/a"), Some(EventKind::Deleted))
+        );
+        assert_eq!(bad.version, ResourceVersion::new("4"));
+        assert!(bad.reason.starts_with(reason), "{bad:?}");
+        let Ok(WatchEvent::Error(status)) = &events[1] else { panic!("{:?}", events[1]) };
+        assert_eq!(status.code, 410);
+        assert_eq!(events[2].as_ref().expect_err("bad").event, None);
+    }
+}
+
+#[test]
+fn an_object_may_be_as_deep_in_a_watch_as_in_a_list() {
+    #[derive(Debug, Deserialize)]
+    struct Deep {
+        #[serde(rename = "x")]
+        _x: serde_json::Value,
+    }
+    for (depth, fits) in [(126, true), (127, false)] {
+        let object = format!(r#"{{"x":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
+        let mut told = Vec::new();
+        let event = format!(r#"{{"type":"ADDED","object":{object}}}"#);
+        let mut watch = WatchDecoder::<Deep>::json();
+        watch.feed(event.as_bytes(), |it| told.push(it.is_ok())).expect("events");
+        let list = format!(r#"{{"kind":"DeepList","items":[{object}]}}"#);
+        let mut items = dogwatch_wire::ListDecoder::<Deep>::json();
+        items.feed(list.as_bytes(), |it| told.push(it.is_ok())).expect("items");
+        told.push(
+            dogwatch_wire::from_slice::<Deep>(object.as_bytes(), dogwatch_wire::Fields::default()).is_ok(),
+        );
+        assert_eq!(told, [fits; 3], "{depth}");
+    }
+}

@@ -2,7 +2,11 @@
 //!
 //! Reads the `exec` section, writes headers through [`Issued`] and certificates through a watch channel. When to run
 //! is decided by [`Renewing`]; how to run, by [`Runner`].
+//!
+//! Clients whose plugin is started in the same way share it, as in client-go (`globalCache` in
+//! plugin/pkg/client/auth/exec/exec.go): a login that asks a person is asked for once.
 
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -25,11 +29,15 @@ const DEFAULT_LIMIT: Duration = Duration::from_secs(60);
 pub(in crate::auth) struct Plugin {
     runner: Runner,
     version: Version,
+    options: PluginOptions,
     identity: watch::Sender<Option<Identity>>,
 }
 
+/// The plugins of this process, as long as a client uses them.
+static RUNNING: Mutex<Vec<Weak<Renewing<Plugin>>>> = Mutex::new(Vec::new());
+
 /// What the program around us says about plugins.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::auth) struct PluginOptions {
     /// The longest a run may take that asks no questions.
     pub(in crate::auth) time_limit: Option<Duration>,
@@ -43,8 +51,7 @@ impl Plugin {
         config: &ExecConfig,
         policy: &PluginPolicy,
         options: PluginOptions,
-        identity: watch::Sender<Option<Identity>>,
-    ) -> Result<Renewing<Self>, AuthError> {
+    ) -> Result<Arc<Renewing<Self>>, AuthError> {
         if config.command.is_empty() {
             return Err(wrong("names no command"));
         }
@@ -65,9 +72,27 @@ impl Plugin {
             return Err(wrong("has a variable whose name cannot be one"));
         }
         policy::check(policy)?;
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        running.retain(|it| it.strong_count() > 0);
+        let same = |it: &Arc<Renewing<Self>>| it.source().is_started_by(config, policy, options);
+        if let Some(found) = running.iter().filter_map(Weak::upgrade).find(same) {
+            return Ok(found);
+        }
         let limit = options.time_limit.unwrap_or(DEFAULT_LIMIT);
         let runner = Runner::new(config.clone(), policy.clone(), mode, limit, options.stdin_unavailable);
-        Ok(Renewing::new(Self { runner, version, identity }, None))
+        let plugin = Self { runner, version, options, identity: watch::Sender::new(None) };
+        let renewing = Arc::new(Renewing::new(plugin, None));
+        running.push(Arc::downgrade(&renewing));
+        Ok(renewing)
+    }
+
+    /// The certificate that the plugin handed out, as it changes.
+    pub(in crate::auth) fn identity(&self) -> &watch::Sender<Option<Identity>> {
+        &self.identity
+    }
+
+    fn is_started_by(&self, config: &ExecConfig, policy: &PluginPolicy, options: PluginOptions) -> bool {
+        self.runner.config() == config && self.runner.policy() == policy && self.options == options
     }
 }
 
@@ -115,8 +140,7 @@ mod tests {
             ..ExecConfig::default()
         };
         change(&mut config);
-        let sender = watch::Sender::new(None);
-        Plugin::follow(&config, &PluginPolicy::AllowAll, PluginOptions::default(), sender)
+        Plugin::follow(&config, &PluginPolicy::AllowAll, PluginOptions::default())
             .map(|_| ())
             .map_err(|error| error.to_string())
     }

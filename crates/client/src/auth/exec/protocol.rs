@@ -3,6 +3,7 @@
 //! Pure text to types and back. Problems are described without quoting the answer, which may hold a secret.
 
 use jiff::Timestamp;
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
@@ -162,8 +163,10 @@ fn identity(certificate: SecretString, key: SecretString) -> Result<Identity, St
         .ok_or("its clientCertificateData is not PEM of a certificate")?;
     let private = PrivateKeyDer::from_pem_slice(key.expose_secret().as_bytes())
         .map_err(|_| "its clientKeyData is not PEM of a private key")?;
-    let signing = rustls::crypto::ring::default_provider()
-        .key_provider
+    // As the transport does: what the program has installed, or else ring.
+    let installed = CryptoProvider::get_default().map(|it| it.key_provider);
+    let signing = installed
+        .unwrap_or_else(|| ring::default_provider().key_provider)
         .load_private_key(private)
         .map_err(|_| "its clientKeyData is a private key of a kind that cannot be used")?;
     match CertifiedKey::new(chain, signing).keys_match() {

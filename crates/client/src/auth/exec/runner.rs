@@ -59,6 +59,10 @@ impl Runner {
         &self.config
     }
 
+    pub(super) fn policy(&self) -> &PluginPolicy {
+        &self.policy
+    }
+
     pub(super) fn command(&self) -> String {
         self.config.command.clone()
     }

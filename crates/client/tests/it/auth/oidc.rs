@@ -292,3 +292,70 @@ async fn a_caller_that_goes_away_does_not_lose_the_rotated_refresh_token() {
     assert_eq!(used, ["second", "second"]);
     assert!(issuer.asked()[1].contains("refresh_token=second"));
 }
+
+/// The options of a login with these tokens.
+fn options_of(id: &str, refresh: &str) -> BTreeMap<String, String> {
+    let options = [
+        ("idp-issuer-url", "https://id.example/"),
+        ("client-id", "kubernetes"),
+        ("idp-certificate-authority-data", &STANDARD.encode("CA")),
+        ("id-token", id),
+        ("refresh-token", refresh),
+    ];
+    BTreeMap::from(options.map(|(name, value)| (name.to_owned(), value.to_owned())))
+}
+
+/// kubectl and a program that runs for days have one login: what the one refreshed, the other must not refresh again with
+/// the old refresh-token.
+#[tokio::test]
+async fn au_4_tokens_that_another_program_refreshed_are_taken_from_the_kubeconfig() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("config");
+    let write = |id: &str, refresh: &str| {
+        let provider = serde_json::json!({ "name": "oidc", "config": options_of(id, refresh) });
+        let users = serde_json::json!([{ "name": "me", "user": { "auth-provider": provider } }]);
+        std::fs::write(&file, serde_json::json!({ "kind": "Config", "users": users }).to_string()).unwrap();
+    };
+    let (old, theirs, ours) = (id_token("jane", -1), id_token("jane", 3600), id_token("jane", 7200));
+    let issuer = Issuer::granting(&[grant(&ours, Some("third"))]);
+    let credentials = || {
+        let mut config = config();
+        let (name, config_) = ("oidc".to_owned(), options_of(&old, "first"));
+        config.auth.provider = Some(AuthProvider { name, config: config_, origin: Some(file.clone()) });
+        let mut options = AuthOptions::default();
+        options.http = Some(Arc::new(issuer.clone()));
+        Credentials::with_options(&config, options).unwrap()
+    };
+    write(&theirs, "second");
+    let credentials = credentials();
+    let (text, ticket) = authorize(&credentials).await.unwrap();
+    assert_eq!(text, format!("Bearer {theirs}"), "what the other program got is good for an hour");
+    assert!(issuer.asked().is_empty());
+    credentials.rejected(ticket);
+    assert_eq!(authorize(&credentials).await.unwrap().0, format!("Bearer {ours}"));
+    assert!(issuer.asked()[0].contains("refresh_token=second"), "{:?}", issuer.asked());
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("third") && text.contains(&ours), "{text}");
+}
+
+#[tokio::test]
+async fn au_4_the_login_of_somebody_else_is_not_taken_from_the_kubeconfig() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("config");
+    let (old, ours) = (id_token("jane", -1), id_token("jane", 7200));
+    let issuer = Issuer::granting(&[grant(&ours, Some("third"))]);
+    let provider =
+        serde_json::json!({ "name": "oidc", "config": options_of(&id_token("eve", 3600), "of-eve") });
+    let users = serde_json::json!([{ "name": "me", "user": { "auth-provider": provider } }]);
+    let text = serde_json::json!({ "kind": "Config", "users": users }).to_string();
+    std::fs::write(&file, &text).unwrap();
+    let mut config = config();
+    let (name, config_) = ("oidc".to_owned(), options_of(&old, "first"));
+    config.auth.provider = Some(AuthProvider { name, config: config_, origin: Some(file.clone()) });
+    let mut options = AuthOptions::default();
+    options.http = Some(Arc::new(issuer.clone()));
+    let credentials = Credentials::with_options(&config, options).unwrap();
+    assert_eq!(authorize(&credentials).await.unwrap().0, format!("Bearer {ours}"));
+    assert!(issuer.asked()[0].contains("refresh_token=first"), "{:?}", issuer.asked());
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+}

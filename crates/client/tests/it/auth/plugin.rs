@@ -403,3 +403,41 @@ fn au_3_runs_and_permissions_are_counted_under_the_names_of_client_go() {
         ]
     );
 }
+
+/// Only what is behind `pods`, `services` and `nodes` is another program's answer; anything may be called `proxy`.
+#[tokio::test]
+async fn a_401_in_a_namespace_called_proxy_renews_the_credentials() {
+    let target = |path: &str| Request::post(path).body(Full::from("payload")).unwrap();
+    for (path, renewed) in [
+        ("/api/v1/namespaces/proxy/configmaps", true),
+        ("/apis/apps/v1/namespaces/a/deployments/proxy", true),
+        ("/apis/x.example/v1/namespaces/a/gateways/b/proxy", true),
+        ("/api/v1/namespaces/a/services/web:80/proxy/login", false),
+        ("/api/v1/namespaces/a/pods/web/proxy", false),
+        ("/base/api/v1/nodes/n/proxy/metrics", false),
+    ] {
+        let script = Script::printing(&json!({"token": "t$RUN"}));
+        let credentials = script.credentials();
+        let server = Server::answering(&[StatusCode::UNAUTHORIZED]);
+        let service = AuthLayer::new(credentials).layer(server.clone());
+        let status = service.oneshot(target(path)).await.unwrap().status();
+        assert_eq!(status == StatusCode::OK, renewed, "{path}");
+        assert_eq!(server.seen().len(), 1 + usize::from(renewed), "{path}");
+    }
+}
+
+/// client-go keeps authenticators by configuration and cluster: a login that asks a person is asked for once.
+#[tokio::test]
+async fn au_3_clients_of_one_plugin_share_its_credentials() {
+    let (certificate, key) = pair();
+    let status = json!({"token": "t$RUN", "clientCertificateData": certificate, "clientKeyData": key});
+    let script = Script::printing(&status);
+    let (one, two) = (script.credentials(), script.credentials());
+    assert_eq!([token(&one).await, token(&two).await], ["Bearer t1", "Bearer t1"]);
+    assert!(two.identity().borrow().is_some(), "the certificate is shared as well");
+    let mut options = AuthOptions::default();
+    options.plugin_time_limit = Some(Duration::from_secs(30));
+    assert_eq!(token(&script.with_options(options).unwrap()).await, "Bearer t2", "started in another way");
+    drop((one, two));
+    assert_eq!(token(&script.credentials()).await, "Bearer t3", "nothing is kept behind the last client");
+}
