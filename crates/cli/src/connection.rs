@@ -13,6 +13,7 @@ use secrecy::SecretString;
 /// Which server, and as whom. Without any of these: KUBECONFIG, then ~/.kube/config, then the pod this runs in.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Connection")]
+#[group(id = "connection")]
 pub(crate) struct Connection {
     /// Read this kubeconfig and no other.
     #[arg(long, value_name = "FILE")]
@@ -38,9 +39,14 @@ impl Connection {
         Client::new(config)
     }
 
-    /// Whether any flag names a server.
+    /// Whether any of the flags is given.
     pub(crate) fn is_given(&self) -> bool {
-        self.kubeconfig.is_some() || self.context.is_some() || self.server.is_some()
+        let Self { kubeconfig, context, server, token, insecure_skip_tls_verify } = self;
+        kubeconfig.is_some()
+            || context.is_some()
+            || server.is_some()
+            || token.is_some()
+            || *insecure_skip_tls_verify
     }
 
     fn overrides(&self) -> Overrides {

@@ -6,6 +6,8 @@
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
+use crate::sanitize::without_controls;
+
 /// Prints what went wrong, with the advice if there is any, and returns the code to exit with.
 pub(crate) fn report(error: &anyhow::Error, advice: Option<&str>) -> ExitCode {
     if is_broken_pipe(error) {
@@ -38,14 +40,15 @@ fn line(error: &anyhow::Error) -> String {
     line
 }
 
-/// A message of several lines, such as a list of problems, with `; ` between them.
+/// A message of several lines, such as a list of problems, with `; ` between them. It may be a server's, so nothing in it controls
+/// the terminal.
 fn on_one_line(message: &str) -> String {
     let mut joined = String::new();
     for part in message.lines().map(str::trim).filter(|it| !it.is_empty()) {
         if !joined.is_empty() {
             joined.push_str(if joined.ends_with(':') { " " } else { "; " });
         }
-        joined.push_str(part);
+        joined.push_str(&without_controls(part));
     }
     joined
 }
@@ -80,6 +83,12 @@ mod tests {
     fn a_list_of_problems_becomes_one_line() {
         let error = anyhow!("the file is wrong:\n  a: is missing\n\n  b: is odd\n");
         assert_eq!(line(&error), "the file is wrong: a: is missing; b: is odd");
+    }
+
+    #[test]
+    fn a_message_of_a_server_does_not_control_the_terminal() {
+        let error = anyhow!("no: \u{1b}]0;title\u{7}\u{1b}[2J\rerror: all is well");
+        assert_eq!(line(&error), "no: \u{fffd}]0;title\u{fffd}\u{fffd}[2J\u{fffd}error: all is well");
     }
 
     #[test]

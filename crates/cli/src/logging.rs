@@ -30,6 +30,9 @@ pub(crate) fn start(verbosity: Verbosity, detail: Detail) {
     let asked = std::env::var("RUST_LOG").ok();
     let log = tracing_subscriber::fmt()
         .with_writer(io::stderr)
+        // Otherwise a log line that cannot be written is reported with `eprintln!`, which panics where stderr is closed: after
+        // `serve -v 2>&1 | head` every request would be dropped without an answer.
+        .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty()))
         .with_env_filter(EnvFilter::new(filter(verbosity.level, asked.as_deref(), detail)));
     log.init();

@@ -2,9 +2,11 @@
 //!
 //! Exit codes: 0 done, 1 failed (stderr says why, and what to do about it), 2 bad usage.
 
+mod sanitize;
 mod failure;
 mod logging;
 mod ending;
+mod printer;
 mod connection;
 mod advice;
 mod survey;

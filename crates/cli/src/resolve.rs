@@ -14,7 +14,9 @@ use dogwatch::grpc::{
 };
 
 use crate::connection::Connection;
-use crate::failure;
+use crate::printer::Printer;
+use crate::sanitize::without_controls;
+use crate::{ending, failure};
 
 const EXAMPLES: &str = "\
 Targets are written as kuberesolver has them:
@@ -39,7 +41,7 @@ pub(crate) struct Options {
     /// What to look up, for example kubernetes:///web.shop:grpc
     #[arg(value_name = "TARGET", value_parser = target)]
     target: Target,
-    /// Go on, and print each change, until Ctrl-C.
+    /// Go on, and print each change, until Ctrl-C or SIGTERM.
     #[arg(short, long)]
     watch: bool,
     /// The namespace of a target that says none, instead of the kubeconfig's.
@@ -77,18 +79,19 @@ impl std::error::Error for Unresolved {}
 /// Prints the endpoints, once or as they change.
 pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let client = options.connection.client()?;
-    let namespace = options.namespace.as_deref().unwrap_or(client.default_namespace());
+    let given = options.namespace.as_deref().filter(|it| !it.is_empty());
+    let namespace = given.unwrap_or(client.default_namespace());
     let target = options.target.clone().or_namespace(namespace);
     let topology = Topology::hints().zone(&options.zone).node(&options.node);
     let resolver = Resolver::with_options(client, ResolverOptions::default().topology(topology));
     let mut watch = resolver.watch(&target);
     if options.watch {
-        return follow(watch, &target, &mut io::stdout()).await;
+        return follow(watch, &target).await;
     }
     let set = tokio::time::timeout(PATIENCE, watch.known()).await;
     let set = set.with_context(|| format!("the API server said nothing of {target} within {PATIENCE:?}"))?;
     if !set.endpoints.is_empty() {
-        writeln!(io::stdout(), "{}", table(&set))?;
+        writeln!(io::stdout(), "{}", table(&set)).context("cannot write to stdout")?;
     }
     match &set.unavailable {
         None => Ok(ExitCode::SUCCESS),
@@ -100,29 +103,45 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Prints what changes until somebody ends it.
-async fn follow(mut watch: EndpointWatch, target: &Target, out: &mut impl Write) -> anyhow::Result<ExitCode> {
+/// Prints what changes until it is asked to end, or nobody reads what it prints.
+async fn follow(mut watch: EndpointWatch, target: &Target) -> anyhow::Result<ExitCode> {
+    let mut end = std::pin::pin!(ending::end().context("cannot listen for signals")?);
+    let mut printer = Printer::start().context("cannot start a thread to print")?;
+    tokio::select! {
+        done = print_changes(&mut watch, target, &mut printer) => done?,
+        () = &mut end => return Ok(ExitCode::SUCCESS),
+    }
+    printer.finish().await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn print_changes(
+    watch: &mut EndpointWatch,
+    target: &Target,
+    printer: &mut Printer,
+) -> anyhow::Result<()> {
     let mut known: Arc<EndpointSet> = Arc::default();
     let mut problem = None;
     let mut glance = tokio::time::interval(GLANCE);
     loop {
         tokio::select! {
-            _ = tokio::signal::ctrl_c() => return Ok(ExitCode::SUCCESS),
+            closed = printer.closed() => return closed,
             set = watch.changed() => {
-                let Some(set) = set else { return Ok(ExitCode::SUCCESS) };
+                let Some(set) = set else { return Ok(()) };
                 for line in news(&known, &set, target) {
-                    writeln!(out, "{line}")?;
+                    printer.print(without_controls(&line) + "\n").await?;
                 }
                 known = set;
             }
             // Before anything is known, the reason why is what is told.
             _ = glance.tick(), if known.unavailable.is_none() && known.is_known() => {
                 let now = watch.problem();
-                match &now {
+                let line = match &now {
                     _ if now == problem => continue,
-                    Some(problem) => writeln!(out, "! these are the last that were known: {problem}")?,
-                    None => writeln!(out, "! in step with the server again")?,
-                }
+                    Some(problem) => format!("! these are the last that were known: {problem}"),
+                    None => "! in step with the server again".to_owned(),
+                };
+                printer.print(without_controls(&line) + "\n").await?;
                 problem = now;
             }
         }

@@ -73,7 +73,7 @@ pub(crate) struct Options {
     /// The name or address by which other machines reach the server, for the kubeconfig and the certificate.
     #[arg(long, value_name = "HOST", value_parser = host)]
     advertise: Option<String>,
-    /// Write a kubeconfig for the server into this file, which only its owner can read.
+    /// Write a kubeconfig for the server into this file, in place of what is there; only its owner can read it.
     #[arg(long, value_name = "FILE")]
     kubeconfig_out: Option<PathBuf>,
     /// A bearer token of the administrator. Others on this machine can see it in the list of processes: better use --token-file, or
@@ -126,7 +126,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
     if is_local_only {
         let _ = writeln!(io::stderr(), "{LOCAL_ONLY}");
     }
-    writeln!(io::stdout(), "ready {}", server.url())?;
+    writeln!(io::stdout(), "ready {}", server.url()).context("cannot write to stdout")?;
     if io::stdout().is_terminal() && server.token().is_none() {
         let _ = writeln!(io::stderr(), "try it: kubectl --server {} get namespaces", server.url());
     }
@@ -184,8 +184,19 @@ fn token(options: &Options) -> anyhow::Result<Option<SecretString>> {
     }
 }
 
-/// Writes a file that only its owner can read, whole or not at all.
+/// Writes a file that only its owner can read, whole or not at all. Where the name is a link, it is written where the link leads.
 fn write_private(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let target = match std::fs::canonicalize(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => file.to_owned(),
+        target => target?,
+    };
+    // A device or a pipe would be replaced by the file: /dev/stdout would be gone for everybody.
+    match std::fs::metadata(&target) {
+        Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+        Ok(found) if !found.is_file() => return Err(io::Error::other("it is not a regular file")),
+        _ => {}
+    }
+    let file = target.as_path();
     let folder = match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -195,7 +206,7 @@ fn write_private(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let plain = |error: io::Error| io::Error::from(error.kind());
     // Temporary files are made with mode 0600.
     let mut draft = tempfile::NamedTempFile::new_in(folder).map_err(plain)?;
-    draft.write_all(bytes)?;
+    draft.write_all(bytes).map_err(plain)?;
     draft.persist(file).map_err(|it| plain(it.error))?;
     Ok(())
 }
@@ -227,6 +238,9 @@ fn not_empty(text: &str) -> Result<SecretString, &'static str> {
     if text.is_empty() {
         return Err("a token that is empty protects nothing");
     }
+    if text.contains(|it: char| it.is_whitespace() || it.is_control()) {
+        return Err("a token is one word, without blanks and line breaks");
+    }
     let Ok(token) = secret(text);
     Ok(token)
 }
@@ -247,6 +261,14 @@ mod tests {
     fn the_token_is_not_shown() {
         let flags = Flags::try_parse_from(["serve", "--token", "hunter2"]).unwrap();
         assert!(!format!("{flags:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_token_is_one_word() {
+        assert!(not_empty("hunter2").is_ok());
+        for text in ["", "a b", "a\nb", "a\u{0}"] {
+            assert!(not_empty(text).is_err(), "{text:?}");
+        }
     }
 
     #[test]

@@ -20,8 +20,9 @@ mod managers;
 mod greeter;
 mod calls;
 
-use std::io::{self, Stdout, Write as _};
+use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -29,11 +30,13 @@ use anyhow::Context;
 use dogwatch::config::Overrides;
 use dogwatch::{Client, Config, InformerFactory};
 use dogwatch_apiserver::ApiServer;
-use futures_util::future::select_all;
+use futures_util::FutureExt;
+use futures_util::future::{FusedFuture, select_all};
 use tokio::time::Instant;
 
 use crate::advice::PortTaken;
 use crate::connection::Connection;
+use crate::printer::Printer;
 use crate::{ending, survey};
 use calls::Calls;
 use followers::Followers;
@@ -42,6 +45,9 @@ use narrator::Narrator;
 use part::{Part, Stage, Voice};
 use workload::Workload;
 
+/// How long a reader may take to read what is left when somebody ends the demo.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// Run an API server and a simulated workload in this process, and print what happens.
 ///
 /// It needs no cluster: it starts an API server with simulated nodes, deploys, scales and rolls a service on it, stops the leader of two
@@ -49,17 +55,17 @@ use workload::Workload;
 ///
 /// kubectl --server URL get pods --all-namespaces --watch
 ///
-/// With --server, --kubeconfig or --context it lists what that server offers instead, and changes nothing there.
+/// With a connection flag, such as --server or --kubeconfig, it lists what that server offers instead, and changes nothing there.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// End by itself after so many seconds, with a summary. Without it: until Ctrl-C.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "connection")]
     seconds: Option<u64>,
     /// Listen on this port of 127.0.0.1. Without it: on a free one.
-    #[arg(long, value_name = "P", default_value_t = 0, hide_default_value = true)]
-    port: u16,
+    #[arg(long, value_name = "P", conflicts_with = "connection")]
+    port: Option<u16>,
     /// With a connection flag: count the objects of this namespace only.
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", requires = "connection")]
     namespace: Option<String>,
     #[command(flatten)]
     connection: Connection,
@@ -68,17 +74,21 @@ pub(crate) struct Options {
 /// Runs the demo until its time is up.
 pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if options.connection.is_given() {
-        let survey = survey::take(&options.connection.client()?, options.namespace.as_deref()).await?;
-        io::stdout().write_all(look::text(&survey).as_bytes())?;
+        let namespace = options.namespace.as_deref().filter(|it| !it.is_empty());
+        let survey = survey::take(&options.connection.client()?, namespace).await?;
+        io::stdout().write_all(look::text(&survey).as_bytes()).context("cannot write to stdout")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let ended = ending::end().context("cannot listen for signals")?;
+    let mut ended = pin!(ending::end().context("cannot listen for signals")?.fuse());
     let began = Instant::now();
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port.unwrap_or_default()));
     let server = ApiServer::builder().bind(address).simulators(true).start().await.map_err(PortTaken)?;
-    let mut narrator = Narrator::new(io::stdout(), began);
+    let narrator = Narrator::new(began);
+    let mut printer = Printer::start().context("cannot start a thread to print")?;
     let client = client_of(&server)?;
-    introduce(&mut narrator, &server, &client, began).await?;
+    for words in introduction(&server, &client, began).await? {
+        printer.print(narrator.line(&words)).await?;
+    }
 
     let (voice, mut said) = Voice::new();
     let informers = InformerFactory::new(client.clone());
@@ -99,35 +109,54 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     };
     let outcome = tokio::select! {
         (failed, ..) = select_all(parts.iter_mut().map(|it| it.run())) => failed.context("a part of the demo failed"),
-        told = narrator.listen(&mut said) => told.map_err(Into::into),
+        told = narrator.listen(&mut said, &mut printer) => told,
         () = end => Ok(()),
-        () = ended => Ok(()),
+        () = &mut ended => Ok(()),
     };
     let mut told = vec![("revision", server.cluster().store().revision().to_string())];
     told.extend(parts.iter().flat_map(|it| it.summary()));
     drop(parts);
     stage.informers.shut_down().await;
     server.stop().await;
-    let summed = narrator.summary(told);
+    let summed = last_words(printer, narrator.summary(told), ended).await;
     outcome?;
     summed?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says where we are.
-async fn introduce(
-    narrator: &mut Narrator<Stdout>,
-    server: &ApiServer,
-    client: &Client,
-    began: Instant,
+/// Prints the summary. A reader that does not take it is waited for until somebody ends the demo, and not much longer.
+async fn last_words(
+    mut printer: Printer,
+    summary: String,
+    ended: impl FusedFuture<Output = ()>,
 ) -> anyhow::Result<()> {
-    let url = server.url();
-    narrator.say(&format!("an API server of our own answers on {url} after {:.1?}", began.elapsed()))?;
-    narrator.say(&format!("look around: kubectl --server {url} get pods --all-namespaces --watch"))?;
-    narrator.say(&format!("or with our own: dogwatch watch --server {url} pods --all-namespaces"))?;
+    let printed = async {
+        printer.print(summary).await?;
+        printer.finish().await
+    };
+    let given_up = async {
+        if !ended.is_terminated() {
+            ended.await;
+        }
+        tokio::time::sleep(LAST_WORDS).await;
+    };
+    tokio::select! {
+        printed = printed => printed,
+        () = given_up => Ok(()),
+    }
+}
+
+/// Says where we are.
+async fn introduction(server: &ApiServer, client: &Client, began: Instant) -> anyhow::Result<[String; 4]> {
+    let (url, after) = (server.url(), began.elapsed());
     let survey = survey::take(client, None).await?;
     let (resources, groups) = (survey.resources.len(), survey.groups.len());
-    Ok(narrator.say(&format!("it serves {resources} resources in {groups} groups, as {}", survey.version))?)
+    Ok([
+        format!("an API server of our own answers on {url} after {after:.1?}"),
+        format!("look around: kubectl --server {url} get pods --all-namespaces --watch"),
+        format!("or with our own: dogwatch watch --server {url} pods --all-namespaces"),
+        format!("it serves {resources} resources in {groups} groups, as {}", survey.version),
+    ])
 }
 
 fn client_of(server: &ApiServer) -> anyhow::Result<Client> {

@@ -1,45 +1,49 @@
-//! Tells what happens, one line for each thing with the time it happened, and at the end how much of it there was.
-
-use std::io::{self, Write};
+//! What happens as text: one line for each event with its time, and a summary at the end.
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Tells what happens.
-pub(super) struct Narrator<W> {
-    out: W,
+use crate::printer::Printer;
+
+/// Turns events into lines and has them printed.
+#[derive(Debug)]
+pub(super) struct Narrator {
     began: Instant,
 }
 
-impl<W: Write> Narrator<W> {
-    pub(super) fn new(out: W, began: Instant) -> Self {
-        Self { out, began }
+impl Narrator {
+    pub(super) fn new(began: Instant) -> Self {
+        Self { began }
     }
 
-    /// Says a line with the time since the beginning.
-    pub(super) fn say(&mut self, words: &str) -> io::Result<()> {
-        writeln!(self.out, "{:7.2}s  {words}", self.began.elapsed().as_secs_f64())
+    /// Returns a line with the time since the beginning.
+    pub(super) fn line(&self, words: &str) -> String {
+        format!("{:7.2}s  {words}\n", self.began.elapsed().as_secs_f64())
     }
 
-    /// Says what the parts have to say, until none of them is left.
-    pub(super) async fn listen(&mut self, said: &mut mpsc::UnboundedReceiver<String>) -> io::Result<()> {
-        while let Some(words) = said.recv().await {
-            self.say(&words)?;
+    /// Prints what the parts have to say, until none of them is left or nobody reads it any more.
+    pub(super) async fn listen(
+        &self,
+        said: &mut mpsc::UnboundedReceiver<String>,
+        printer: &mut Printer,
+    ) -> anyhow::Result<()> {
+        loop {
+            tokio::select! {
+                words = said.recv() => match words {
+                    Some(words) => printer.print(self.line(&words)).await?,
+                    None => return Ok(()),
+                },
+                closed = printer.closed() => return closed,
+            }
         }
-        Ok(())
     }
 
-    /// Says how much there was.
-    pub(super) fn summary(
-        &mut self,
-        parts: impl IntoIterator<Item = (&'static str, String)>,
-    ) -> io::Result<()> {
-        writeln!(self.out, "\nsummary")?;
+    /// Returns how much there was, a line for each part.
+    pub(super) fn summary(&self, parts: impl IntoIterator<Item = (&'static str, String)>) -> String {
         let ran = format!("{:.1} s", self.began.elapsed().as_secs_f64());
-        for (what, words) in [("ran for", ran)].into_iter().chain(parts) {
-            writeln!(self.out, "  {what:15}  {words}")?;
-        }
-        self.out.flush()
+        let lines = [("ran for", ran)].into_iter().chain(parts);
+        let lines = lines.map(|(what, words)| format!("  {what:15}  {words}\n"));
+        std::iter::once("\nsummary\n".to_owned()).chain(lines).collect()
     }
 }
 
@@ -47,22 +51,14 @@ impl<W: Write> Narrator<W> {
 mod tests {
     use std::time::Duration;
 
-    use super::super::part::Voice;
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn what_is_said_comes_with_its_time_and_the_summary_lines_up() {
-        let (voice, mut said) = Voice::new();
-        let began = Instant::now();
+        let narrator = Narrator::new(Instant::now());
         tokio::time::advance(Duration::from_millis(1500)).await;
-        voice.say("a pod is ready");
-        drop(voice);
-        let mut out = Vec::new();
-        let mut narrator = Narrator::new(&mut out, began);
-        narrator.listen(&mut said).await.expect("a vector takes all");
-        narrator.summary([("revision", "7".to_owned())]).expect("a vector takes all");
-        let expected =
-            "   1.50s  a pod is ready\n\nsummary\n  ran for          1.5 s\n  revision         7\n";
-        assert_eq!(String::from_utf8(out).expect("text"), expected);
+        assert_eq!(narrator.line("a pod is ready"), "   1.50s  a pod is ready\n");
+        let expected = "\nsummary\n  ran for          1.5 s\n  revision         7\n";
+        assert_eq!(narrator.summary([("revision", "7".to_owned())]), expected);
     }
 }

@@ -13,7 +13,6 @@ mod rows;
 mod sheet;
 mod format;
 mod board;
-mod printer;
 mod news;
 mod keys;
 mod screen;
@@ -32,10 +31,10 @@ use dogwatch::{
 use futures_util::StreamExt;
 
 use crate::connection::Connection;
+use crate::printer::Printer;
 use crate::{ending, target};
 use format::{Format, Json, Names, TableLines};
 use news::{Bulletin, News};
-use printer::Printer;
 use rows::Rows;
 use screen::Subject;
 
@@ -167,7 +166,8 @@ impl View {
     /// The one namespace that is watched; none where it is all, or where the resource has none.
     fn namespace(&self) -> Option<&str> {
         let one = self.found.is_namespaced() && !self.options.all_namespaces;
-        let given = self.options.namespace.as_deref();
+        // An empty one, as of a variable that is not set, is none to kubectl either.
+        let given = self.options.namespace.as_deref().filter(|it| !it.is_empty());
         one.then(|| given.unwrap_or_else(|| self.client.default_namespace()))
     }
 
@@ -233,7 +233,7 @@ impl View {
             tokio::select! {
                 synced = informer.synced() => break synced?,
                 () = bulletin.next(informer) => {}
-                () = printer.reader_gone() => return Ok(()),
+                closed = printer.closed() => return closed,
             }
         }
         bulletin.look(&informer.health());
@@ -245,7 +245,7 @@ impl View {
         if all.is_empty() {
             self.tell_of_nothing();
         }
-        Ok(printer.finish().await?)
+        printer.finish().await
     }
 
     /// Prints one line for each change, however slow the reader is: the informer waits, and what waits is not merged.
@@ -268,7 +268,7 @@ impl View {
                 // Taken as they come, since the informer waits while too many wait.
                 Some(change) = changes.next() => first.push(change),
                 () = bulletin.next(informer) => {}
-                () = printer.reader_gone() => return Ok(()),
+                closed = printer.closed() => return closed,
             }
         }
         bulletin.look(&informer.health());
@@ -286,7 +286,7 @@ impl View {
                     None => anyhow::bail!("the informer has ended: {}", informer.health()),
                 },
                 () = bulletin.next(informer) => {}
-                () = printer.reader_gone() => return Ok(()),
+                closed = printer.closed() => return closed,
             }
         }
     }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use dogwatch::{Health, HealthState, Object, SharedInformer};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
+use crate::sanitize::without_controls;
+
 /// How often the informer is asked how it is doing.
 const LOOK: Duration = Duration::from_millis(200);
 /// How often the progress is told where lines stay. On a terminal it is one line that is written over.
@@ -59,7 +61,8 @@ impl News {
             lines.push(format!("skipped: {bad}"));
         }
         self.poison = health.poison;
-        lines
+        // Much of it is what the server said.
+        lines.iter().map(|it| without_controls(it)).collect()
     }
 
     /// How far the list has come, while there is one.

@@ -17,6 +17,7 @@ use super::board::{Board, Marked};
 use super::keys::{EchoOff, Keys};
 use super::news::Bulletin;
 use super::rows::{Columns, Row};
+use crate::sanitize::without_controls;
 
 /// How often the screen is drawn, where something changed. Faster than this nobody reads.
 const DRAW: Duration = Duration::from_millis(200);
@@ -54,7 +55,7 @@ pub(super) async fn show(
         tokio::select! {
             change = changes.next() => match change {
                 Some(change) => board.change(&change, Instant::now()),
-                None => return Ok(()),
+                None => anyhow::bail!("the informer has ended: {}", informer.health()),
             },
             () = keys.quit() => return Ok(()),
             _ = draws.tick() => {
@@ -62,6 +63,7 @@ pub(super) async fn show(
                 let now = Instant::now();
                 board.forget(now);
                 let title = format!("{}: {} objects, {health}; q quits", subject.title, board.len());
+                let title = without_controls(&title);
                 screen.draw(|width, height| {
                     let mut lines: Vec<Marked> = wrap(&title, width).into_iter().map(|it| (None, it)).collect();
                     lines.push((None, String::new()));

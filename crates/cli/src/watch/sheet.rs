@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use unicode_width::UnicodeWidthStr;
 
 use super::rows::{Column, Row};
+use crate::sanitize::without_controls;
 
 /// What separates two columns, as kubectl does it.
 const GAP: usize = 3;
@@ -50,7 +51,7 @@ impl Sheet {
 
     /// The cells of a row, with the ages of this moment.
     pub(super) fn cells(&self, row: &Row, now: Timestamp) -> Vec<String> {
-        let namespace = self.namespaces.then(|| row.header().namespace.unwrap_or_default().to_owned());
+        let namespace = self.namespaces.then(|| clean(row.header().namespace.unwrap_or_default()));
         let shown = self.columns.iter().enumerate().filter(|(_, column)| column.is_shown());
         let cell = |(at, column): (usize, &Column)| match row.cells.get(at) {
             _ if column.is_age() => age::since(row.created(), now),
@@ -84,7 +85,7 @@ impl Sheet {
 fn clean(cell: &str) -> String {
     let mut lines = cell.split(['\n', '\r', '\u{b}', '\u{c}']);
     let first = lines.next().unwrap_or_default();
-    let mut clean: String = first.chars().map(|it| if it.is_control() { '\u{fffd}' } else { it }).collect();
+    let mut clean = without_controls(first);
     if lines.next().is_some() {
         clean.push_str("...");
     }

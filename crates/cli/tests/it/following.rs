@@ -83,7 +83,11 @@ impl Following {
     }
 
     /// How it ended, and what it had left to say on stdout and stderr.
-    pub(crate) async fn end(mut self) -> (Option<i32>, Vec<String>, Vec<String>) {
+    pub(crate) async fn end(self) -> (Option<i32>, Vec<String>, Vec<String>) {
+        timeout(LONG, self.ended()).await.expect("it ends within a minute")
+    }
+
+    async fn ended(mut self) -> (Option<i32>, Vec<String>, Vec<String>) {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         if let Some(lines) = &mut self.out {
             while let Some(line) = lines.next_line().await.expect("it prints text") {

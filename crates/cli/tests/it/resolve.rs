@@ -136,7 +136,8 @@ fn a_server_that_is_not_there_is_told_with_what_to_do() {
 /// A command that goes on, and its lines.
 struct Following {
     child: Child,
-    lines: BufReader<ChildStdout>,
+    /// None once it is not read any more.
+    lines: Option<BufReader<ChildStdout>>,
 }
 
 impl Following {
@@ -145,12 +146,13 @@ impl Following {
         let mut command = dogwatch(home, &arguments);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the command starts");
         let lines = BufReader::new(child.stdout.take().expect("it is piped"));
-        Self { child, lines }
+        Self { child, lines: Some(lines) }
     }
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        self.lines.read_line(&mut line).expect("a line");
+        let lines = self.lines.as_mut().expect("it is read");
+        lines.read_line(&mut line).expect("a line");
         line.trim_end().to_owned()
     }
 }
@@ -177,4 +179,28 @@ async fn changes_are_told_as_they_come() {
     assert_eq!(next(), "+ 10.0.0.2:8080  ready  zone=z1  node=n1  pod=web-b");
     write_slice(&client, &[("10.0.0.2", "web-b", true)]).await;
     assert_eq!(next(), "- 10.0.0.1:8080");
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn it_goes_on_until_it_is_ended_or_nobody_reads_it() {
+    let (server, _client) = serve().await;
+    let home = tempfile::tempdir().unwrap();
+    for signal in [None, Some("INT"), Some("TERM")] {
+        let mut following = Following::start(home.path(), server.url());
+        let code = tokio::task::block_in_place(|| {
+            following.line();
+            match signal {
+                // Though nothing changes that could be written.
+                None => following.lines = None,
+                Some(signal) => {
+                    let pid = following.child.id().to_string();
+                    let sent = std::process::Command::new("kill").args(["-s", signal, &pid]).status();
+                    assert!(sent.expect("there is a kill").success());
+                }
+            }
+            following.child.wait().expect("it ends").code()
+        });
+        assert_eq!(code, Some(0), "{signal:?}");
+    }
 }

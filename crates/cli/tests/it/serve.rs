@@ -192,6 +192,40 @@ fn a_kubeconfig_that_cannot_be_written_is_named() {
     assert!(said.ends_with("kubeconfig: No such file or directory (os error 2)\n"), "{said}");
 }
 
+/// A link of the user's stays a link, and what is no file is not replaced by one.
+#[cfg(unix)]
+#[test]
+fn a_kubeconfig_is_written_where_a_link_leads_and_never_over_a_device() {
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("real"), "old").unwrap();
+    std::os::unix::fs::symlink("real", path("link")).unwrap();
+    let served = Served::start(home.path(), &["--kubeconfig-out", &path("link")]);
+    assert!(std::fs::symlink_metadata(path("link")).unwrap().is_symlink());
+    assert!(std::fs::read_to_string(path("real")).unwrap().contains(&served.url));
+    std::os::unix::fs::symlink("/dev/null", path("device")).unwrap();
+    let socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+    for name in ["device", "socket"] {
+        let output = run(home.path(), &["serve", "--kubeconfig-out", &path(name)]);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""), "{name}");
+        let said = text(&output.stderr);
+        assert_failure(said);
+        assert!(said.contains(name) && said.contains("not a regular file"), "{said}");
+    }
+    drop(socket);
+}
+
+/// `dogwatch serve -v 2>&1 | head`: the server goes on when the reader of its log is gone.
+#[test]
+fn a_reader_of_the_log_that_goes_away_does_not_end_the_service() {
+    let home = tempfile::tempdir().unwrap();
+    let mut served = Served::start(home.path(), &["-v"]);
+    drop(served.child.stderr.take());
+    for _ in 0..3 {
+        assert_eq!(served.get("/api", ""), "HTTP/1.1 200 OK");
+    }
+}
+
 #[test]
 fn it_does_not_leave_this_machine_without_tls_and_a_token() {
     let home = tempfile::tempdir().unwrap();
@@ -232,6 +266,7 @@ fn help_teaches_by_examples_and_mistakes_exit_with_2() {
         &["--bind", "nowhere"],
         &["--bind", "65536"],
         &["--token", ""],
+        &["--token", "two words"],
         &["--advertise", "a:1"],
         &["--seed", "x"],
     ] {

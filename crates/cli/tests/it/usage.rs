@@ -96,6 +96,57 @@ fn bad_usage_exits_with_2() {
     }
 }
 
+/// No flag is taken and then ignored.
+#[test]
+fn flags_of_the_two_ways_to_use_the_demo_do_not_mix() {
+    let home = tempfile::tempdir().unwrap();
+    let server = ["--server", "http://127.0.0.1:1"];
+    for arguments in [
+        &[&["demo", "--seconds", "1"], &server[..]].concat()[..],
+        &[&["demo", "--port", "0"], &server[..]].concat(),
+        &["demo", "--namespace", "web"],
+    ] {
+        let output = run(home.path(), arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
+    }
+    // Credentials are for a server too, so this does not start one.
+    let output = run(home.path(), &["demo", "--token", "hunter2"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("no cluster is configured"), "{}", text(&output.stderr));
+}
+
+/// `dogwatch demo | less`, and nobody reads on.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_demo_can_be_interrupted_while_nobody_reads_what_it_prints() {
+    let home = tempfile::tempdir().unwrap();
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    // The pipe is full before the first line.
+    rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    while std::io::Write::write(&mut writer, b" ").is_ok() {}
+    rustix::io::ioctl_fionbio(&writer, false).unwrap();
+    let mut child = dogwatch(home.path(), &["demo"]).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = child.id().to_string();
+    let pause = || std::thread::park_timeout(std::time::Duration::from_millis(10));
+    // Before that, the signal would end it as it ends any program.
+    let handles_signals = || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let caught = status.lines().find_map(|it| it.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() & 0b10 != 0
+    };
+    while !handles_signals() {
+        pause();
+    }
+    assert!(Command::new("kill").args(["-s", "INT", &pid]).status().unwrap().success());
+    // A demo that waits for its reader instead would wait for ever.
+    let status = (0..6_000).find_map(|_| {
+        pause();
+        child.try_wait().unwrap()
+    });
+    let _ = child.kill();
+    assert_eq!(status.expect("it ends within a minute").code(), Some(0));
+}
+
 #[test]
 fn a_context_without_a_kubeconfig_is_told() {
     let home = tempfile::tempdir().unwrap();

@@ -1,5 +1,7 @@
 //! `dogwatch watch` against our own server.
 
+use std::process::Stdio;
+
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
 use dogwatch::{Api, Client, DeleteParams, DynamicObject, Gvk, ResourceType, Scope};
 use dogwatch_apiserver::ApiServer;
@@ -228,6 +230,44 @@ async fn a_reader_that_goes_away_ends_it_though_nothing_changes() {
     assert_eq!(following.line().await, "configmap/first");
     following.close();
     assert_eq!(following.end().await, (Some(0), Vec::new(), Vec::new()));
+}
+
+/// As of `-n "$NAMESPACE"` where the variable is not set: kubectl takes it for the one of the context.
+#[tokio::test]
+async fn an_empty_namespace_is_that_of_the_context() {
+    let server = cluster().await;
+    let expected = ["configmap/first", "configmap/second"];
+    assert_eq!(once(&server, &["cm", "-o", "name", "-n", ""]).await, expected);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_full_disk_is_told_though_nothing_changes() {
+    let server = cluster().await;
+    let home = tempfile::tempdir().expect("a folder");
+    let full = std::fs::File::create("/dev/full").expect("Linux has it");
+    let arguments = ["watch", "wi", "-o", "name", "--server", server.url()];
+    let mut command = tokio::process::Command::from(crate::dogwatch(home.path(), &arguments));
+    let child = command.stdout(full).stderr(Stdio::piped()).kill_on_drop(true).spawn();
+    let output = child.expect("the command starts").wait_with_output();
+    let output = tokio::time::timeout(std::time::Duration::from_secs(60), output).await;
+    let output = output.expect("it ends within a minute").expect("its stderr can be read");
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert_failure(said);
+    assert!(said.contains("cannot write to stdout: No space left"), "{said}");
+}
+
+#[tokio::test]
+async fn a_message_of_the_server_does_not_control_the_terminal() {
+    let server = cluster().await;
+    let mut following = Following::start(&server, &["watch", "cm", "-o", "name"]);
+    assert_eq!(following.line().await, "configmap/first");
+    let rule = Rule::on("watch").resource("configmaps").refuse(403).message("not \u{1b}[2Jyou");
+    server.faults().rule(rule);
+    server.faults().drop_watches();
+    let told = following.told("cannot watch configmaps").await;
+    assert!(told.contains("not \u{fffd}[2Jyou"), "{told:?}");
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 
 /// Waits for what must come soon, so that a test that would hang fails instead.
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), future).await.expect("it did not happen within 20 seconds")
+    tokio::time::timeout(Duration::from_secs(60), future).await.expect("it did not happen within a minute")
 }
 
 /// A task that ends with the value.

@@ -1,22 +1,26 @@
-//! Writes lines to stdout from a thread of its own, so that a reader who takes his time holds up neither Ctrl-C nor the watch's
-//! other business; and notices a reader who goes away, even while there is nothing to write.
+//! Writes lines to stdout from a thread of its own, so that a slow reader holds up neither Ctrl-C nor the command's other work, and
+//! notices when the reader goes away, even while there is nothing to write.
 //!
-//! The threads are not waited for when we are asked to end: one may be blocked in a write that never finishes.
+//! The threads are not waited for when the command is asked to end: one may be blocked in a write that never finishes.
 
 use std::io::{self, BufWriter, Write};
 
+use anyhow::Context;
 use tokio::sync::{mpsc, oneshot};
+
+/// What a failure to write is called. A closed pipe keeps its kind below it, and ends the command quietly.
+const CANNOT_WRITE: &str = "cannot write to stdout";
 
 /// How many texts may wait to be written; then the one who prints waits.
 const WAITING: usize = 64;
 
 /// The way to stdout.
-pub(super) struct Printer {
+pub(crate) struct Printer {
     texts: mpsc::Sender<String>,
     /// Tells when the thread has ended, and how.
     ended: oneshot::Receiver<io::Result<()>>,
-    /// Resolves when nobody reads any more.
-    reader_gone: oneshot::Receiver<()>,
+    /// Resolves when nobody reads any more; none where the system does not say.
+    reader_gone: Option<oneshot::Receiver<()>>,
 }
 
 impl Printer {
@@ -24,7 +28,7 @@ impl Printer {
     ///
     /// # Errors
     /// When the system gives none.
-    pub(super) fn start() -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         let (texts, waiting) = mpsc::channel(WAITING);
         let (end, ended) = oneshot::channel();
         std::thread::Builder::new().name("printer".to_owned()).spawn(move || {
@@ -33,17 +37,17 @@ impl Printer {
         })?;
         let (gone, reader_gone) = oneshot::channel();
         std::thread::Builder::new().name("reader".to_owned()).spawn(move || wait_for_reader(gone))?;
-        Ok(Self { texts, ended, reader_gone })
+        Ok(Self { texts, ended, reader_gone: Some(reader_gone) })
     }
 
     /// Has a text written; waits only when too many wait already.
     ///
     /// # Errors
     /// When writing has failed, as it does when the reader is gone.
-    pub(super) async fn print(&mut self, text: String) -> io::Result<()> {
+    pub(crate) async fn print(&mut self, text: String) -> anyhow::Result<()> {
         match self.texts.send(text).await {
             Ok(()) => Ok(()),
-            Err(_) => (&mut self.ended).await.unwrap_or(Ok(())).and(Err(io::ErrorKind::BrokenPipe.into())),
+            Err(_) => self.failure().await,
         }
     }
 
@@ -51,17 +55,37 @@ impl Printer {
     ///
     /// # Errors
     /// When writing has failed.
-    pub(super) async fn finish(self) -> io::Result<()> {
+    pub(crate) async fn finish(self) -> anyhow::Result<()> {
         drop(self.texts);
-        self.ended.await.unwrap_or(Ok(()))
+        self.ended.await.unwrap_or(Ok(())).context(CANNOT_WRITE)
     }
 
-    /// Resolves when nobody reads any more. It may be dropped at any time.
-    pub(super) async fn reader_gone(&mut self) {
-        if (&mut self.reader_gone).await.is_err() {
-            // The system does not say.
-            std::future::pending::<()>().await;
+    /// Waits until nothing more can be written: `Ok` when nobody reads any more. It may be dropped at any time.
+    ///
+    /// # Errors
+    /// When writing has failed.
+    pub(crate) async fn closed(&mut self) -> anyhow::Result<()> {
+        let Self { texts, reader_gone, .. } = self;
+        let gone = async {
+            if let Some(gone) = reader_gone
+                && gone.await.is_ok()
+            {
+                return;
+            }
+            // Not to be asked again once it has answered.
+            *reader_gone = None;
+            std::future::pending().await
+        };
+        tokio::select! {
+            () = gone => Ok(()),
+            () = texts.closed() => self.failure().await,
         }
+    }
+
+    /// Why the thread has ended, which it does only when it cannot write.
+    async fn failure(&mut self) -> anyhow::Result<()> {
+        let ended = (&mut self.ended).await.unwrap_or(Ok(()));
+        ended.and(Err(io::ErrorKind::BrokenPipe.into())).context(CANNOT_WRITE)
     }
 }
 
