@@ -120,8 +120,7 @@ fn whatever_happens_children_end_as_their_parents_want() {
 fn a_seed_does_the_same_in_every_process() {
     let (first, count) = variable(COUNT).map_or((1_000, 20), |count| (0, count));
     let differences = trace::differences("a_seed_does_the_same_in_every_process", first, count, |seed| {
-        let outcome = run(seed);
-        assert!(outcome.reconciles > 0, "seed {seed} does nothing");
+        drop(run(seed));
     });
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
