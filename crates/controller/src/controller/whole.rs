@@ -230,6 +230,8 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
             ended = self.any_ended() => lost = Some(ended),
         }
         // What is queued when an informer has ended could only be judged by a cache that is no longer kept.
+            // Without one of these, keys that wait for a cache, or those of a stream, would never come.
+            ended = first_panic(&mut beside) => return Err(self.broken(ended)),
         self.machine.abandoned.store(self.course.abandon || lost.is_some(), Ordering::Relaxed);
         self.machine.queue.shut_down();
         let drained = timeout(self.course.grace, async {
@@ -261,13 +263,30 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
 impl<K: Key, R: Reconciler<K>> Life for Running<K, R> {
     fn start(&self) {
         self.machine.caches().for_each(Cache::start);
+/// Waits until a task panics; those that end well are none of the caller's business.
+async fn first_panic(tasks: &mut OwnedTasks<()>) -> JoinError {
+    while let Some((_, ended)) = tasks.join_next().await {
+        if let Err(ended) = ended {
+            return ended;
+        }
+    }
+    std::future::pending().await
+}
+
     }
 
     fn watch(&self) -> Result<(), ControllerError> {
         let machine = &self.machine;
         let mut registrations = self.registrations();
-        for source in machine.sources.iter().skip(registrations.len()) {
-            let registration = source.watch(&machine.name, &machine.queue);
+        for (place, source) in machine.sources.iter().enumerate().skip(registrations.len()) {
+            // Two handlers of one informer are told apart in metrics.
+            let name = source.cache().name();
+            let handler = match machine.sources[..place].iter().filter(|it| it.cache().name() == name).count()
+            {
+                0 => machine.name.to_string(),
+                before => format!("{}-{}", machine.name, before + 1),
+            };
+            let registration = source.watch(&handler, &machine.queue);
             let registration = registration.map_err(|source| ControllerError::Unwatchable {
                 controller: machine.name.to_string(),
                 source,

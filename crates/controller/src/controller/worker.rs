@@ -2,8 +2,8 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use dogwatch_core::Gvk;
@@ -15,7 +15,7 @@ use tracing::Instrument;
 use crate::action::{Action, Levels, ReconcileError};
 use crate::guard::Guard;
 use crate::metrics::ControllerMetrics;
-use crate::reconciler::{Context, Key, Reconciler};
+use crate::reconciler::{Concerns, Context, Key, Reconciler};
 use crate::source::{Cache, Source};
 
 /// What the workers of one controller share.
@@ -50,7 +50,8 @@ impl<K: Key, R: Reconciler<K>> Machine<K, R> {
                 continue;
             }
             let attempt = self.queue.requeues(&item);
-            let context = Context::new(&self.name, &self.kinds, attempt, item.priority());
+            let concerns = concerns(Arc::downgrade(&self), item.key().clone());
+            let context = Context::new(&self.name, &self.kinds, attempt, item.priority(), concerns);
             let id = context.reconcile_id();
             let span = tracing::info_span!(
                 "reconcile",
@@ -156,3 +157,8 @@ pub(crate) fn text_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|it| (*it).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }
+/// Answers for the context of one call. A context that outlives its call does not keep the controller.
+fn concerns<K: Key, R: Reconciler<K>>(machine: Weak<Machine<K, R>>, key: K) -> Concerns {
+    Box::new(move |source, object| machine.upgrade()?.sources.get(source)?.concerns(object, &key))
+}
+
