@@ -9,6 +9,9 @@
 //! A reconciler that reads a stale cache creates what it has created already, or undoes what others did since. The version that a
 //! write returned says how far the cache must have come, in the namespace of the object. A key that has to wait takes no
 //! worker and is no failure: it is put back by [`Guard::run`], which is woken by the caches.
+//!
+//! Only an object that concerned the key when it was written is missed. A reconciler that writes objects of other keys at each call
+//! would otherwise be called for ever.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::pending;
@@ -70,9 +73,19 @@ struct Awaited<K> {
     object: Option<Arc<Written>>,
     /// Whether the object must be in the cache then, unless it was deleted.
     is_expected: bool,
+    /// Whether it concerned the key, and so has to do so still.
+    concerned: bool,
     /// How often the server's history had been taken back when it was written. What was written before that happens again may
     /// never be shown.
     rewinds: u64,
+}
+
+impl<K: Key> Awaited<K> {
+    /// Whether the key has to be looked at again, given that the cache has come far enough.
+    fn is_missing(&self, source: &dyn Source<K>) -> bool {
+        let object = self.object.as_ref().filter(|_| self.is_expected);
+        object.is_some_and(|it| !source.holds(it, self.concerned.then_some(&self.key)))
+    }
 }
 
 /// The writes under one key. There is at most one for each source and object, so they are bounded by what a key writes.
@@ -111,24 +124,27 @@ impl<K: Key> Guard<K> {
                 continue;
             }
             let object_key = write.object.as_ref().map(|it| &it.key);
-            let is_expected = admits == Some(true) && write.object.is_some();
-            match source.version(object_key).map(|reached| has_reached(&reached, &write.version)) {
+            let is_expected = admits == Some(true) && write.concerns != Some(false);
+            let reached = source.version(object_key).map(|it| has_reached(&it, &write.version));
+            let awaited = Awaited {
+                key: key.clone(),
+                object: write.object,
+                is_expected,
+                concerned: write.concerns == Some(true),
+                rewinds: source.cache().health().rewinds,
+            };
+            match reached {
                 // Waiting gives no answer where versions cannot be compared.
                 None | Some(None) => {}
-                Some(Some(true)) => {
-                    let object = write.object.as_ref().filter(|_| is_expected);
-                    look_again |= object.is_some_and(|it| !source.holds(it, key));
-                }
+                Some(Some(true)) => look_again |= awaited.is_missing(&**source),
                 Some(Some(false)) => {
-                    let rewinds = source.cache().health().rewinds;
-                    let Write { source, version, object } = write;
+                    let object = awaited.object.as_ref();
                     let line = Line {
-                        source,
-                        namespace: object.as_ref().and_then(|it| it.key.namespace()).map(str::to_owned),
+                        source: write.source,
+                        namespace: object.and_then(|it| it.key.namespace()).map(str::to_owned),
                         whole: object.is_none(),
                     };
-                    let awaited = Awaited { key: key.clone(), object, is_expected, rewinds };
-                    self.state().insert(line, &version, awaited, self.limit);
+                    self.state().insert(line, &write.version, awaited, self.limit);
                     self.recorded.notify_one();
                 }
             }
@@ -187,9 +203,8 @@ impl<K: Key> Guard<K> {
         let lines: Vec<_> = state.lines.keys().cloned().collect();
         for line in lines {
             while let Some(awaited) = state.pop_shown(&line, sources) {
-                let object = awaited.object.as_ref().filter(|_| awaited.is_expected);
-                let is_gone = object.is_some_and(|it| !sources[line.source].holds(it, &awaited.key));
-                back.extend(state.shown(&awaited.key, is_gone).map(|priority| (awaited.key, priority)));
+                let is_missing = awaited.is_missing(&*sources[line.source]);
+                back.extend(state.shown(&awaited.key, is_missing).map(|priority| (awaited.key, priority)));
             }
         }
         let now = Instant::now();
@@ -218,10 +233,16 @@ impl<K: Key> State<K> {
         let object = awaited.object.as_ref().map(|it| it.key.clone());
         let key = awaited.key.clone();
         let waiting = self.keys.entry(key.clone()).or_default();
-        let older = waiting.writes.iter().position(|(of, _, it)| *of == line && *it == object);
-        if let Some(older) = older {
-            // Writes come in the order in which they were made, and of one object the later is the newer.
-            let (line, place, _) = waiting.writes.swap_remove(older);
+        let known = waiting.writes.iter().position(|(of, _, it)| *of == line && *it == object);
+        if let Some(known) = known {
+            let (of, at, _) = &waiting.writes[known];
+            let before = self.lines.get(of).and_then(|it| it.get(at));
+            // Writes that were under way at once may be reported in any order. Versions from before and after the server's history was
+            // taken back say nothing about each other; the later report counts then.
+            if before.is_some_and(|it| it.rewinds == awaited.rewinds) && *at > place {
+                return;
+            }
+            let (line, place, _) = waiting.writes.swap_remove(known);
             remove(&mut self.lines, &line, &place);
         }
         waiting.writes.push((line.clone(), place.clone(), object));

@@ -1,5 +1,6 @@
 //! What a user writes: a function from a key to an action, and what it is told besides the key.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -87,8 +88,13 @@ struct Call {
     priority: i32,
     /// The kinds the controller watches, in the order of its sources.
     kinds: Arc<[Gvk]>,
+    concerns: Concerns,
     writes: Mutex<Vec<Write>>,
 }
+
+/// Whether the source at this place would reconcile the key of this call for an object; `None` where that is not known, because the
+/// source holds another type than the object's.
+pub(crate) type Concerns = Box<dyn Fn(usize, &dyn Any) -> Option<bool> + Send + Sync>;
 
 /// Something a reconcile wrote that a source of its controller will show.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,6 +104,8 @@ pub(crate) struct Write {
     pub(crate) version: ResourceVersion,
     /// `None` where the reconciler named the version only.
     pub(crate) object: Option<Arc<Written>>,
+    /// Whether the source maps the object, as it was written, to the key; `None` where that is not known.
+    pub(crate) concerns: Option<bool>,
 }
 
 /// The object that was written, as far as it decides whether and where a cache shows it.
@@ -105,6 +113,7 @@ pub(crate) struct Write {
 pub(crate) struct Written {
     pub(crate) key: ObjectKey,
     pub(crate) uid: String,
+    pub(crate) version: ResourceVersion,
     /// `None` where the reconciler has read the object without them.
     pub(crate) labels: Option<BTreeMap<String, String>>,
 }
@@ -114,18 +123,26 @@ impl Written {
         let labels: BTreeMap<_, _> =
             header.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         let labels = (has_labels || !labels.is_empty()).then_some(labels);
-        Some(Self { key: header.key()?, uid: header.uid.to_owned(), labels })
+        let version = ResourceVersion::new(header.version);
+        Some(Self { key: header.key()?, uid: header.uid.to_owned(), version, labels })
     }
 }
 
 impl Context {
-    pub(crate) fn new(controller: &Arc<str>, kinds: &Arc<[Gvk]>, attempt: u32, priority: i32) -> Self {
+    pub(crate) fn new(
+        controller: &Arc<str>,
+        kinds: &Arc<[Gvk]>,
+        attempt: u32,
+        priority: i32,
+        concerns: Concerns,
+    ) -> Self {
         let call = Call {
             controller: Arc::clone(controller),
             id: rand::random(),
             attempt,
             priority,
             kinds: Arc::clone(kinds),
+            concerns,
             writes: Mutex::default(),
         };
         Self { call: Arc::new(call) }
@@ -133,7 +150,7 @@ impl Context {
 
     /// A context outside of any controller, to call a reconciler from a test. What is written is of no consequence in it.
     pub fn detached() -> Self {
-        Self::new(&"detached".into(), &[].into(), 0, 0)
+        Self::new(&"detached".into(), &[].into(), 0, 0, Box::new(|_, _| None))
     }
 
     /// The name of the controller.
@@ -161,36 +178,38 @@ impl Context {
     ///
     /// It concerns every source of the controller that is of the same group and kind and can hold the object by its namespaces and
     /// selectors; where there is none it does nothing. It counts from the moment it is called, also when the reconcile fails
-    /// after it. When a cache has come that far and does not hold the object, because somebody deleted it meanwhile, the key is
-    /// reconciled once more, even where the cache never saw the object and so no event told of it.
+    /// after it. When a cache has come that far and does not hold the object, because another client deleted it meanwhile or gave it to
+    /// another owner, the key is reconciled once more, even where the cache never saw the object and so no event reported it. A
+    /// source that maps the object to other keys only is waited for, and never the reason of such a call.
     pub fn wrote<T: View>(&self, object: &T) {
         let kind = Gvk::new(&T::Of::group(&()), &T::Of::version(&()), &T::Of::kind(&()));
         // A view may leave the labels out: that it has none says nothing about the object then.
         let is_whole = std::any::type_name::<T>() == std::any::type_name::<T::Of>();
-        self.push(&kind, &object.version(), Written::new(&object.header(), is_whole));
+        self.push(&kind, &object.version(), Some(object), Written::new(&object.header(), is_whole));
     }
 
     /// [`Self::wrote`] for an object whose kind is known only at run time. The version of the kind is ignored.
     pub fn wrote_object<T: Object>(&self, kind: &Gvk, object: &T) {
-        self.push(kind, &object.version(), Written::new(&object.header(), true));
+        self.push(kind, &object.version(), Some(object), Written::new(&object.header(), true));
     }
 
     /// [`Self::wrote`] where only the version of the written object is known. The sources of the kind are waited for as a whole, which
     /// takes longer where one of their namespaces is quiet or their selectors leave the object out. The version of the kind is ignored.
     pub fn wrote_version(&self, kind: &Gvk, version: ResourceVersion) {
-        self.push(kind, &version, None);
+        self.push(kind, &version, None, None);
     }
 
-    fn push(&self, kind: &Gvk, version: &ResourceVersion, object: Option<Written>) {
+    fn push(&self, kind: &Gvk, version: &ResourceVersion, state: Option<&dyn Any>, object: Option<Written>) {
         if !version.is_exact() {
             return;
         }
         let object = object.map(Arc::new);
-        let mut writes = self.call.writes.lock().unwrap_or_else(PoisonError::into_inner);
-        for (source, it) in self.call.kinds.iter().enumerate() {
-            if it.group == kind.group && it.kind == kind.kind {
-                writes.push(Write { source, version: version.clone(), object: object.clone() });
-            }
+        let is_shown = |it: &Gvk| it.group == kind.group && it.kind == kind.kind;
+        for (source, _) in self.call.kinds.iter().enumerate().filter(|(_, it)| is_shown(it)) {
+            // Outside the lock: this calls the function that maps objects to keys, which is the user's.
+            let concerns = state.and_then(|it| (self.call.concerns)(source, it));
+            let write = Write { source, version: version.clone(), object: object.clone(), concerns };
+            self.call.writes.lock().unwrap_or_else(PoisonError::into_inner).push(write);
         }
     }
 
@@ -239,7 +258,7 @@ mod tests {
             let (group_version, kind) = it.rsplit_once('/').expect("written so");
             Gvk::from_api_version(group_version, kind)
         });
-        let context = Context::new(&"test".into(), &kinds.into(), 0, 0);
+        let context = Context::new(&"test".into(), &kinds.into(), 0, 0, Box::new(|_, _| None));
         let mut map = ConfigMap::default();
         context.wrote(&map);
         assert_eq!(context.take_writes(), [], "what has no version was not written");

@@ -6,7 +6,9 @@
 //!
 //! A source knows the informer and the queue; it does not know who takes from the queue.
 
+use std::any::Any;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use dogwatch_core::{Gvk, Labels, Object, ObjectKey, ResourceType, ResourceVersion, Scope};
@@ -128,11 +130,15 @@ pub(crate) trait Source<K>: Send + Sync {
     fn kind(&self) -> &Gvk;
     /// Begins to add keys to the queue: first those of all objects that the cache holds.
     fn watch(&self, handler: &str, queue: &WorkQueue<K>) -> Result<Registration, InformerStopped>;
+    /// Adds the keys of all objects that the cache holds, as for a handler that comes now.
+    fn replay(&self, queue: &WorkQueue<K>);
     /// Whether the cache can hold an object; `None` where only the server can tell.
     fn admits(&self, object: &Written) -> Option<bool>;
-    /// Whether the cache holds this very object, and it still concerns the key: another client may have given it to another owner
-    /// before the cache ever showed it.
-    fn holds(&self, object: &Written, key: &K) -> bool;
+    /// Whether an object would have the key reconciled; `None` where it is of another type than those of the cache.
+    fn concerns(&self, object: &dyn Any, key: &K) -> Option<bool>;
+    /// Whether the cache holds this very object. With a key, it must also still concern the key: another client may have given it to
+    /// another owner before the cache ever showed it.
+    fn holds(&self, object: &Written, key: Option<&K>) -> bool;
     /// How far the cache has come, in the namespace of this key or as a whole. `None` where it does not cover the namespace.
     fn version(&self, key: Option<&ObjectKey>) -> Option<ResourceVersion>;
     /// Waits for the next change of the cache after this call.
@@ -158,6 +164,25 @@ impl<T: Object, K> MappedSource<T, K> {
     }
 }
 
+impl<T: Object, K: Key> MappedSource<T, K> {
+    fn feeder(&self, queue: &WorkQueue<K>) -> Feeder<T, K> {
+        Feeder {
+            predicate: self.watched.predicate.clone(),
+            mapping: Arc::clone(&self.mapping),
+            maps_old: self.maps_old,
+            queue: queue.clone(),
+        }
+    }
+
+    /// Whether an object maps to the key; `None` where the mapping panics. It is asked from outside the handler, which would have
+    /// caught that.
+    fn maps_to(&self, object: &T, key: &K) -> Option<bool> {
+        let mut concerned = false;
+        let asked = || (self.mapping)(object, &mut |it| concerned |= it == *key);
+        catch_unwind(AssertUnwindSafe(asked)).is_ok().then_some(concerned)
+    }
+}
+
 impl<T: Object, K: Key> Source<K> for MappedSource<T, K> {
     fn cache(&self) -> &dyn Cache {
         &self.watched.informer
@@ -168,28 +193,38 @@ impl<T: Object, K: Key> Source<K> for MappedSource<T, K> {
     }
 
     fn watch(&self, handler: &str, queue: &WorkQueue<K>) -> Result<Registration, InformerStopped> {
-        let feeder = Feeder {
-            predicate: self.watched.predicate.clone(),
-            mapping: Arc::clone(&self.mapping),
-            maps_old: self.maps_old,
-            queue: queue.clone(),
-        };
         // Changes of one object are never merged on the way: a child that was created and deleted would be no change at all, and of
         // several owners only the last would be known. What is merged are the keys, in the queue, which also bounds the
         // memory: the handler does no more than find the keys, so little waits before it.
         let options = HandlerOptions::default().name(handler).overflow(Overflow::Grow);
-        self.watched.informer.add_handler_with(feeder, options)
+        self.watched.informer.add_handler_with(self.feeder(queue), options)
+    }
+
+    fn replay(&self, queue: &WorkQueue<K>) {
+        let mut feeder = self.feeder(queue);
+        for object in self.store.snapshot().iter() {
+            let change = Change::Added { object: Arc::clone(object), initial: true };
+            // The handler has reported the object at which a predicate or a mapping panics.
+            let _ = catch_unwind(AssertUnwindSafe(|| feeder.on_change(&change)));
+        }
     }
 
     fn admits(&self, object: &Written) -> Option<bool> {
         self.watched.informer.admits(&object.key, object.labels.as_ref().map(Labels::from))
     }
 
-    fn holds(&self, object: &Written, key: &K) -> bool {
+    fn concerns(&self, object: &dyn Any, key: &K) -> Option<bool> {
+        object.downcast_ref::<T>().and_then(|it| self.maps_to(it, key))
+    }
+
+    fn holds(&self, object: &Written, key: Option<&K>) -> bool {
         let Some(held) = self.store.get(&object.key) else { return false };
-        let mut concerned = false;
-        (self.mapping)(&held, &mut |it| concerned |= it == *key);
-        concerned && (object.uid.is_empty() || held.header().uid == object.uid)
+        if !object.uid.is_empty() && held.header().uid != object.uid {
+            return false;
+        }
+        // The state that was written is nobody else's doing, whatever a transform left of it.
+        let is_written = held.version() == object.version;
+        is_written || key.is_none_or(|key| self.maps_to(&held, key).unwrap_or(true))
     }
 
     fn version(&self, key: Option<&ObjectKey>) -> Option<ResourceVersion> {

@@ -9,6 +9,11 @@ use tokio::time::Instant;
 /// Longer than anything lasts. Whatever somebody asked for is cut to it before it is added to a time, which has an end.
 pub(crate) const AGES: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
+/// Returns the moment so much later; a wait that is longer than anything lasts is cut to [`AGES`].
+pub(crate) fn later(now: Instant, wait: Duration) -> Instant {
+    now.checked_add(wait.min(AGES)).expect("monotonic clocks count for longer than a century")
+}
+
 /// How waits grow. The default is client-go's: 0.8 s, doubled up to 30 s, each up to twice as long by chance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]

@@ -4,7 +4,7 @@
 //! informer stops.
 
 use std::any::{Any, TypeId};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,6 +20,9 @@ use serde::de::DeserializeOwned;
 use crate::informer::{Contents, InformerBuilder, Life, NotSynced, SharedInformer, WeakInformer};
 
 /// Hands out informers: one for each client, resource, selection and payload, shared by all who ask for it.
+///
+/// Informers that are not [named](InformerBuilder::name) are called as the plural of their resource is, and from the second one on with a
+/// number behind it, so that their metrics are told apart.
 ///
 /// A clone is the same factory. It keeps no informer alive: hold on to what it gives you, be it the informer, its store or a lister.
 /// When the last of them is dropped the informer stops, and the next caller gets a new one.
@@ -85,6 +88,14 @@ impl Selection {
     pub fn shard(mut self, selector: impl Into<String>) -> Self {
         self.shard = Some(selector.into());
         self
+    }
+}
+
+impl Members {
+    /// The names of all informers that run or may be started.
+    fn names(&self) -> BTreeSet<String> {
+        let informers = self.informers.values().filter_map(|it| it.informer());
+        informers.filter(|it| !it.is_stopping()).map(|it| it.name()).collect()
     }
 }
 
@@ -163,7 +174,7 @@ impl InformerFactory {
         let key = Key { payload: TypeId::of::<T>(), client, contents: builder.contents() };
         let mut members = self.members();
         let known = members.informers.get(&key).and_then(|it| it.any().downcast_ref::<WeakInformer<T>>());
-        if let Some(informer) = known.and_then(WeakInformer::upgrade).filter(|it| !it.is_stopped()) {
+        if let Some(informer) = known.and_then(WeakInformer::upgrade).filter(|it| !it.is_stopping()) {
             drop(members);
             for index in builder.into_indexes() {
                 // One of this name is there already.
@@ -171,7 +182,7 @@ impl InformerFactory {
             }
             return informer;
         }
-        let informer = builder.build();
+        let informer = builder.named_apart_from(&members.names()).build();
         members.informers.retain(|_, it| it.informer().is_some());
         members.lives.retain(|it| !it.is_over());
         members.lives.push(informer.life());
@@ -291,6 +302,7 @@ trait AnyInformer: Send + Sync {
     fn name(&self) -> String;
     fn start(&self);
     fn is_started(&self) -> bool;
+    fn is_stopping(&self) -> bool;
     fn synced_within(&self, patience: Duration) -> BoxFuture<'_, Result<(), NotSynced>>;
     fn stop(&self) -> BoxFuture<'_, ()>;
 }
@@ -316,6 +328,10 @@ impl<T: Object> AnyInformer for SharedInformer<T> {
 
     fn is_started(&self) -> bool {
         Self::is_started(self)
+    }
+
+    fn is_stopping(&self) -> bool {
+        Self::is_stopping(self)
     }
 
     fn synced_within(&self, patience: Duration) -> BoxFuture<'_, Result<(), NotSynced>> {

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::backlog::{Batch, KeyHasher};
-use crate::backoff::AGES;
+use crate::backoff::later;
 use crate::change::Change;
 use crate::handler::EventHandler;
 use crate::mailbox::{Mailbox, Replay, Subscription};
@@ -141,8 +141,7 @@ impl<T: Object> FanOut<T> {
         if self.synced {
             mailbox.first_list_is_in();
         }
-        let resync = resync_every.map(|every| every.min(AGES));
-        let resync = resync.map(|every| Resync { every, next: now + every });
+        let resync = resync_every.map(|every| Resync { every, next: later(now, every) });
         self.members.push(Member { slot, again_after_relist, resync, called: task.is_some() });
         if let Some(task) = task {
             self.tasks.spawn(task);
@@ -174,14 +173,14 @@ impl<T: Object> FanOut<T> {
         if self.next_resync().is_some_and(|next| next <= now) {
             self.deliver(everything(), |member, batch| {
                 if let Some(resync) = member.resync.as_mut().filter(|it| it.next <= now) {
-                    resync.next = now + resync.every;
+                    resync.next = later(now, resync.every);
                     member.mailbox().push_resync(batch);
                 }
             });
             // Also where there was nothing to deliver.
             for resync in self.members.iter_mut().filter_map(|it| it.resync.as_mut()) {
                 if resync.next <= now {
-                    resync.next = now + resync.every;
+                    resync.next = later(now, resync.every);
                 }
             }
         }

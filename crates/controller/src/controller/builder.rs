@@ -11,11 +11,13 @@ use dogwatch_workqueue::{Builder, RateLimiter, WorkQueue};
 use futures_core::Stream;
 use futures_core::stream::BoxStream;
 
+use super::shards::Shards;
 use super::whole::{Controller, Course};
 use super::worker::Machine;
 use crate::guard::Guard;
 use crate::metrics::ControllerMetrics;
 use crate::reconciler::{Key, Reconciler};
+use crate::sharding::ShardMember;
 use crate::source::{Cache, MappedSource, Owned, Source, Watched, controller_key};
 
 /// How long a controller waits for what it watches: controller-runtime's two minutes.
@@ -39,6 +41,7 @@ pub struct ControllerBuilder<K> {
     sources: Vec<Box<dyn Source<K>>>,
     needs: Vec<Box<dyn Cache>>,
     streams: Vec<BoxStream<'static, K>>,
+    shards: Option<Shards<K>>,
     queue: Builder<K>,
     timeout: Option<Duration>,
     consistency_wait: Duration,
@@ -69,6 +72,7 @@ impl Controller {
             sources: Vec::new(),
             needs: Vec::new(),
             streams: Vec::new(),
+            shards: None,
             queue: WorkQueue::builder(),
             timeout: None,
             consistency_wait: CONSISTENCY_WAIT,
@@ -90,6 +94,23 @@ impl ControllerBuilder<ObjectKey> {
     pub fn owns<T: Owned>(self, watched: impl Into<Watched<T>>) -> Self {
         let owner = self.of.clone().expect("only a controller made with `for_` has objects that own others");
         self.watches(watched, move |object: &T| controller_key(object, &owner))
+    }
+}
+
+impl<K: Key + fmt::Display> ControllerBuilder<K> {
+    /// Divides the keys among replicas: this one reconciles a key only while the member owns it, by the text of the key. All replicas
+    /// work at the same time, so that the controller does not wait for its manager to lead.
+    ///
+    /// The member must be [run](ShardMember::run_until) besides, for example as a [task](crate::Manager::task). Until it is, no key
+    /// is reconciled. When keys are handed over, running reconciles of them are dropped, and then the replica that gets them reconciles
+    /// every object of its share anew, and every key that changed in between. A replica that clears up after deleted objects should use a
+    /// [finalizer](crate::Finalizer): an object that goes while its key is handed over may be in the cache of neither owner.
+    ///
+    /// Every replica watches all objects. Where the server can divide a list, [`ShardMember::work_on_parts`] saves that.
+    pub fn sharded(mut self, member: &ShardMember) -> Self {
+        self.shards = Some(Shards::new(member.clone(), |key: &K| key.to_string()));
+        self.as_leader = false;
+        self
     }
 }
 
@@ -202,6 +223,7 @@ impl<K: Key> ControllerBuilder<K> {
             reconciler,
             needs: self.needs,
             guard: Guard::new(self.consistency_wait, metrics.overdue.clone()),
+            shards: self.shards,
             timeout: self.timeout,
             metrics,
             abandoned: AtomicBool::new(false),

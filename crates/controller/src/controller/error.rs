@@ -51,8 +51,8 @@ pub enum ControllerError {
         /// How many keys nobody had taken yet.
         queued: usize,
     },
-    /// A worker panicked outside of a reconcile: in a limiter or in a function that groups keys.
-    #[error("a worker of controller {controller} panicked outside of a reconcile: {panic}")]
+    /// A task of the controller panicked outside of a reconcile: in a limiter, in a function that groups keys, or in a stream of keys.
+    #[error("a task of controller {controller} panicked outside of a reconcile: {panic}")]
     Broken {
         /// The name of the controller.
         controller: String,

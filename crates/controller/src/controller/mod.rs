@@ -10,6 +10,7 @@
 //! The `mod` lines below are in layer order.
 
 mod error;
+mod shards;
 mod worker;
 mod whole;
 mod builder;

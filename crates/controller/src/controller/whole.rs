@@ -208,11 +208,14 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
         // Both end with this function. Workers are gone before it returns, or its future is dropped: what follows that, such as the
         // release of a Lease, relies on it.
         let (mut workers, mut beside) = (OwnedTasks::new(), OwnedTasks::new());
+        // Before a worker finds that a key is not ours, so that no change after that is missed.
+        let shards = Arc::clone(&self.machine).follow_shards();
         for _ in 0..self.course.workers {
             workers.spawn(Arc::clone(&self.machine).work());
         }
         beside.spawn(self.machine.queue.keep_metrics_fresh());
         beside.spawn(Arc::clone(&self.machine).guard());
+        beside.spawn(shards);
         for mut stream in std::mem::take(&mut *self.streams.lock().unwrap_or_else(PoisonError::into_inner)) {
             let queue = self.machine.queue.clone();
             beside.spawn(async move {
@@ -227,6 +230,8 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
             () = &mut stop => {}
             // Workers end only when the queue does, so this one did not end well.
             Some((_, Err(ended))) = workers.join_next() => return Err(self.broken(ended)),
+            // Without one of these, keys that wait for a cache, or those of a stream, would never come.
+            ended = first_panic(&mut beside) => return Err(self.broken(ended)),
             ended = self.any_ended() => lost = Some(ended),
         }
         // What is queued when an informer has ended could only be judged by a cache that is no longer kept.
@@ -258,6 +263,16 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
     }
 }
 
+/// Waits until a task panics; those that end well are none of the caller's business.
+async fn first_panic(tasks: &mut OwnedTasks<()>) -> JoinError {
+    while let Some((_, ended)) = tasks.join_next().await {
+        if let Err(ended) = ended {
+            return ended;
+        }
+    }
+    std::future::pending().await
+}
+
 impl<K: Key, R: Reconciler<K>> Life for Running<K, R> {
     fn start(&self) {
         self.machine.caches().for_each(Cache::start);
@@ -266,8 +281,15 @@ impl<K: Key, R: Reconciler<K>> Life for Running<K, R> {
     fn watch(&self) -> Result<(), ControllerError> {
         let machine = &self.machine;
         let mut registrations = self.registrations();
-        for source in machine.sources.iter().skip(registrations.len()) {
-            let registration = source.watch(&machine.name, &machine.queue);
+        for (place, source) in machine.sources.iter().enumerate().skip(registrations.len()) {
+            // Two handlers of one informer are told apart in metrics.
+            let name = source.cache().name();
+            let handler = match machine.sources[..place].iter().filter(|it| it.cache().name() == name).count()
+            {
+                0 => machine.name.to_string(),
+                before => format!("{}-{}", machine.name, before + 1),
+            };
+            let registration = source.watch(&handler, &machine.queue);
             let registration = registration.map_err(|source| ControllerError::Unwatchable {
                 controller: machine.name.to_string(),
                 source,

@@ -2,8 +2,8 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use dogwatch_core::Gvk;
@@ -12,10 +12,11 @@ use futures_util::FutureExt;
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use super::shards::Shards;
 use crate::action::{Action, Levels, ReconcileError};
 use crate::guard::Guard;
 use crate::metrics::ControllerMetrics;
-use crate::reconciler::{Context, Key, Reconciler};
+use crate::reconciler::{Concerns, Context, Key, Reconciler};
 use crate::source::{Cache, Source};
 
 /// What the workers of one controller share.
@@ -29,6 +30,8 @@ pub(super) struct Machine<K: Key, R> {
     pub(super) kinds: Arc<[Gvk]>,
     pub(super) reconciler: R,
     pub(super) guard: Guard<K>,
+    /// Where several replicas divide the keys.
+    pub(super) shards: Option<Shards<K>>,
     pub(super) timeout: Option<Duration>,
     pub(super) metrics: ControllerMetrics,
     /// What is still in the queue is not to be worked on.
@@ -46,11 +49,14 @@ impl<K: Key, R: Reconciler<K>> Machine<K, R> {
     /// Works until the queue is shut down and empty.
     pub(super) async fn work(self: Arc<Self>) {
         while let Some(item) = self.queue.take().await {
-            if self.abandoned.load(Ordering::Relaxed) {
+            if self.abandoned.load(Ordering::Relaxed)
+                || self.shards.as_ref().is_some_and(|it| !it.admits(&item))
+            {
                 continue;
             }
             let attempt = self.queue.requeues(&item);
-            let context = Context::new(&self.name, &self.kinds, attempt, item.priority());
+            let concerns = concerns(Arc::downgrade(&self), item.key().clone());
+            let context = Context::new(&self.name, &self.kinds, attempt, item.priority(), concerns);
             let id = context.reconcile_id();
             let span = tracing::info_span!(
                 "reconcile",
@@ -67,6 +73,19 @@ impl<K: Key, R: Reconciler<K>> Machine<K, R> {
         self.guard.run(&self.sources, &self.queue).await;
     }
 
+    /// Queues the keys again that this replica may have come to own, whenever that changes, until it is dropped. Changes count from
+    /// this call on.
+    pub(super) fn follow_shards(self: Arc<Self>) -> impl Future<Output = ()> + Send + 'static {
+        let changes = self.shards.as_ref().map(Shards::changes);
+        async move {
+            let (Some(shards), Some(mut changes)) = (&self.shards, changes) else { return };
+            while changes.changed().await.is_ok() {
+                self.queue.add_all(shards.take_deferred());
+                self.sources.iter().for_each(|it| it.replay(&self.queue));
+            }
+        }
+    }
+
     /// All caches that a reconcile reads.
     pub(super) fn caches(&self) -> impl Iterator<Item = &dyn Cache> {
         self.sources.iter().map(|it| it.cache()).chain(self.needs.iter().map(|it| &**it))
@@ -80,10 +99,20 @@ impl<K: Key, R: Reconciler<K>> Machine<K, R> {
             return;
         }
         let begun = Instant::now();
-        let outcome = self.call(item, context).await;
+        let call = self.call(item, context);
+        let outcome = match &self.shards {
+            None => Some(call.await),
+            Some(shards) => shards.while_owning(item.key(), call).await,
+        };
         self.metrics.took(begun.elapsed());
         self.guard.record(item, context.take_writes(), &self.sources, &self.queue);
-        self.act(item, context, outcome);
+        match outcome {
+            Some(outcome) => self.act(item, context, outcome),
+            None => {
+                self.queue.forget(item);
+                tracing::debug!("a reconcile was dropped: another replica owns the key now");
+            }
+        }
     }
 
     /// Calls the reconciler, for as long as it may take.
@@ -149,6 +178,11 @@ impl<K: Key, R: Reconciler<K>> Machine<K, R> {
     fn again(&self, item: &Item<'_, K>, options: AddOptions) {
         self.queue.add_with(item.key().clone(), AddOptions { priority: item.priority(), ..options });
     }
+}
+
+/// Answers for the context of one call. A context that outlives its call does not keep the controller.
+fn concerns<K: Key, R: Reconciler<K>>(machine: Weak<Machine<K, R>>, key: K) -> Concerns {
+    Box::new(move |source, object| machine.upgrade()?.sources.get(source)?.concerns(object, &key))
 }
 
 /// What a panic said.

@@ -15,7 +15,7 @@ use super::candidate::Candidate;
 use super::clock::Clock;
 use super::decide::Memory;
 use super::elector::LeaderElector;
-use super::identity::unique_identity;
+use super::identity::{unique_identity, unique_instance};
 use super::lock::LeaseLock;
 use super::meter::Meter;
 use super::shared::{Shared, Tell};
@@ -82,8 +82,12 @@ impl LeaderElectorBuilder {
         self
     }
 
-    /// Who we are. It must be nobody else's: two with the same identity would both lead. The name of the host and a
-    /// random part otherwise.
+    /// Sets who we are in the Lease; defaults to the name of the host and a random part. Each replica should have its own.
+    ///
+    /// Two processes with the same identity do not both lead: each elector writes a random instance into an annotation of the Lease, and
+    /// waits until a Lease of another instance expires. So does a process that was restarted under the same identity and could not
+    /// release the Lease before. Where a coordinator decides, or a holder writes no instance, as client-go does, the identity alone
+    /// counts.
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
         self.identity = Some(identity.into());
         self
@@ -183,13 +187,15 @@ impl LeaderElectorBuilder {
             Place::Server(api) => Arc::new(api),
             Place::Other(lock) => lock,
         };
+        // A coordinator gives the Lease to an identity, and leaves annotations of earlier holders.
+        let instance = if self.coordinated { String::new() } else { unique_instance() };
         let candidate = Candidate {
             lock,
             name: self.name,
             timing: self.timing,
             labels: self.labels,
             shared: Arc::clone(&shared),
-            memory: Memory::new(identity.clone(), lease_duration),
+            memory: Memory::new(identity.clone(), lease_duration).instance(instance),
             held: None,
             in_doubt: false,
             waits_to_create: self.waits_to_create,

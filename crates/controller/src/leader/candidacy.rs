@@ -16,7 +16,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube_core::{DynamicObject, ObjectMeta, TypeMeta};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::time::{Instant, sleep_until};
 
 use super::timing::InvalidElection;
 
@@ -144,7 +143,7 @@ impl Candidacy {
                 biased;
                 () = &mut stop => return,
                 () = is_called(&mut changes), if pause == RENEW_EVERY => {}
-                () = sleep_until(Instant::now() + pause) => {}
+                () = tokio::time::sleep(pause) => {}
             }
         }
     }

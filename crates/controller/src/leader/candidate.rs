@@ -115,7 +115,7 @@ impl Candidate {
     async fn try_release(&mut self, give_up: Duration) -> Result<bool, Error> {
         let lock = Arc::clone(&self.lock);
         let fetched = self.bounded(Some(give_up), lock.get(&self.name)).await?;
-        let Some(lease) = fetched.filter(|it| record::holder(it) == Some(self.memory.identity())) else {
+        let Some(lease) = fetched.filter(|it| self.memory.is_ours(it)) else {
             self.in_doubt = false;
             return Ok(false);
         };
@@ -135,6 +135,15 @@ impl Candidate {
         let step = decide(&self.memory, observed.as_ref(), now);
         self.saw(observed.as_ref());
         let holder = || observed.as_ref().and_then(record::holder).map(Arc::from);
+        let of_our_identity =
+            observed.as_ref().filter(|it| record::holder(it) == Some(self.memory.identity()));
+        if of_our_identity.is_some_and(|it| !self.memory.is_ours(it)) {
+            tracing::warn!(
+                lease = self.name,
+                identity = self.memory.identity(),
+                "another process holds the lease under the identity of this one, or held it until it ended without a release"
+            );
+        }
         match step {
             Step::Wait { until } => Ok(Attempt::Anothers { holder: holder(), until }),
             Step::HandOver => {
@@ -225,6 +234,7 @@ impl Candidate {
     fn entry(&self) -> Entry<'_> {
         Entry {
             identity: self.memory.identity(),
+            instance: self.memory.instance_name(),
             lease_seconds: self.timing.lease_seconds(),
             labels: &self.labels,
             now: self.shared.clock.wall(),

@@ -11,6 +11,8 @@ use super::record;
 pub struct Memory {
     /// Who the elector is.
     identity: String,
+    /// Tells it from others of the same identity; empty where none is told apart.
+    instance: String,
     /// How long a lease lasts that does not say so itself.
     default_duration: Duration,
     /// The newest version that was seen, and when it was first seen.
@@ -39,12 +41,13 @@ pub enum Step {
 /// What to do about the lease as the server shows it now; `None` is a lease that is not there.
 ///
 /// A lease of another is waited for as long as it says itself, counted from when this version of it was first seen. A lease
-/// that somebody deleted while it was another's is waited for too: its holder does not know yet.
+/// that somebody deleted while it was another's is waited for too: its holder does not know yet. A lease of our identity that
+/// names another [instance](Memory::instance) is another's.
 pub fn decide(memory: &Memory, observed: Option<&Lease>, now: Duration) -> Step {
     let expiry = match observed {
         Some(lease) => match record::holder(lease) {
             None => return Step::Take,
-            Some(holder) if holder == memory.identity => return Step::Renew,
+            Some(_) if memory.is_ours(lease) => return Step::Renew,
             Some(_) => memory.expiry(lease, memory.first_seen(lease).unwrap_or(now)),
         },
         None => match &memory.seen {
@@ -78,7 +81,15 @@ pub fn decide_coordinated(memory: &Memory, observed: Option<&Lease>, now: Durati
 impl Memory {
     /// Nothing has been seen yet. `default_duration` is how long leases last that do not say so themselves.
     pub fn new(identity: impl Into<String>, default_duration: Duration) -> Self {
-        Self { identity: identity.into(), default_duration, seen: None }
+        Self { identity: identity.into(), instance: String::new(), default_duration, seen: None }
+    }
+
+    /// Names the process, so that a lease which another process holds under the same identity is not taken for our own. A lease
+    /// that names no instance, as client-go's do, is told by the identity alone. Without this, every lease is.
+    #[must_use]
+    pub fn instance(mut self, instance: impl Into<String>) -> Self {
+        self.instance = instance.into();
+        self
     }
 
     /// Remembers what was seen at this time. A version that was seen before keeps the time when it was first seen; a lease that is
@@ -109,8 +120,19 @@ impl Memory {
         }
     }
 
+    pub(super) fn instance_name(&self) -> &str {
+        &self.instance
+    }
+
+    /// Whether we hold a lease.
+    pub(super) fn is_ours(&self, lease: &Lease) -> bool {
+        let is_other_instance =
+            || !self.instance.is_empty() && record::instance(lease).is_some_and(|it| it != self.instance);
+        record::holder(lease) == Some(&self.identity) && !is_other_instance()
+    }
+
     fn is_anothers(&self, lease: &Lease) -> bool {
-        record::holder(lease).is_some_and(|it| it != self.identity)
+        record::holder(lease).is_some() && !self.is_ours(lease)
     }
 
     fn first_seen(&self, lease: &Lease) -> Option<Duration> {

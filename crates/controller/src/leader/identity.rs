@@ -1,4 +1,9 @@
-//! A name for this process that no other process has.
+//! Names for this process that no other process has.
+
+/// A random name that is new at each call: it tells an elector from another one that was given the same identity.
+pub(crate) fn unique_instance() -> String {
+    format!("{:016x}", rand::random::<u64>())
+}
 
 /// The name of the host, for people, and a random part, since one host runs many processes and host names repeat.
 pub(crate) fn unique_identity() -> String {

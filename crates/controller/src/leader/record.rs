@@ -8,10 +8,15 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube_core::ObjectMeta;
 
+/// The annotation of a Lease that says which process holds it, where several may have the same identity.
+const INSTANCE: &str = "leaderelection.dogwatch.dev/instance";
+
 /// What an elector writes into every Lease it holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry<'e> {
     pub(crate) identity: &'e str,
+    /// Tells this process from others of the same identity; empty where that does not matter.
+    pub(crate) instance: &'e str,
     pub(crate) lease_seconds: i32,
     /// Laid over the labels that are there; others stay.
     pub(crate) labels: &'e BTreeMap<String, String>,
@@ -22,6 +27,11 @@ pub(crate) struct Entry<'e> {
 /// Who holds it; `None` when nobody does.
 pub(crate) fn holder(lease: &Lease) -> Option<&str> {
     lease.spec.as_ref()?.holder_identity.as_deref().filter(|it| !it.is_empty())
+}
+
+/// The process that holds it, where it says so. client-go does not, and leaves what an earlier holder said.
+pub(crate) fn instance(lease: &Lease) -> Option<&str> {
+    lease.metadata.annotations.as_ref()?.get(INSTANCE).map(String::as_str)
 }
 
 /// Who is to hold it next, where a coordinator says so.
@@ -74,6 +84,7 @@ pub(crate) fn renewed(mut lease: Lease, entry: &Entry<'_>) -> Lease {
 /// The same lease, held by nobody (rule LE-4). A second is the shortest a Lease can last.
 pub(crate) fn released(mut lease: Lease, now: Timestamp) -> Lease {
     let now = MicroTime(micros(now));
+    lease.metadata.annotations.iter_mut().for_each(|it| drop(it.remove(INSTANCE)));
     let spec = lease.spec.get_or_insert_default();
     spec.holder_identity = Some(String::new());
     spec.lease_duration_seconds = Some(1);
@@ -86,6 +97,10 @@ fn fill(lease: &mut Lease, entry: &Entry<'_>) {
     if !entry.labels.is_empty() {
         let labels = lease.metadata.labels.get_or_insert_default();
         labels.extend(entry.labels.iter().map(|(key, value)| (key.clone(), value.clone())));
+    }
+    if !entry.instance.is_empty() {
+        let annotations = lease.metadata.annotations.get_or_insert_default();
+        annotations.insert(INSTANCE.to_owned(), entry.instance.to_owned());
     }
     let spec = lease.spec.get_or_insert_default();
     let before = spec.renew_time.take().map(|it| it.0);
@@ -117,7 +132,7 @@ mod tests {
     }
 
     fn entry<'e>(labels: &'e BTreeMap<String, String>, second: i64) -> Entry<'e> {
-        Entry { identity: "me", lease_seconds: 15, labels, now: at(second) }
+        Entry { identity: "me", instance: "1", lease_seconds: 15, labels, now: at(second) }
     }
 
     #[test]
@@ -165,5 +180,6 @@ mod tests {
         let lease = released(taken(created("lock", &entry(&none, 10), 0), &entry(&none, 11)), at(20));
         assert_eq!((holder(&lease), transitions(&lease)), (None, 1));
         assert_eq!(duration(&lease), Some(Duration::from_secs(1)));
+        assert_eq!(instance(&lease), None);
     }
 }

@@ -16,6 +16,10 @@ const fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
+const fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
 fn elector(line: Line, identity: &str) -> LeaderElector {
     LeaderElector::over(line, "lock").identity(identity).build().expect("valid settings")
 }
@@ -76,8 +80,61 @@ async fn le_2_an_expired_lease_is_taken_when_its_own_duration_is_over_since_it_w
     let transitions = elector.run_while_leading(async |led: Led| led.transitions()).await.expect("led");
     assert_eq!(transitions, 5);
     let waited = start.elapsed();
-    assert!(waited >= s(7) && waited < s(7) + Duration::from_millis(10), "{waited:?}");
+    assert!(waited >= s(7) && waited < s(7) + ms(10), "{waited:?}");
     assert_eq!(leaders.borrow_and_update().as_deref(), None, "released");
+}
+
+/// Replicas that were all given one name, or a pod that was deleted by force while its node went on.
+#[tokio::test(start_paused = true)]
+async fn two_processes_with_one_identity_do_not_both_lead() {
+    let server = Arc::new(Server::default());
+    let (first, second) = (elector(Line::good(&server), "me"), elector(Line::good(&server), "me"));
+    let ((up, lead), (second_up, second_lead)) = (flag(), flag());
+    let mut leading = tokio::spawn(async move { first.run_while_leading(lead).await });
+    sleep(s(1)).await;
+    assert!(up.load(Ordering::SeqCst));
+    let waiting = tokio::spawn(async move { second.run_while_leading(second_lead).await });
+    for _ in 0..600 {
+        sleep(Duration::from_millis(100)).await;
+        assert!(up.load(Ordering::SeqCst) && !second_up.load(Ordering::SeqCst), "one of them leads");
+    }
+    // The first one crashes: its lease expires, and is not the second one's before.
+    leading.abort();
+    assert!((&mut leading).await.is_err_and(|it| it.is_cancelled()));
+    sleep(s(10)).await;
+    assert!(!second_up.load(Ordering::SeqCst), "the lease has not expired");
+    sleep(s(8)).await;
+    assert!(second_up.load(Ordering::SeqCst));
+    waiting.abort();
+}
+
+/// What stops while another process of its identity leads must not give that one's lease back.
+#[tokio::test(start_paused = true)]
+async fn a_standby_of_the_same_identity_that_stops_leaves_the_lease_alone() {
+    let server = Arc::new(Server::default());
+    let (_, lead) = flag();
+    let first = elector(Line::good(&server), "me");
+    let leading = tokio::spawn(async move { first.run_while_leading(lead).await });
+    sleep(s(1)).await;
+    // Whatever it writes, it does not learn what became of it.
+    let second = elector(Line::good(&server), "me");
+    second.candidate.lock().await.in_doubt = true;
+    let stopped = second.run_until(sleep(s(5)), |_| async {}).await;
+    assert!(matches!(stopped, Err(Ended::Stopped)));
+    assert_eq!(server.holder().as_deref(), Some("me"));
+    leading.abort();
+}
+
+/// A holder that writes no instance is told by its identity, as client-go does.
+#[tokio::test(start_paused = true)]
+async fn le_2_a_lease_of_our_identity_without_an_instance_is_our_own() {
+    let server = Arc::new(Server::default());
+    let own = json!({ "metadata": { "name": "lock" }, "spec": { "holderIdentity": "me",
+        "leaseDurationSeconds": 15, "renewTime": "1999-01-01T00:00:00.000000Z" } });
+    server.edit(|_| Some(serde_json::from_value(own).expect("a lease")));
+    let start = Instant::now();
+    elector(Line::good(&server), "me").run_while_leading(|_| async {}).await.expect("led");
+    assert!(start.elapsed() < s(1), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,14 +167,14 @@ async fn le_3_a_leader_that_cannot_renew_stops_at_the_deadline_since_its_last_re
             sleep(s(3)).await;
             broken.store(true, Ordering::SeqCst);
             // The last renewal was sent 2 s after the start, so the deadline is 12 s after it.
-            sleep(s(9) - Duration::from_millis(2)).await;
+            sleep(s(9) - ms(2)).await;
             assert!(up.load(Ordering::SeqCst) && elector.is_leader(), "{end:?}: before the deadline");
             sleep(Duration::from_millis(4)).await;
             assert!(!up.load(Ordering::SeqCst) && !elector.is_leader(), "{end:?}: after it");
         };
         let (ended, ()) = tokio::join!(run, watch);
         assert!(matches!(ended, Err(Ended::NotRenewed { .. })), "{end:?}: {ended:?}");
-        assert!(start.elapsed() < s(12) + Duration::from_millis(5), "{end:?}: {:?}", start.elapsed());
+        assert!(start.elapsed() < s(12) + ms(5), "{end:?}: {:?}", start.elapsed());
         assert_eq!(server.holder().as_deref(), Some("me"), "what was lost is not released");
     }
 }
@@ -140,7 +197,7 @@ async fn le_3_the_deadline_counts_from_when_a_renewal_was_sent() {
     let ended = elector(line, "me").run_while_leading(|_| std::future::pending::<()>()).await;
     assert!(matches!(ended, Err(Ended::NotRenewed { source: Some(_) })), "{ended:?}");
     let elapsed = start.elapsed();
-    assert!(elapsed >= s(12) && elapsed < s(12) + Duration::from_millis(5), "{elapsed:?}");
+    assert!(elapsed >= s(12) && elapsed < s(12) + ms(5), "{elapsed:?}");
 }
 
 /// Upstream goes on until its deadline although it has read that the lease is another's.
@@ -161,7 +218,7 @@ async fn le_3_a_leader_that_sees_another_stops_at_once() {
     let (ended, ()) = tokio::join!(elector.run_while_leading(|_| std::future::pending::<()>()), thief);
     let ended = ended.expect_err("lost");
     assert_eq!(ended.to_string(), "the lease was taken by thief");
-    assert!(start.elapsed() < s(2) + Duration::from_millis(5));
+    assert!(start.elapsed() < s(2) + ms(5));
     assert_eq!((server.holder().as_deref(), elector.leader().as_deref()), (Some("thief"), Some("thief")));
 }
 
@@ -242,7 +299,7 @@ async fn le_4_release_lease_lets_another_lead_within_a_retry_period() {
     assert!(matches!(ended, Err(Ended::Stopped)));
     let (transitions, led_at) = next.expect("led");
     assert_eq!(transitions, 1);
-    assert!(led_at - at <= s(2) + Duration::from_millis(2), "{:?}", led_at - at);
+    assert!(led_at - at <= s(2) + ms(2), "{:?}", led_at - at);
 }
 
 /// Upstream checks only whom it last saw, so it clears the lease of whoever came after it.

@@ -23,6 +23,11 @@ const OF_THREE: u64 = 500;
 const STORM: u32 = 14;
 const CALM: u32 = 9;
 
+/// The moment so much later.
+fn after(wait: Duration) -> Instant {
+    Instant::now().checked_add(wait).expect("a simulated time is short")
+}
+
 /// Who leads right now, as the work itself sees it.
 struct Throne {
     on_it: Mutex<Vec<usize>>,
@@ -129,7 +134,7 @@ fn weather(
             _ => {
                 let ends = [End::Silent, End::Cut, End::AnswerSilent, End::Refused(503)];
                 let end = ends[random.random_range(0..ends.len())];
-                spell = Some((Instant::now() + lease.mul_f64(random.random_range(0.2..3.0)), end));
+                spell = Some((after(lease.mul_f64(random.random_range(0.2..3.0))), end));
                 // A connection often becomes slow before it breaks: this one request is still answered, late.
                 let back = lease.mul_f64(random.random_range(0.0..0.6));
                 return Fate { there: Duration::ZERO, back, end: End::Answered };
@@ -211,7 +216,7 @@ async fn play(seed: u64, electors: usize) -> Result<u32, String> {
             stormy.subscribe(),
         ));
     }
-    let end = Instant::now() + setting.lease * STORM;
+    let end = after(setting.lease * STORM);
     while Instant::now() < end {
         sleep(setting.lease.mul_f64(random.random_range(0.0..8.0))).await;
         if setting.deletions && random.random_bool(0.5) && server.lease().is_some() {

@@ -18,7 +18,7 @@ use super::seat::{GROUP, MemberSeats, ServedSeats};
 use super::shared::Shared;
 use super::view::View;
 use crate::leader::clock::Clock;
-use crate::leader::identity::unique_identity;
+use crate::leader::identity::{unique_identity, unique_instance};
 use crate::leader::{ElectionTiming, InvalidElection};
 
 /// What can be chosen about a member. Each method says what happens without it.
@@ -62,7 +62,8 @@ impl ShardMemberBuilder {
         self
     }
 
-    /// Who we are. It must be nobody else's. The name of the host and a random part otherwise.
+    /// Sets who we are; defaults to the name of the host and a random part. Each replica should have its own: a second process of the
+    /// same identity owns nothing until the Lease of the first one expires.
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
         self.identity = Some(identity.into());
         self
@@ -115,6 +116,7 @@ impl ShardMemberBuilder {
             seats,
             shared: Arc::clone(&shared),
             name: format!("{}-{:016x}", self.group, xxh64(me.as_bytes(), 0)),
+            instance: unique_instance(),
             timing: self.timing,
             labels: BTreeMap::from([(GROUP.to_owned(), self.group)]),
             members: Members::default(),

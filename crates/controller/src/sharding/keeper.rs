@@ -27,6 +27,8 @@ pub(super) struct Keeper {
     pub(super) seats: Arc<dyn MemberSeats>,
     pub(super) shared: Arc<Shared>,
     pub(super) name: String,
+    /// Tells this process from others of the same identity.
+    pub(super) instance: String,
     pub(super) timing: ElectionTiming,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) members: Members,
@@ -62,12 +64,11 @@ impl Keeper {
         let seats = Arc::clone(&self.seats);
         let leases = self.bounded(seats.list()).await?;
         let now = self.shared.clock.now();
-        if self.own.is_none() {
-            self.sit_down(&leases).await?;
-            return Ok(true);
-        }
         let listed: Vec<_> = leases.iter().map(|it| Listed::of(it, self.timing.lease_duration)).collect();
         let live = self.members.live(&listed, now);
+        if self.own.is_none() {
+            return self.sit_down(&leases, &live).await;
+        }
         let view = view(&live, &self.shared.me);
         self.sweep(now).await;
         if view != self.acting {
@@ -106,18 +107,31 @@ impl Keeper {
         Ok(true)
     }
 
-    /// Finds our Lease in the list, or makes it.
-    async fn sit_down(&mut self, leases: &[Lease]) -> Result<(), Error> {
+    /// Finds our Lease in the list, or makes it. `false` where another process holds it under our identity: it is waited for until that
+    /// Lease expires, since both would own the same keys.
+    async fn sit_down(&mut self, leases: &[Lease], live: &[Listed]) -> Result<bool, Error> {
         if let Some(own) = leases.iter().find(|it| it.metadata.name.as_deref() == Some(&self.name)) {
+            if !self.is_ours(own) && live.iter().any(|it| it.lease == self.name) {
+                tracing::warn!(
+                    member = self.shared.me,
+                    "another process is a member under the identity of this one, or was until it ended without leaving"
+                );
+                return Ok(false);
+            }
             self.own = Some(own.clone());
-            return Ok(());
+            return Ok(true);
         }
         let sent = self.shared.clock.now();
         let lease = self.saying_the_view(record::created(&self.name, &self.entry(), 0));
         let seats = Arc::clone(&self.seats);
         self.own = Some(self.bounded(seats.create(lease)).await?);
         self.held_since(sent);
-        Ok(())
+        Ok(true)
+    }
+
+    /// Whether this process wrote a Lease of our name, as far as the Lease says.
+    fn is_ours(&self, lease: &Lease) -> bool {
+        record::instance(lease).is_none_or(|it| it == self.instance)
     }
 
     fn held_since(&self, sent: Duration) {
@@ -165,7 +179,8 @@ impl Keeper {
             Some(own) => Some(own),
             None => {
                 let leases = self.bounded(seats.list()).await?;
-                leases.into_iter().find(|it| it.metadata.name.as_deref() == Some(&self.name))
+                let ours = |it: &Lease| it.metadata.name.as_deref() == Some(&self.name) && self.is_ours(it);
+                leases.into_iter().find(ours)
             }
         };
         if let Some(own) = own {
@@ -193,6 +208,7 @@ impl Keeper {
     fn entry(&self) -> Entry<'_> {
         Entry {
             identity: &self.shared.me,
+            instance: &self.instance,
             lease_seconds: self.timing.lease_seconds(),
             labels: &self.labels,
             now: self.shared.clock.wall(),

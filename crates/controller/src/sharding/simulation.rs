@@ -119,7 +119,7 @@ impl Line {
             return (there, back, 9);
         }
         if random.random_bool(0.03) {
-            *cut = Some(Instant::now() + LEASE.mul_f64(random.random_range(0.3..3.0)));
+            *cut = Instant::now().checked_add(LEASE.mul_f64(random.random_range(0.3..3.0)));
         }
         (there, back, random.random_range(0..10))
     }
@@ -303,6 +303,35 @@ async fn work_that_slept_through_a_lapse_is_dropped_although_its_key_is_ours_aga
         () = owned() => {}
     }
     assert_eq!(work.now_or_never(), Some(None));
+}
+
+/// Replicas that were all given one name, or a pod that was deleted by force while its node went on.
+#[tokio::test(start_paused = true)]
+async fn two_processes_with_one_identity_do_not_both_own_a_key() {
+    let (calm, server) = (watch::Sender::new(false), Arc::<Server>::default());
+    let member = || {
+        let random = Mutex::new((StdRng::seed_from_u64(1), None));
+        let line =
+            Line { server: Arc::clone(&server), stormy: calm.subscribe(), random, slow: Duration::ZERO };
+        let member = ShardMember::over(line, "group").identity("me").build().expect("valid settings");
+        let running = member.clone();
+        (member, tokio::spawn(async move { running.run_until(pending()).await }))
+    };
+    let (first, first_run) = member();
+    sleep(RETRY).await;
+    assert!(first.owns("key"));
+    let (second, _second_run) = member();
+    for _ in 0..600 {
+        sleep(Duration::from_millis(100)).await;
+        assert!(first.owns("key") && !second.owns("key"), "one of them owns it");
+    }
+    first_run.abort();
+    for _ in 0..(LEASE.as_millis() / 100 - 1) {
+        sleep(Duration::from_millis(100)).await;
+        assert!(!(first.owns("key") && second.owns("key")), "the Lease has not expired");
+    }
+    sleep(3 * RETRY).await;
+    assert!(!first.owns("key") && second.owns("key"));
 }
 
 #[test]

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dogwatch_apiserver::faults::Rule;
 use dogwatch_client::Api;
-use dogwatch_controller::{Action, Context, Controller, ReconcileError};
-use dogwatch_core::{ListParams, ObjectKey, WriteParams};
+use dogwatch_controller::{
+    Action, Context, Controller, Predicate, ReconcileError, Watched, create_or_update,
+};
+use dogwatch_core::{ListParams, ObjectKey, PatchParams, WriteParams};
 use dogwatch_informer::{Lister, SharedInformer};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
@@ -228,4 +230,96 @@ async fn a_reconciler_counts_its_own_writes_right() {
     tokio::time::sleep(20 * SECOND).await;
     assert_eq!(calls.load(Ordering::Relaxed), 5);
     running.stop().await.expect("it ends well");
+}
+
+/// Counts calls, and stops writing when they are so many that they would never end.
+const ENDLESS: usize = 50;
+
+/// Many controllers apply what they want at each call, whether or not it differs. What is written may concern other keys only.
+#[tokio::test(start_paused = true)]
+async fn a_reconciler_that_always_applies_an_object_of_another_key_is_not_called_for_ever() {
+    let world = World::with(&["a"]).await;
+    let (maps, api, calls) = (world.informer(), world.maps.clone(), Arc::new(AtomicUsize::new(0)));
+    let count = calls.clone();
+    let own = Predicate::<ConfigMap>::matching(|it| it.metadata.name.as_deref() == Some("a"));
+    let controller = Controller::for_(Watched::new(&maps).when(own)).owns(&maps).build(
+        move |_: ObjectKey, context: Context| {
+            let (api, count) = (api.clone(), count.clone());
+            async move {
+                if count.fetch_add(1, Ordering::Relaxed) < ENDLESS {
+                    let shared = |_| crate::world::map("shared");
+                    let written = create_or_update(&api, "shared", shared).await?.into_inner();
+                    context.wrote(&written);
+                    let stamp = count.load(Ordering::Relaxed).to_string();
+                    let patch = serde_json::json!({ "data": { "value": stamp } });
+                    let patch = dogwatch_client::api::Patch::Merge(&patch);
+                    context.wrote(&api.patch("shared", &PatchParams::default(), patch).await?);
+                }
+                Ok::<_, ReconcileError>(Action::Done)
+            }
+        },
+    );
+    let running = Running::new(controller);
+    tokio::time::sleep(10 * SECOND).await;
+    let calls = calls.load(Ordering::Relaxed);
+    assert!(calls <= 3, "{calls} calls for one object");
+    running.stop().await.expect("it ends well");
+}
+
+/// A function that names keys may panic; that loses the change it was asked about, and nothing else.
+#[tokio::test(start_paused = true)]
+async fn a_mapping_that_panics_keeps_no_other_key_waiting() {
+    let world = World::with(&["a"]).await;
+    let (maps, secrets, calls) = (world.informer(), world.informers.get::<Secret>(), Calls::new());
+    world.server.faults().rule(Rule::on("watch").resource("secrets").lag(SECOND / 3));
+    let api = Api::<Secret>::default_namespaced(world.client.clone());
+    let told = calls.clone();
+    let concerned = |it: &Secret| {
+        let name = it.metadata.name.clone().unwrap_or_default();
+        assert!(!name.starts_with("of-a"), "an object that was not expected");
+        Some(ObjectKey::namespaced("default", &name["of-".len()..]))
+    };
+    let controller = Controller::for_(&maps).watches(&secrets, concerned).build(
+        move |key: ObjectKey, context: Context| {
+            let (api, calls) = (api.clone(), told.clone());
+            async move {
+                calls.add(name(&key));
+                let mut secret = Secret::default();
+                secret.metadata.name = Some(format!("of-{}", key.name()));
+                match api.create(&WriteParams::default(), &secret).await {
+                    Ok(written) => context.wrote(&written),
+                    Err(error) if error.is_already_exists() => return Ok(Action::Done),
+                    Err(error) => return Err(ReconcileError::from(error)),
+                }
+                Ok::<_, ReconcileError>(Action::RequeueAfter(SECOND / 10))
+            }
+        },
+    );
+    let running = Running::new(controller);
+    tokio::time::sleep(5 * SECOND).await;
+    assert_eq!(calls.take(), ["a", "a"]);
+    world.create(&crate::world::map("b")).await;
+    tokio::time::sleep(5 * SECOND).await;
+    let calls = calls.take();
+    assert!(calls.len() >= 2 && calls.iter().all(|it| it == "b"), "{calls:?}");
+    running.stop().await.expect("it ends well");
+}
+
+/// A stream of keys that panics would otherwise leave a controller that never hears of its keys again.
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_keys_that_panics_ends_the_controller() {
+    let world = World::with(&["a"]).await;
+    let ended = futures_util::stream::empty();
+    let keys = futures_util::stream::once(async {
+        tokio::time::sleep(SECOND).await;
+        panic!("a stream that is broken")
+    });
+    let controller = Controller::for_(&world.informer())
+        .also_on(ended)
+        .also_on(keys)
+        .build(crate::world::Recording(Calls::new()));
+    let running = Running::new(controller);
+    tokio::time::sleep(5 * SECOND).await;
+    let error = tokio::time::timeout(SECOND, running.ended()).await.expect("it ends").expect_err("an error");
+    assert!(error.to_string().contains("a stream that is broken"), "{error}");
 }

@@ -157,5 +157,5 @@ async fn a_limiter_that_panics_ends_the_controller_and_is_named() {
         .limiter(Broken(AtomicU32::new(0)))
         .build(|_, _| async { Err::<Action, _>(Trouble::Busy) });
     let error = Running::new(controller).ended().await.expect_err("a worker is gone").to_string();
-    assert_eq!(error, "a worker of controller limited panicked outside of a reconcile: the limiter failed");
+    assert_eq!(error, "a task of controller limited panicked outside of a reconcile: the limiter failed");
 }

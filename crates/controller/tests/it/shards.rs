@@ -7,7 +7,8 @@ use std::time::Duration;
 use dogwatch_apiserver::ApiServer;
 use dogwatch_client::{Api, Client};
 use dogwatch_controller::sharding::{ShardField, ShardMember, ShardSelector};
-use dogwatch_core::{ListParams, WriteParams};
+use dogwatch_controller::{Action, Context, Controller, ReconcileError};
+use dogwatch_core::{ListParams, ObjectKey, WriteParams};
 use dogwatch_informer::{Change, SharedInformer};
 use futures_util::StreamExt;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -16,6 +17,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::served::{config_map, server};
+use crate::world::{Calls, HOUR, SECOND, World, name};
 
 struct Running {
     member: ShardMember,
@@ -207,4 +209,77 @@ async fn parts_of_a_collection_are_divided_and_handed_over_and_no_object_has_two
         drop(first.stop);
         first.task.await.expect("no panic");
     }
+}
+
+/// One replica of a controller whose keys are divided, with its member.
+struct Replica {
+    member: ShardMember,
+    calls: Calls,
+    controller: crate::world::Running,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Replica {
+    fn start(world: &World, identity: &str) -> Self {
+        let member = ShardMember::builder(world.client.clone(), "group").identity(identity).build();
+        let (member, calls) = (member.expect("valid settings"), Calls::new());
+        let (told, owner) = (calls.clone(), member.clone());
+        let reconcile = move |key: ObjectKey, _: Context| {
+            assert!(owner.owns(key.as_str()), "{key} is another replica's");
+            told.add(name(&key));
+            async { Ok::<_, ReconcileError>(Action::Done) }
+        };
+        let informer = SharedInformer::new(world.maps.clone());
+        let controller = Controller::for_(&informer).sharded(&member).build(reconcile);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let running = member.clone();
+        let task = tokio::spawn(async move { running.run_until(async { drop(stopped.await) }).await });
+        Self { member, calls, controller: crate::world::Running::new(controller), stop, task }
+    }
+
+    async fn stop(self) {
+        drop(self.stop);
+        self.task.await.expect("no panic");
+        self.controller.stop().await.expect("it ends well");
+    }
+}
+
+/// Keys that a replica gets are reconciled by it, whether or not their objects change, and by no other replica.
+#[tokio::test(start_paused = true)]
+async fn the_keys_of_a_sharded_controller_are_each_reconciled_by_their_owner() {
+    let names: Vec<_> = (0..20).map(|it| format!("map-{it:02}")).collect();
+    let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let first = Replica::start(&world, "first");
+    tokio::time::sleep(30 * SECOND).await;
+    assert_eq!(first.calls.take_sorted(), names, "alone it has all");
+
+    let second = Replica::start(&world, "second");
+    tokio::time::sleep(60 * SECOND).await;
+    let is_of = |member: &ShardMember, name: &String| member.owns(&format!("default/{name}"));
+    let share =
+        |member: &ShardMember| names.iter().filter(|it| is_of(member, it)).cloned().collect::<Vec<_>>();
+    let (mine, theirs) = (share(&first.member), share(&second.member));
+    assert!(mine.len() + theirs.len() == 20 && !mine.is_empty() && !theirs.is_empty());
+    let mut reconciled = second.calls.take();
+    reconciled.sort_unstable();
+    reconciled.dedup();
+    assert_eq!(reconciled, theirs, "what it got");
+    first.calls.take();
+
+    for name in &names {
+        world.put(name, "changed").await;
+    }
+    tokio::time::sleep(SECOND).await;
+    assert_eq!((first.calls.take_sorted(), second.calls.take_sorted()), (mine.clone(), theirs.clone()));
+    world.delete(&mine[0]).await;
+    world.delete(&theirs[0]).await;
+    tokio::time::sleep(SECOND).await;
+    assert_eq!((first.calls.take(), second.calls.take()), (mine[..1].to_vec(), theirs[..1].to_vec()));
+
+    second.stop().await;
+    tokio::time::sleep(HOUR).await;
+    let reconciled = first.calls.take_sorted();
+    assert!(theirs[1..].iter().all(|it| reconciled.contains(it)), "{reconciled:?}");
+    first.stop().await;
 }

@@ -1,6 +1,7 @@
 //! What one may choose about an informer before it starts.
 
 use std::any::TypeId;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,8 +105,8 @@ impl<T: Object> InformerBuilder<T> {
         self
     }
 
-    /// What it is called in metrics, logs and errors. The plural of its resource unless called; give two informers of one resource
-    /// different names.
+    /// Sets what it is called in metrics, logs and errors. Defaults to the plural of its resource; a factory puts a number behind that
+    /// where an informer of this name exists. Without a factory, give two informers of one resource different names.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -173,6 +174,25 @@ impl<T: Object> InformerBuilder<T> {
     /// Adjusts how the collection is read: pages, streamed lists, patience, back-off.
     pub fn reflector(mut self, adjust: impl FnOnce(ReflectorOptions<T>) -> ReflectorOptions<T>) -> Self {
         self.reflector = adjust(self.reflector);
+        self
+    }
+
+    /// Where it has no name yet, gives it one that is not among these. Warns where its name is.
+    pub(crate) fn named_apart_from(mut self, taken: &BTreeSet<String>) -> Self {
+        match &self.name {
+            Some(name) if taken.contains(name) => {
+                tracing::warn!(
+                    informer = name,
+                    "two informers have one name; their metrics are not told apart"
+                );
+            }
+            Some(_) => {}
+            None => {
+                let plural = self.sources[0].resource().plural.to_string();
+                let numbered = (2..).map(|number| format!("{plural}-{number}"));
+                self.name = std::iter::once(plural.clone()).chain(numbered).find(|it| !taken.contains(it));
+            }
+        }
         self
     }
 

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::core::Core;
 use super::feed::{End, Feed};
-use crate::backoff::AGES;
+use crate::backoff::later;
 use crate::change::Change;
 use crate::delta::Delta;
 use crate::fan_out::{FanOut, Joining};
@@ -55,8 +55,8 @@ pub(super) struct Pump<T: Object> {
     pub(super) stop_grace: Duration,
 }
 
-/// Says that the informer has stopped, however its task ends.
-struct Stopping<T: Object>(Arc<Core<T>>);
+/// Says that the informer has stopped, however its task ends. It is made before the task, which a runtime that ends drops unpolled.
+pub(super) struct Stopping<T: Object>(pub(super) Arc<Core<T>>);
 
 impl<T: Object> Drop for Stopping<T> {
     fn drop(&mut self) {
@@ -67,8 +67,7 @@ impl<T: Object> Drop for Stopping<T> {
 impl<T: Object> Pump<T> {
     /// Runs until it is asked to stop, or there is nothing more to come. Then: the reflectors end, the handlers are told of what
     /// is left and end, the store is closed (rule IN-10).
-    pub(super) async fn run(mut self, core: Arc<Core<T>>) {
-        let stopping = Stopping(core);
+    pub(super) async fn run(mut self, stopping: Stopping<T>) {
         let core = &stopping.0;
         self.feeds.iter_mut().for_each(Feed::start);
         self.follow(core).await;
@@ -163,7 +162,7 @@ impl<T: Object> Pump<T> {
                 tracing::error!(informer = core.name, ?other, "a reflector ended badly; it begins again")
             }
         }
-        self.feeds[feed].rest_until(Instant::now() + after.min(AGES));
+        self.feeds[feed].rest_until(later(Instant::now(), after));
         core.healths.replace(feed, self.feeds[feed].health());
         true
     }

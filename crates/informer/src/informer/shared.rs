@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tracing::Instrument;
 
 use super::core::{Core, NotSynced, Phase};
-use super::pump::Pump;
+use super::pump::{Pump, Stopping};
 use crate::change::{Change, Deleted};
 use crate::fan_out::Joining;
 use crate::handler::{EventHandler, OnAdd, OnChange, OnDelete, OnUpdate};
@@ -120,11 +120,16 @@ impl<T: Object> SharedInformer<T> {
     /// # Panics
     /// When it is called outside of a tokio runtime.
     pub fn start(&self) {
+        if self.is_started() {
+            return;
+        }
+        // Before anything is changed: without a runtime this panics, and the informer can still be started elsewhere.
+        let runtime = tokio::runtime::Handle::current();
         let Some(pump) = self.handle.take_pump() else { return };
         let core = Arc::clone(self.core());
         core.phase.send_replace(Phase::Running);
         let span = tracing::info_span!("informer", name = core.name, resource = %core.resource.gvr());
-        tokio::spawn(pump.run(core).instrument(span));
+        runtime.spawn(pump.run(Stopping(core)).instrument(span));
     }
 
     /// Starts it and waits until it has stopped.
@@ -164,6 +169,11 @@ impl<T: Object> SharedInformer<T> {
     /// Whether it has stopped: nothing changes any more.
     pub fn is_stopped(&self) -> bool {
         self.core().is_stopped()
+    }
+
+    /// Whether it has stopped, or was asked to and is about to: it takes no more handlers then.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopped() || *self.core().stop.borrow()
     }
 
     /// Whether the first list is whole and in the store.
@@ -445,7 +455,7 @@ mod tests {
             informer.core().stop.send_replace(asked);
             let alarms = Alarms::default();
             tracing::subscriber::with_default(alarms.clone(), || {
-                runtime().block_on(pump.run(Arc::clone(informer.core())));
+                runtime().block_on(pump.run(Stopping(Arc::clone(informer.core()))));
                 tracing::warn!("so that it is known to count");
             });
             assert_eq!(alarms.0.load(Ordering::Relaxed), 1, "asked: {asked}");

@@ -22,7 +22,7 @@ use super::options::{NotFound, ReflectorOptions};
 use super::requests::{Position, Requests};
 use super::signals::{Command, Ended, Measure, Moment};
 use super::vitals::{Until, Vitals};
-use crate::backoff::{AGES, Backoff};
+use crate::backoff::{AGES, Backoff, later};
 use crate::delta::Delta;
 use crate::health::{Health, HealthState};
 
@@ -32,6 +32,10 @@ pub(super) const PATIENCE: u32 = 3;
 
 /// A watch that ends sooner than this without bringing anything is a short one.
 pub(super) const MOMENT: Duration = Duration::from_secs(1);
+
+/// The longest wait that a server may ask for. A number from outside must not decide that a cache is out of date for days; a server
+/// that is still busy then asks again.
+const LONGEST_ASKED: Duration = Duration::from_secs(300);
 
 /// A reader is told when the initial events pause for this long, each time. client-go's number.
 pub(super) const INITIAL_EVENTS_TICK: Duration = Duration::from_secs(10);
@@ -51,6 +55,8 @@ pub(super) struct Machine {
     pub(super) fruitless: u32,
     /// Streams of initial events in a row that did not come to their end.
     pub(super) unfinished: u32,
+    /// Whether the server was found to take a watch with initial events for an ordinary one.
+    pub(super) ignores_initial_events: bool,
     /// Since when every answer says that there is no such collection.
     pub(super) not_found: Option<Instant>,
     /// Whether the collection was gone when this reflector began, and nothing else has been read since.
@@ -129,6 +135,8 @@ pub(super) struct Open {
     /// How long it may take.
     pub(super) timeout: Duration,
     pub(super) events: u64,
+    /// Bookmarks before the one that ends the initial events.
+    pub(super) early_bookmarks: u32,
     /// Whether it brought us further.
     pub(super) advanced: bool,
     /// Whether versions come in order: not from a watch without a version to start from, until its first real event (rule REF-8).
@@ -161,6 +169,7 @@ impl Machine {
             vitals: Vitals::default(),
             fruitless: 0,
             unfinished: 0,
+            ignores_initial_events: false,
             not_found: None,
             still_gone: false,
             stalls: 0,
@@ -199,7 +208,7 @@ impl Machine {
 
     /// Reads the collection by initial events, or by a list where those are not wanted.
     pub(super) fn sync<T>(&mut self, at: Moment, out: &mut Vec<Command<T>>) {
-        if !self.policy.watch_list {
+        if !self.policy.watch_list || self.ignores_initial_events {
             return self.list(at, out);
         }
         let params = self.requests.watch_list(&self.position, at.chance);
@@ -245,8 +254,9 @@ impl Machine {
         least: Option<Duration>,
         out: &mut Vec<Command<T>>,
     ) {
-        let wait = self.backoff.delay(at.now, at.chance).max(least.unwrap_or_default()).min(AGES);
-        self.vitals.retrying(at.now, at.now + wait);
+        let least = least.unwrap_or_default().min(LONGEST_ASKED);
+        let wait = self.backoff.delay(at.now, at.chance).max(least).min(AGES);
+        self.vitals.retrying(at.now, later(at.now, wait));
         self.phase = Phase::Waiting(next);
         out.push(Command::Wait(wait));
     }
@@ -348,6 +358,6 @@ impl Machine {
 
 impl Open {
     pub(super) fn new(since: Instant, timeout: Duration, ordered: bool) -> Self {
-        Self { since, timeout, events: 0, advanced: false, ordered }
+        Self { since, timeout, events: 0, early_bookmarks: 0, advanced: false, ordered }
     }
 }

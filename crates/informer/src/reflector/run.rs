@@ -19,7 +19,7 @@ use super::options::{ReflectorOptions, Transform};
 use super::signals::{Command, Ended, Input, Moment};
 use super::source::Activity;
 use super::vitals::News;
-use crate::backoff::AGES;
+use crate::backoff::{AGES, later};
 use crate::health::{Health, Problem};
 use crate::health_watch::{HealthSender, HealthWatch, ReflectorHealth};
 use crate::list_watch::ListWatch;
@@ -84,7 +84,7 @@ impl<T: Object> Reflector<T> {
         let resync = self.resync.map(|period| {
             // A period of zero, which only the field itself can be set to, would panic.
             let period = period.clamp(Duration::from_millis(1), AGES);
-            let mut timer = tokio::time::interval_at(Instant::now() + period, period);
+            let mut timer = tokio::time::interval_at(later(Instant::now(), period), period);
             timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
             timer
         });
@@ -272,12 +272,12 @@ impl Silence {
     /// measure by. Sets the timer only when it has to wait.
     async fn length(&mut self, patience: Option<Duration>) -> Duration {
         let Some(patience) = patience else { return std::future::pending().await };
-        let due = self.since + patience.saturating_mul(self.told.saturating_add(1)).min(AGES);
+        let due = later(self.since, patience.saturating_mul(self.told.saturating_add(1)));
         if self.timer.deadline() != due || self.timer.is_elapsed() {
             self.timer.as_mut().reset(due);
         }
         self.timer.as_mut().await;
-        self.told += 1;
+        self.told = self.told.saturating_add(1);
         self.since.elapsed()
     }
 }

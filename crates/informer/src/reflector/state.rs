@@ -26,6 +26,11 @@ const STALLS_WITHOUT_BOOKMARKS: u32 = 5;
 /// A quiet collection is read anew at least once in so many doublings of the time: about once in a day.
 const MOST_DOUBLINGS: u32 = 6;
 
+/// kube-apiserver sends no bookmark before the one that ends the initial events (cacheWatcher annotates the first one). A server from
+/// before 1.27 ignores the parameter that asks for them, and sends a plain bookmark each minute; without a limit, each reading of the
+/// collection would take until such watches ended three times, which is a quarter of an hour and more.
+const EARLY_BOOKMARKS: u32 = 2;
+
 impl Machine {
     /// Takes note of what happened, and says what to do about it, in order.
     ///
@@ -251,6 +256,15 @@ impl Machine {
             }
             Input::Event(WatchEvent::Bookmark(bookmark)) if bookmark.initial_events_end() => {
                 return self.initial_events_end(at, open, list, bookmark, out);
+            }
+            Input::Event(WatchEvent::Bookmark(_)) => {
+                open.early_bookmarks += 1;
+                if open.early_bookmarks >= EARLY_BOOKMARKS {
+                    self.watched(at, &open, out);
+                    list.abort(out);
+                    self.ignores_initial_events = true;
+                    return self.list(at, out);
+                }
             }
             Input::Event(WatchEvent::Error(status)) => {
                 self.watched(at, &open, out);

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::moves::Machine;
 use super::options::ReflectorOptions;
 use super::signals::{Command, Ended, Input, Measure, Moment};
-use crate::backoff::BackoffOptions;
+use crate::backoff::{BackoffOptions, later};
 use crate::delta::Delta;
 use crate::list_watch::ListEvent;
 
@@ -120,7 +120,7 @@ fn plays(watch_list: bool, rows: &[(&str, &str)]) {
     let mut machine = machine(watch_list);
     let start = Instant::now();
     for (second, (happened, expected)) in rows.iter().enumerate() {
-        let at = Moment { now: start + Duration::from_secs(second as u64), chance: 0.5 };
+        let at = Moment { now: later(start, Duration::from_secs(second as u64)), chance: 0.5 };
         let mut out = Vec::new();
         machine.step(at, input(happened), &mut out);
         let said: Vec<_> = out.iter().filter_map(shown).collect();
@@ -191,6 +191,28 @@ fn ref_3_lists_and_what_follows() {
     );
 }
 
+/// A server from before initial events takes the watch for an ordinary one: it sends what is there, and a bookmark each minute.
+#[test]
+fn a_server_that_never_ends_its_initial_events_and_sends_bookmarks_is_listed() {
+    plays(
+        true,
+        &[
+            ("start", "initial \"\""),
+            ("opened", ""),
+            ("added a@1", "begin, item a@1"),
+            ("bookmark 7", ""),
+            ("modified a@8", "item a@8"),
+            ("bookmark 9", "abort, list \"0\""),
+            ("item a@8", "begin, item a@8"),
+            ("list ended 9", "end 9, watch \"9\""),
+            ("opened", ""),
+            ("error Expired", "wait 800"),
+            // It is not tried again.
+            ("waited", "list \"9\""),
+        ],
+    );
+}
+
 /// One input a minute, so that two minutes of 404 are soon over.
 #[test]
 fn a_collection_is_gone_when_it_was_not_found_for_minutes_and_discovery_says_so() {
@@ -219,7 +241,7 @@ fn a_collection_is_gone_when_it_was_not_found_for_minutes_and_discovery_says_so(
     let mut machine = machine(false);
     let start = Instant::now();
     for (minute, (happened, expected)) in rows.iter().enumerate() {
-        let now = start + Duration::from_secs(minute as u64 * 61);
+        let now = later(start, Duration::from_secs(minute as u64 * 61));
         let mut out = Vec::new();
         machine.step(Moment { now, chance: 0.5 }, input(happened), &mut out);
         let said = out.iter().filter_map(shown).filter(|it| it != "begin" && !it.starts_with("watch"));
@@ -269,7 +291,7 @@ fn a_watch_whose_time_is_up_is_resumed_without_another_request() {
     let start = Instant::now();
     let mut step = |seconds: u64, text: &str| {
         let mut out = Vec::new();
-        let now = start + Duration::from_secs(seconds);
+        let now = later(start, Duration::from_secs(seconds));
         machine.step(Moment { now, chance: 0.0 }, input(text), &mut out);
         out.iter().filter_map(shown).collect::<Vec<_>>().join(", ")
     };
@@ -354,7 +376,7 @@ fn a_watch_that_brought_nothing_within_a_second_is_short() {
             machine.step(Moment { now: start, chance: 0.0 }, input(text), &mut out);
         }
         out.clear();
-        let now = start + Duration::from_millis(milliseconds);
+        let now = later(start, Duration::from_millis(milliseconds));
         machine.step(Moment { now, chance: 0.0 }, input("closed"), &mut out);
         out.iter().any(|it| matches!(it, Command::Measure(Measure::Watched { short: true, .. })))
     };

@@ -20,7 +20,8 @@ use crate::delta::Delta;
 ///   the held `Arc` stays. `End` switches in one step. What the list did not name is told as [`Deleted::Missed`] first, then what
 ///   it updated and added, in its order. Objects are told as initial in the first list alone. What else comes between
 ///   `Begin` and `End` takes its place in the list; `Abort`, or another `Begin`, drops all of it.
-/// - `Applied` is ignored when what is held of that object is the same version or a newer one, so replays do no harm.
+/// - `Applied` is ignored when what is held of that object is the same version or a newer one, so replays do no harm; not if its version
+///   is newer than the store's.
 /// - The same key with another uid is another object: it is told as a deletion that nobody saw, then an addition.
 /// - `Deleted` of a key that is not held tells nothing. A deletion of the held object, by its uid, is final, whatever its version is;
 ///   one of another object is ignored when it is older than what is held, and else means that the held one is gone too.
@@ -197,7 +198,7 @@ impl<T: Object> Edit<'_, T> {
         for staged in relist.into_staged() {
             match staged {
                 Staged::Put(object) => self.put(object, initial),
-                Staged::Gone(object) => self.gone(object),
+                Staged::Gone(object) => self.gone(object, false),
                 Staged::Nothing => {}
             }
         }
@@ -243,10 +244,11 @@ impl<T: Object> Edit<'_, T> {
         let Some(key) = usable_key(&object).filter(|it| self.range.has(it)) else { return };
         self.readable(&key);
         let version = object.version();
-        let is_known = self.state.objects.get(&key).is_some_and(|held| {
-            is_same_state(&**held, &object)
-                || is_same_object(&**held, &object) && version.is_older_than(&held.version())
-        });
+        let is_known = !self.is_news(&version)
+            && self.state.objects.get(&key).is_some_and(|held| {
+                is_same_state(&**held, &object)
+                    || is_same_object(&**held, &object) && version.is_older_than(&held.version())
+            });
         if !is_known {
             self.put(Arc::new(object), false);
         }
@@ -258,7 +260,8 @@ impl<T: Object> Edit<'_, T> {
         if let Some(key) = usable_key(&object).filter(|it| self.range.has(it)) {
             self.readable(&key);
         }
-        self.gone(Arc::new(object));
+        let is_news = self.is_news(&version);
+        self.gone(Arc::new(object), is_news);
         self.move_to(&version);
     }
 
@@ -292,12 +295,12 @@ impl<T: Object> Edit<'_, T> {
         }
     }
 
-    fn gone(&mut self, last: Arc<T>) {
+    fn gone(&mut self, last: Arc<T>, is_news: bool) {
         let Some(key) = usable_key(&*last).filter(|it| self.range.has(it)) else { return };
         let Some(held) = self.state.objects.get(&key) else { return };
         let (uid, held_uid) = (last.header().uid, held.header().uid);
         let is_held = uid == held_uid && !uid.is_empty();
-        if !is_held && last.version().is_older_than(&held.version()) {
+        if !is_held && !is_news && last.version().is_older_than(&held.version()) {
             return;
         }
         let is_same = is_same_object(&**held, &*last);
@@ -305,6 +308,12 @@ impl<T: Object> Edit<'_, T> {
         self.touched = true;
         let deleted = if is_same { Deleted::Seen(last) } else { Deleted::Missed(held) };
         self.changes.push(Change::Deleted(deleted));
+    }
+
+    /// Whether a version is newer than all that is known, so that what is held cannot be newer: where it says so, it was left by a list
+    /// that could not show it, and is of a history that the server took back.
+    fn is_news(&self, version: &ResourceVersion) -> bool {
+        self.reached.version.is_older_than(version)
     }
 
     /// Follows the server to a version, where there is one and it is not known to be older.

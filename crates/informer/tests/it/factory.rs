@@ -173,6 +173,44 @@ async fn an_informer_holds_whole_objects_dynamic_ones_views_or_metadata_and_each
     assert_eq!(object.metadata.name.as_deref(), Some("a"));
 }
 
+/// Whoever stops a shared informer may have to wait for slow handlers; nobody else is to be given an informer that is about to end.
+#[tokio::test(start_paused = true)]
+async fn an_informer_that_is_being_stopped_is_not_handed_out() {
+    let (_server, client) = start().await;
+    create(&client, "default", "a").await;
+    let factory = InformerFactory::new(client);
+    let stopped = factory.get::<ConfigMap>();
+    factory.start();
+    stopped.synced().await.expect("it syncs");
+    // Polled once, it has asked the informer to stop and waits until that has happened.
+    let mut stopping = Box::pin(stopped.stop());
+    assert!((&mut stopping).now_or_never().is_none());
+    assert!(!stopped.is_stopped());
+    let next = factory.get::<ConfigMap>();
+    factory.start();
+    stopping.await;
+    next.synced_within(PATIENCE).await.expect("it is another one");
+    next.on_add(|_| {}).expect("it takes handlers");
+    assert!(names(&next).contains(&"default/a".to_owned()));
+}
+
+/// Their metrics would otherwise be written to the same series.
+#[tokio::test(start_paused = true)]
+async fn in_14_informers_of_one_resource_have_different_names_and_a_name_is_used_again() {
+    let (_server, client) = start().await;
+    let factory = InformerFactory::new(client);
+    let of =
+        |namespace: &str| factory.get_with::<ConfigMap>(Selection::default().namespace(namespace), |it| it);
+    let (first, second, third) = (of("a"), of("b"), of("c"));
+    assert_eq!([first.name(), second.name(), third.name()], ["configmaps", "configmaps-2", "configmaps-3"]);
+    assert_eq!(of("b").name(), "configmaps-2", "it is the same one");
+    drop(second);
+    assert_eq!(of("d").name(), "configmaps-2");
+    let named = factory.get_with::<ConfigMap>(Selection::default().namespace("e"), |it| it.name("mine"));
+    assert_eq!(named.name(), "mine");
+    assert_eq!(factory.get::<Secret>().name(), "secrets");
+}
+
 #[tokio::test(start_paused = true)]
 async fn fa_1_waiting_names_what_does_not_sync_and_why() {
     let (server, client) = start().await;

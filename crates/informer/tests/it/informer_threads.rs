@@ -181,3 +181,30 @@ async fn in_8_removing_does_not_wait_for_a_call_that_is_under_way_and_shutting_d
         informer.stop().await;
     }
 }
+
+/// A runtime that ends drops tasks that were never polled. Whoever waits for the informer on another runtime is not to wait for ever.
+#[test]
+fn an_informer_whose_runtime_ended_before_it_began_has_stopped() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let informer = SharedInformer::new(Live::new(&[]));
+    let first = runtime();
+    first.block_on(async { informer.start() });
+    drop(first);
+    let stopped = async { tokio::time::timeout(std::time::Duration::from_secs(30), informer.stop()).await };
+    runtime().block_on(stopped).expect("it has stopped");
+    assert!(informer.is_stopped());
+}
+
+#[test]
+fn an_informer_that_could_not_be_started_for_want_of_a_runtime_can_be_started_later() {
+    let informer = SharedInformer::new(Live::new(&["a@1"]));
+    let start = std::panic::AssertUnwindSafe(|| informer.start());
+    assert!(std::panic::catch_unwind(start).is_err(), "there is no runtime");
+    assert!(!informer.is_started());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        informer.start();
+        informer.synced_within(std::time::Duration::from_secs(30)).await.expect("it syncs");
+        informer.stop().await;
+    });
+}

@@ -214,6 +214,17 @@ async fn a_server_that_says_when_to_come_back_is_listened_to() {
     assert_eq!(run.script.times(), [0, 7000, 7000, 14_000]);
 }
 
+/// Whatever stands before a server may ask for days; a cache must not be out of date for so long because of one answer.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_asks_for_days_is_asked_again_after_minutes() {
+    let details = Some(Details { retry_after_seconds: u32::MAX, ..Details::default() });
+    let busy = Status { details, ..Status::failure(Reason::TooManyRequests, "later") };
+    let script = Script::new([Answer::Refused(busy.into()), list(&["a@1"], "2")]);
+    let mut run = Run::start(script, lists_only());
+    assert_eq!(run.after(6 * MINUTE).await, ["begin", "item a@1", "end 2"]);
+    assert_eq!(run.script.times()[..2], [0, 300_000]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_collection_that_is_not_served_ends_the_reflector_with_a_clear_state() {
     let gone = || Answer::Refused(refused(Reason::NotFound));

@@ -317,6 +317,26 @@ fn replays_of_older_states_are_ignored() {
     );
 }
 
+/// A server that was restored from a backup counts versions anew. An object that its list could not show stays as it was known, with a
+/// version that is in the future of the new history.
+#[test]
+fn what_was_kept_from_a_history_that_was_taken_back_is_replaced_by_the_next_state() {
+    for next in ["80", "100"] {
+        let mut written = Written::new();
+        written.apply(list("100", [thing("a/x", "100"), thing("a/y", "90")]));
+        let unreadable = vec![key("a/x"), key("a/y")];
+        let end = Delta::End { version: "50".into(), unreadable };
+        assert_eq!(written.apply([Delta::Rewound, Delta::Begin, end]), [] as [&str; 0]);
+        assert_eq!(written.contents(), ["a/x@100", "a/y@90"]);
+        // Another object of that name, of which nothing was seen but its deletion.
+        let other = with_uid(thing("a/y", "70"), "other");
+        assert_eq!(written.apply([Delta::Deleted(other)]), ["missed a/y@90"]);
+        let newer = Thing { number: 1, ..thing("a/x", next) };
+        assert_eq!(written.apply([Delta::Applied(newer)]), [format!("updated a/x@100 {next}")]);
+        assert_eq!(written.store.get(&key("a/x")).map(|it| it.number), Some(1));
+    }
+}
+
 #[test]
 fn a_deletion_counts_for_the_object_it_is_about() {
     let held = || with_uid(thing("a/x", "9"), "held");
