@@ -21,6 +21,7 @@ mod controllers;
 mod controller_runtime;
 mod controller_storm;
 mod e2e;
+mod browser;
 mod follow;
 mod bench;
 mod sample;
@@ -63,6 +64,8 @@ enum Task {
     ControllerStorm(controller_storm::Options),
     /// Run tests of the official Kubernetes conformance suite on our server.
     E2e(e2e::Options),
+    /// Let web pages in a real Chromium try to use `dogwatch serve`, and fail if one can.
+    Browser(browser::Options),
     /// Let kube-rs, client-go and our own client follow a server on which faults run, and compare what they have.
     Follow(follow::Options),
     /// Measure something, in release mode.
@@ -98,6 +101,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::ControllerRuntime(options) => waiting::wait(controller_runtime::run(&options)),
         Task::ControllerStorm(options) => controller_storm::run(&options),
         Task::E2e(options) => waiting::wait(e2e::run(&options)),
+        Task::Browser(options) => waiting::wait(browser::run(&options)),
         Task::Follow(options) => waiting::wait(follow::run(&options)),
         Task::Bench(options) => bench::run(&options),
         Task::Pods(options) => sample::run(&options),
@@ -128,6 +132,7 @@ mod tests {
         let named = ["xtask", "original-controllers", "--kube-controller-manager", "x"];
         assert!(Arguments::try_parse_from(named).is_ok());
         assert!(Arguments::try_parse_from(["xtask", "follow", "--objects", "10"]).is_ok());
+        assert!(Arguments::try_parse_from(["xtask", "browser", "--chromium", "x"]).is_ok());
         assert!(Arguments::try_parse_from(["xtask", "e2e"]).is_err());
         assert!(Arguments::try_parse_from(["xtask", "e2e", "--e2e-binary", "x", "Watchers"]).is_ok());
     }

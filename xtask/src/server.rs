@@ -80,7 +80,7 @@ impl Ours {
     }
 
     /// The program, built if none is named.
-    fn binary(&self) -> Result<PathBuf> {
+    pub(crate) fn binary(&self) -> Result<PathBuf> {
         if let Some(binary) = &self.server_binary {
             return binary.canonicalize().with_context(|| format!("cannot find {}", binary.display()));
         }

@@ -1,7 +1,5 @@
 //! `dogwatch watch` against our own server.
 
-use std::process::Stdio;
-
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
 use dogwatch::{Api, Client, DeleteParams, DynamicObject, Gvk, ResourceType, Scope};
 use dogwatch_apiserver::ApiServer;
@@ -248,7 +246,7 @@ async fn a_full_disk_is_told_though_nothing_changes() {
     let full = std::fs::File::create("/dev/full").expect("Linux has it");
     let arguments = ["watch", "wi", "-o", "name", "--server", server.url()];
     let mut command = tokio::process::Command::from(crate::dogwatch(home.path(), &arguments));
-    let child = command.stdout(full).stderr(Stdio::piped()).kill_on_drop(true).spawn();
+    let child = command.stdout(full).stderr(std::process::Stdio::piped()).kill_on_drop(true).spawn();
     let output = child.expect("the command starts").wait_with_output();
     let output = tokio::time::timeout(std::time::Duration::from_secs(60), output).await;
     let output = output.expect("it ends within a minute").expect("its stderr can be read");

@@ -1,0 +1,144 @@
+//! The web site of an attacker: it serves the page, takes the page's report, and passes everything else on to the server.
+//!
+//! Passing on is what DNS rebinding does. The browser speaks to one origin, and the connection leads to the page's own server at
+//! first and to the attacked one later; here both are behind one address, and what the browser sent is not changed.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::scene::Scene;
+
+const PAGE: &str = include_str!("page.html");
+/// How long the attacked server may take to answer a request that is passed on.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// What a browser adds by itself, and no page can change.
+const OF_BROWSERS: [HeaderName; 5] = [
+    ORIGIN,
+    HeaderName::from_static("sec-fetch-site"),
+    HeaderName::from_static("sec-fetch-mode"),
+    HeaderName::from_static("sec-fetch-dest"),
+    HeaderName::from_static("referer"),
+];
+
+/// What the page says of one attempt.
+#[derive(Debug, Deserialize)]
+pub(super) struct Attempt {
+    pub(super) name: String,
+    pub(super) outcome: String,
+}
+
+/// The site. It is gone when this is dropped.
+#[derive(Debug)]
+pub(super) struct PageServer {
+    reports: mpsc::UnboundedReceiver<Vec<Attempt>>,
+    _accepting: JoinSet<()>,
+}
+
+struct Site {
+    /// The server that the page attacks.
+    attacked: SocketAddr,
+    reports: mpsc::UnboundedSender<Vec<Attempt>>,
+}
+
+impl PageServer {
+    /// Listens on `address` for a page that attacks another.
+    pub(super) async fn start(address: SocketAddr, attacked: SocketAddr) -> Result<Self> {
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.with_context(|| format!("cannot listen on {address} for the page"))?;
+        let (sender, reports) = mpsc::unbounded_channel();
+        let site = Arc::new(Site { attacked, reports: sender });
+        let mut accepting = JoinSet::new();
+        accepting.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let site = Arc::clone(&site);
+                connections.spawn(async move {
+                    let service = service_fn(|request| site.answer(request));
+                    // A browser that hangs up has what it wanted.
+                    let http = hyper::server::conn::http1::Builder::new();
+                    let _ = http.serve_connection(TokioIo::new(stream), service).await;
+                });
+                while connections.try_join_next().is_some() {}
+            }
+        });
+        Ok(Self { reports, _accepting: accepting })
+    }
+
+    /// What the next page reports.
+    pub(super) async fn report(&mut self) -> Result<Vec<Attempt>> {
+        self.reports.recv().await.context("the site of the page ended")
+    }
+}
+
+impl Site {
+    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
+        let path = request.uri().path();
+        if path == "/report" {
+            let body = request.into_body().collect().await?.to_bytes();
+            if let Ok(report) = serde_json::from_slice(&body) {
+                // Nobody may wait for it any more.
+                let _ = self.reports.send(report);
+            }
+            return Ok(status(StatusCode::NO_CONTENT));
+        }
+        if let Some(scene) = Scene::of_path(path) {
+            return Ok(self.page(scene));
+        }
+        if path == "/favicon.ico" {
+            return Ok(status(StatusCode::NOT_FOUND));
+        }
+        let passed = tokio::time::timeout(PATIENCE, self.pass_on(request)).await;
+        Ok(passed.ok().and_then(Result::ok).unwrap_or_else(|| status(StatusCode::BAD_GATEWAY)))
+    }
+
+    fn page(&self, scene: Scene) -> Response<Full<Bytes>> {
+        let server = if scene.is_same_origin() { String::new() } else { format!("http://{}", self.attacked) };
+        let page = PAGE.replace("@SERVER@", &server).replace("@SCENE@", scene.name());
+        let mut response = Response::new(Full::new(Bytes::from(page)));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+        response
+    }
+
+    /// Sends a request to the attacked server: as it is, or for the control as a program on this machine would send it.
+    async fn pass_on(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>> {
+        let (mut parts, body) = request.into_parts();
+        let host = parts.headers.get(HOST).and_then(|it| it.to_str().ok()).unwrap_or_default();
+        if Scene::of_host(host) == Scene::Control {
+            OF_BROWSERS.iter().for_each(|it| drop(parts.headers.remove(it)));
+            parts.headers.insert(HOST, HeaderValue::from_str(&self.attacked.to_string())?);
+        }
+        let body = Full::new(body.collect().await?.to_bytes());
+        let stream = TcpStream::connect(self.attacked).await?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        let exchange = async {
+            let (head, body) = sender.send_request(Request::from_parts(parts, body)).await?.into_parts();
+            anyhow::Ok(Response::from_parts(head, Full::new(body.collect().await?.to_bytes())))
+        };
+        tokio::select! {
+            answer = exchange => answer,
+            ended = connection => {
+                ended?;
+                anyhow::bail!("the server hung up")
+            }
+        }
+    }
+}
+
+fn status(code: StatusCode) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = code;
+    response
+}
