@@ -1,8 +1,10 @@
 //! Deleting all objects of a kind, in a namespace or everywhere, and telling what is left of them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::cluster::{Cluster, DeleteOptions, Place, Propagation, Writer};
 use crate::kinds::look::{at, items};
@@ -18,10 +20,15 @@ pub(crate) struct Left {
     pub(crate) finalizers: BTreeMap<String, usize>,
 }
 
+/// How long objects are deleted after one was refused. A webhook that does not answer takes up to half a minute for each, and
+/// whoever waits for all of them waits for hours.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Deletes all objects of a kind, in one namespace or in all, and counts those that stay for now.
 ///
 /// # Errors
-/// The first refusal that is not about an object that is gone already; the others have been deleted nevertheless.
+/// The first refusal that is not about an object that is gone already. The others have been deleted nevertheless, as far as
+/// that did not take long.
 pub(crate) async fn purge(
     cluster: &Cluster,
     kind: &Kind,
@@ -29,7 +36,7 @@ pub(crate) async fn purge(
     writer: &Writer,
 ) -> Result<Left, Refusal> {
     let options = DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
-    let mut refused = None;
+    let (mut refused, begun) = (None, Instant::now());
     for stored in cluster.list(kind, namespace) {
         if !needs_delete(&stored.to_value()) {
             continue;
@@ -38,6 +45,9 @@ pub(crate) async fn purge(
         match cluster.delete(&Place::of(kind, stored.key()), &options, writer).await {
             Err(refusal) if !matches!(refusal.0.code, 404 | 409) => refused = refused.or(Some(refusal)),
             _ => {}
+        }
+        if refused.is_some() && begun.elapsed() >= PATIENCE {
+            break;
         }
     }
     match refused {

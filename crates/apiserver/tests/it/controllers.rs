@@ -191,6 +191,33 @@ async fn what_a_webhook_kept_from_being_deleted_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_webhook_that_does_not_answer_holds_up_no_other_namespace() {
+    let it = running().await;
+    // It takes connections, and never says a word.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/", silent.local_addr().unwrap());
+    it.add(namespace("a")).await;
+    it.add(namespace("b")).await;
+    for index in 0..100 {
+        it.add(map("a", &format!("m-{index}"), &[])).await;
+    }
+    it.add(map("b", "m", &[])).await;
+    it.add(json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": { "name": "c" }, "webhooks": [{ "name": "h.example.com", "admissionReviewVersions": ["v1"],
+            "sideEffects": "None", "timeoutSeconds": 30, "clientConfig": { "url": url },
+            "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": "a" } },
+            "rules": [{ "operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"],
+                "resources": ["configmaps"] }] }] }))
+        .await;
+    it.delete(NAMESPACES, "a", None).await;
+    it.delete(NAMESPACES, "b", None).await;
+    let begun = tokio::time::Instant::now();
+    it.gone(NAMESPACES, "b").await;
+    assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", begun.elapsed());
+    assert!(it.get(NAMESPACES, "a").is_some());
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_its_controller_a_namespace_stays() {
     let it = Running::with(Controllers::none()).await;
     it.add(namespace("a")).await;
