@@ -15,6 +15,7 @@ use std::time::Duration;
 use dogwatch_client::Client;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use tokio::runtime::{self, Handle};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -63,8 +64,9 @@ const SELECTED: usize = 4;
 struct Shared {
     client: Client,
     options: ResolverOptions,
-    namespaces: Mutex<HashMap<Arc<str>, Readers>>,
-    targets: Mutex<HashMap<Target, Weak<Running>>>,
+    /// By runtime as well: the tasks of a watch end with the runtime that they were started on, and others would never hear of it.
+    namespaces: Mutex<HashMap<(runtime::Id, Arc<str>), Readers>>,
+    targets: Mutex<HashMap<(runtime::Id, Target), Weak<Running>>>,
 }
 
 /// What is read of one namespace.
@@ -148,21 +150,23 @@ impl Resolver {
         Self { shared: Arc::new(Shared { client, options, namespaces, targets }) }
     }
 
-    /// Follows the endpoints of a target; where it says no namespace, in the client's own: the pod's, or the kubeconfig's. Who
-    /// asks for the same target shares one watch.
+    /// Follows the endpoints of a target; where it says no namespace, in the client's own: the pod's, or the kubeconfig's. Callers on
+    /// one runtime that ask for the same target share one watch, which ends with that runtime.
     ///
     /// # Panics
     /// When it is called outside of a tokio runtime.
     pub fn watch(&self, target: &Target) -> EndpointWatch {
         let target = target.clone().or_namespace(self.shared.client.default_namespace());
+        let key = (Handle::current().id(), target);
         let mut targets = self.shared.targets.lock();
-        if let Some(running) = targets.get(&target).and_then(Weak::upgrade) {
+        if let Some(running) = targets.get(&key).and_then(Weak::upgrade) {
             return EndpointWatch { receiver: running.receiver.clone(), source: Source::Cluster(running) };
         }
-        let namespace = self.namespace(target.namespace().unwrap_or("default"), target.service());
-        let running = Arc::new(Running::start(&target, namespace, &self.shared.options));
+        let target = &key.1;
+        let namespace = self.namespace(key.0, target.namespace().unwrap_or("default"), target.service());
+        let running = Arc::new(Running::start(target, namespace, &self.shared.options));
         targets.retain(|_, it| it.strong_count() > 0);
-        targets.insert(target, Arc::downgrade(&running));
+        targets.insert(key, Arc::downgrade(&running));
         EndpointWatch { receiver: running.receiver.clone(), source: Source::Cluster(running) }
     }
 
@@ -171,12 +175,12 @@ impl Resolver {
         self.shared.client.default_namespace()
     }
 
-    fn namespace(&self, name: &str, service: &str) -> Arc<Namespace> {
+    fn namespace(&self, runtime: runtime::Id, name: &str, service: &str) -> Arc<Namespace> {
         let mut namespaces = self.shared.namespaces.lock();
-        namespaces.retain(|known, it| &**known == name || !it.is_empty());
+        namespaces.retain(|known, it| (known.0 == runtime && &*known.1 == name) || !it.is_empty());
         let refresh = self.shared.options.refresh_every;
         let make = |only: Option<&str>| Namespace::new(self.shared.client.clone(), name, only, refresh);
-        namespaces.entry(name.into()).or_default().of(service, make)
+        namespaces.entry((runtime, name.into())).or_default().of(service, make)
     }
 
     /// Whether this is the same resolver, that is a clone of it.
@@ -380,7 +384,7 @@ async fn at(time: Option<Instant>) {
 
 impl fmt::Debug for Resolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let namespaces: Vec<_> = self.shared.namespaces.lock().keys().cloned().collect();
+        let namespaces: Vec<_> = self.shared.namespaces.lock().keys().map(|it| Arc::clone(&it.1)).collect();
         f.debug_struct("Resolver")
             .field("options", &self.shared.options)
             .field("namespaces", &namespaces)

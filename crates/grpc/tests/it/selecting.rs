@@ -139,3 +139,25 @@ async fn targets_that_several_threads_watch_and_drop_are_known_to_the_one_that_s
         assert_eq!(told(&set), format!("10.0.1.{number}:80"));
     }
 }
+
+/// What follows a target ends with its runtime, and must not be handed to callers on another one, who would wait for ever.
+#[tokio::test]
+async fn a_target_that_was_watched_on_a_runtime_that_has_ended_is_followed_anew() {
+    let town = Town::start().await;
+    town.slice("web", "web-1", &["grpc=80"], &["10.0.0.1 a"]).await;
+    let resolver = town.resolver.clone();
+    let stale = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut watch = resolver.watch(&"kubernetes:///web:grpc".parse().expect("a target"));
+            until(&mut watch, "10.0.0.1:80").await;
+            watch
+        })
+    });
+    let stale = stale.await.expect("the other runtime ends by itself");
+    let mut watch = town.watch("kubernetes:///web:grpc");
+    until(&mut watch, "10.0.0.1:80").await;
+    town.slice("web", "web-1", &["grpc=80"], &["10.0.0.2 b"]).await;
+    until(&mut watch, "10.0.0.2:80").await;
+    assert_eq!(told(&stale.current()), "10.0.0.1:80", "it is as it was when its runtime ended");
+}
