@@ -138,7 +138,10 @@ async fn what_is_said_of_pods_decides_who_is_called() {
 #[tokio::test]
 async fn a_call_to_nobody_says_why_and_works_once_somebody_is_there() {
     let town = Town::start().await;
-    let builder = town.resolver.channel(&target()).ready_timeout(Duration::from_millis(50));
+    // Before the server has answered, that is what a call would say.
+    let mut watch = town.resolver.watch(&target());
+    crate::town::until(&mut watch, "(there is no such service)").await;
+    let builder = town.resolver.channel(&target()).ready_timeout(Duration::from_millis(200));
     let channel = builder.build().unwrap();
     let client = EchoClient::new(&channel);
     let refused = client.one("hello").await.unwrap_err();
