@@ -114,6 +114,20 @@ impl Error {
         }
     }
 
+    /// Whether the connection failed in a way that repeating cannot help against.
+    pub(crate) fn needs_a_person(&self) -> bool {
+        match self {
+            Self::Unreachable { source, .. } => match TransportError::within(source.as_ref()) {
+                Some(error) => error.needs_a_person(),
+                // Of a stack that is not ours.
+                None => TransportErrorKind::of(source.as_ref()) == TransportErrorKind::Tls,
+            },
+            Self::Unconnectable(_) => true,
+            Self::AfterRetries { current, .. } => current.needs_a_person(),
+            _ => false,
+        }
+    }
+
     /// No such object or resource.
     pub fn is_not_found(&self) -> bool {
         self.status().is_some_and(Status::is_not_found)

@@ -18,7 +18,6 @@ use tokio::time::Instant;
 
 use super::Api;
 use crate::error::Error;
-use crate::transport::TransportErrorKind;
 use crate::watch::{Judgement, RetryWatcher, UntilError, until};
 
 /// The wait after the first failed list, and the longest; it doubles in between.
@@ -152,9 +151,7 @@ impl<K: DeserializeOwned + Object> Api<K> {
 /// Whether the same list may succeed later: the connection, or a server that is overloaded, starting or failing.
 fn may_pass(error: &Error) -> bool {
     match error {
-        Error::Unreachable { .. } => {
-            !matches!(error.transport(), Some(TransportErrorKind::Tls | TransportErrorKind::Config))
-        }
+        Error::Unreachable { .. } => !error.needs_a_person(),
         Error::TimedOut(_) => true,
         Error::Refused(status) => status.code == 429 || status.code >= 500,
         Error::AfterRetries { current, .. } => may_pass(current),

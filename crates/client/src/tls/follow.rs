@@ -75,7 +75,7 @@ impl Follower {
         plugin: watch::Receiver<Option<Identity>>,
         pace: Pace,
     ) -> Result<Self, TlsError> {
-        let provider = Arc::new(ring::default_provider());
+        let provider = provider();
         let trust = Trust::load(settings)?;
         if let Some(name) = &settings.server_name {
             parse_name(name)?;
@@ -104,6 +104,12 @@ impl Follower {
     /// Counts the changes so far. Connections made at another version should be replaced.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
+    }
+
+    /// Returns true when a certificate is in a file, or was handed out by a plugin.
+    pub(crate) fn may_rotate(&self) -> bool {
+        let of_plugin = || self.state().plugin.as_ref().is_some_and(|it| it.borrow().is_some());
+        self.ca_file.is_some() || self.files.is_some() || of_plugin()
     }
 
     /// Takes a plugin's new certificate at once, and reads files again when their time has come.
@@ -166,18 +172,18 @@ impl Follower {
     }
 
     fn take_plugin_identity(&self, first: bool) {
-        let identity = {
-            let mut state = self.state();
-            let Some(plugin) = &mut state.plugin else { return };
-            match plugin.has_changed() {
-                Ok(changed) if !changed && !first => return,
-                Ok(_) => plugin.borrow_and_update().clone(),
-                // The plugin's side is gone, perhaps after a last word, which stays.
-                Err(_) => {
-                    let last = plugin.borrow_and_update().clone();
-                    state.plugin = None;
-                    last
-                }
+        // Held until the certificate and the version are set: of requests that waited for the same plugin, one takes the
+        // certificate, and another that found nothing new meanwhile would go out on a connection without it.
+        let mut state = self.state();
+        let Some(plugin) = &mut state.plugin else { return };
+        let identity = match plugin.has_changed() {
+            Ok(changed) if !changed && !first => return,
+            Ok(_) => plugin.borrow_and_update().clone(),
+            // The plugin's side is gone, perhaps after a last word, which stays.
+            Err(_) => {
+                let last = plugin.borrow_and_update().clone();
+                state.plugin = None;
+                last
             }
         };
         match identity.map(|it| Loaded::read(&it, &self.provider)).transpose() {
@@ -249,6 +255,11 @@ impl Follower {
         // The state is plain values that are whole after every statement: a panic elsewhere cannot have torn it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The cryptography to use: what the program has installed for the process, such as one that is certified, or else ring.
+fn provider() -> Arc<CryptoProvider> {
+    CryptoProvider::get_default().cloned().unwrap_or_else(|| Arc::new(ring::default_provider()))
 }
 
 fn finish(mut config: ClientConfig, offer: Offer) -> ClientConfig {
@@ -391,5 +402,45 @@ mod tests {
     #[test]
     fn ipv6_hosts_lose_the_brackets_of_the_url() {
         assert!(matches!(parse_name("[::1]"), Ok(ServerName::IpAddress(_))));
+    }
+
+    /// Requests that waited for one plugin go on together. The first takes the certificate; the others must not pass it
+    /// while it does, over a connection without the certificate.
+    #[test]
+    fn no_request_passes_one_that_takes_the_certificate_of_a_plugin() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::new(vec![]).unwrap().self_signed(&key).unwrap().pem();
+        let identity = Identity {
+            certificate: Pem::Data(certificate.into()),
+            key: Pem::Data(key.serialize_pem().into()),
+        };
+        let settings = TlsSettings { insecure_skip_verify: true, ..TlsSettings::default() };
+        for _ in 0..200 {
+            let (sender, plugin) = watch::channel(None);
+            let follower = Follower::new(&settings, plugin, PACE).unwrap();
+            sender.send(Some(identity.clone())).unwrap();
+            let barrier = std::sync::Barrier::new(4);
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        barrier.wait();
+                        follower.take_plugin_identity(false);
+                        assert_eq!(follower.version(), 1);
+                    });
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn the_cryptography_that_the_program_installed_is_used() {
+        let mut installed = ring::default_provider();
+        // Recognisable, and harmless to the other tests of this process.
+        installed.cipher_suites.pop();
+        let suites = installed.cipher_suites.len();
+        installed.install_default().expect("nothing else in these tests installs one");
+        let settings = TlsSettings { insecure_skip_verify: true, ..TlsSettings::default() };
+        let follower = Follower::new(&settings, watch::channel(None).1, PACE).unwrap();
+        assert_eq!(follower.provider.cipher_suites.len(), suites);
     }
 }

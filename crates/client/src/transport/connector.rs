@@ -2,7 +2,6 @@
 //!
 //! Every step has its time limit and its own kind of error. Pools ask for connections here; nothing is kept.
 
-use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -89,6 +88,11 @@ impl Connector {
         };
         let (dial_timeout, handshake_timeout) = (options.dial_timeout, options.handshake_timeout);
         Ok(Self { shared: Arc::new(Shared { tcp, proxies, tls, dial_timeout, handshake_timeout }) })
+    }
+
+    /// Returns true when the certificates may be replaced while the program runs.
+    pub(super) fn may_rotate(&self) -> bool {
+        self.shared.tls.as_ref().is_some_and(|it| it.follower.may_rotate())
     }
 
     /// Opens a connection to the server of `target`. Errors are all from before the request was sent.
@@ -231,25 +235,6 @@ impl Service<Uri> for AlreadyOpen {
 
     fn call(&mut self, _proxy: Uri) -> Self::Future {
         std::future::ready(self.0.take().ok_or_else(|| io::Error::other("a tunnel is opened once")))
-    }
-}
-
-/// The connector of the HTTP/1.1 pool.
-#[derive(Clone)]
-pub(super) struct Http1Connector(pub(super) Connector);
-
-impl Service<Uri> for Http1Connector {
-    type Response = Wire;
-    type Error = TransportError;
-    type Future = Pin<Box<dyn Future<Output = Result<Wire, TransportError>> + Send>>;
-
-    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, target: Uri) -> Self::Future {
-        let connector = self.0.clone();
-        Box::pin(async move { connector.connect(&target, Offer::Http1).await })
     }
 }
 

@@ -20,6 +20,8 @@ pub struct TransportError {
     kind: TransportErrorKind,
     message: Cow<'static, str>,
     sent: bool,
+    /// Certificates are in files or come from a plugin, and may be replaced at any time.
+    may_rotate: bool,
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
@@ -47,7 +49,7 @@ pub enum TransportErrorKind {
 
 impl TransportError {
     pub(crate) fn new(kind: TransportErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, message: message.into(), sent: false, source: None }
+        Self { kind, message: message.into(), sent: false, may_rotate: false, source: None }
     }
 
     pub(crate) fn because(mut self, source: impl Into<BoxError>) -> Self {
@@ -96,6 +98,16 @@ impl TransportError {
         Self { sent: true, ..self.because(source) }
     }
 
+    /// Marks a failure with certificates that may be replaced at any time.
+    pub(super) fn with_rotation(self) -> Self {
+        Self { may_rotate: true, ..self }
+    }
+
+    /// The failure of a transport that an error is, or was caused by.
+    pub(crate) fn within<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Self> {
+        find(error)
+    }
+
     /// What the caller can do about it.
     pub fn kind(&self) -> TransportErrorKind {
         self.kind
@@ -127,8 +139,15 @@ impl TransportError {
     }
 
     /// Repeating cannot help: certificates or settings must be changed first.
+    ///
+    /// False for certificates that are read from files or handed out by a plugin: while they rotate, the two sides may not
+    /// agree for some minutes.
     pub fn needs_a_person(&self) -> bool {
-        matches!(self.kind, TransportErrorKind::Tls | TransportErrorKind::Config)
+        match self.kind {
+            TransportErrorKind::Tls => !self.may_rotate,
+            TransportErrorKind::Config => true,
+            _ => false,
+        }
     }
 }
 
@@ -212,7 +231,10 @@ fn of_hyper(error: &hyper::Error) -> Option<TransportErrorKind> {
         || error.is_shutdown()
         || error.is_body_write_aborted();
     if lost {
-        Some(TransportErrorKind::Lost)
+        // A server that does not accept our certificate ends the TLS session, and whether a request was on its way then is
+        // a matter of moments: what TLS said counts.
+        let by_tls = find::<rustls::Error>(error).is_some();
+        Some(if by_tls { TransportErrorKind::Tls } else { TransportErrorKind::Lost })
     } else if error.is_parse() || error.is_user() {
         Some(TransportErrorKind::Other)
     } else {

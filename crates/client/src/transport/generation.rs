@@ -9,8 +9,9 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::body::Counted;
-use super::connector::{Connector, Http1Connector};
+use super::connector::Connector;
 use super::error::{TransportError, TransportErrorKind};
+use super::http1::Http1Connector;
 use super::http2::{Http2Pool, Sent};
 use super::options::TransportOptions;
 use crate::body::{RequestBody, ResponseBody, boxed};
@@ -36,14 +37,22 @@ impl Generation {
     ) -> Self {
         let http1 = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(options.idle_timeout)
+            .pool_idle_timeout(options.idle_limit())
             .pool_max_idle_per_host(options.max_idle_per_host)
-            .build(Http1Connector(connector.clone()));
+            .build(Http1Connector::new(connector.clone()));
         Self { version, connector, http1, http2: Mutex::default(), only_http1, options }
     }
 
     /// Sends a request over HTTP/2 where the server speaks it, over HTTP/1.1 otherwise.
     pub(super) async fn send(
+        &self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<ResponseBody>, TransportError> {
+        let sent = self.send_by_protocol(request).await;
+        sent.map_err(|error| if self.connector.may_rotate() { error.with_rotation() } else { error })
+    }
+
+    async fn send_by_protocol(
         &self,
         request: Request<RequestBody>,
     ) -> Result<Response<ResponseBody>, TransportError> {

@@ -40,9 +40,12 @@ const CONNECTION_WINDOW: u32 = 1 << 30;
 /// whole stream window is left for a neighbour.
 const MOST_STREAMS: usize = (CONNECTION_WINDOW / STREAM_WINDOW) as usize - 1;
 
-/// How often a request that was not sent at all is given to another connection. Each time the connection had just been
-/// closed by the server; three times in a row is no coincidence.
+/// How often a request that was not sent at all is given to another connection, those that have answered before not
+/// counted. Each time the connection had just been opened; three times in a row is no coincidence.
 const UNSENT_RETRIES: u32 = 3;
+
+/// How often an attempt to open a connection is made anew because its task was dropped.
+const DROPPED_DIALS: u32 = 3;
 
 /// How often a request that the server refused unprocessed is sent again. Go's number.
 const UNPROCESSED_RETRIES: u32 = 6;
@@ -63,8 +66,9 @@ const SETTINGS_TIME: Duration = Duration::from_secs(1);
 
 type Sender = http2::SendRequest<RequestBody>;
 type Connection = http2::Connection<Wire, RequestBody, TokioExecutor>;
-/// The attempt to open a connection, awaited by all who need one. It fails for all of them alike.
-type Dialing = Shared<BoxFuture<'static, Result<(), TransportError>>>;
+/// The attempt to open a connection, awaited by all who need one. It fails for all of them alike. `None` when its task was
+/// dropped, which happens with its runtime: a program may run one after another over the same client.
+type Dialing = Shared<BoxFuture<'static, Option<Result<(), TransportError>>>>;
 
 /// The HTTP/2 connections to one server.
 pub(super) struct Http2Pool {
@@ -120,6 +124,8 @@ struct Load {
     idle_since: Instant,
     /// Takes no more requests.
     closing: bool,
+    /// It has answered a request.
+    has_answered: bool,
 }
 
 /// A request's place on a connection, given back when dropped.
@@ -150,7 +156,7 @@ impl Http2Pool {
         let settings = Settings {
             builder,
             max_streams: options.max_streams_per_connection.clamp(1, MOST_STREAMS),
-            idle_timeout: options.idle_timeout,
+            idle_timeout: options.idle_limit().unwrap_or(Duration::MAX),
         };
         Self { dialer: Dialer { server, connector, settings }, open: Arc::default() }
     }
@@ -165,6 +171,7 @@ impl Http2Pool {
             let copy = request.clone();
             let mut error = match sender.try_send_request(request).await {
                 Ok(response) => {
+                    place.connection.load().has_answered = true;
                     place.connection.look.notify_one();
                     return Ok(Sent::Answered(response.map(|body| boxed(Counted::new(body, place)))));
                 }
@@ -172,11 +179,15 @@ impl Http2Pool {
             };
             request = match error.take_message() {
                 Some(returned) => {
-                    unsent += 1;
+                    let mut load = place.connection.load();
+                    load.closing = true;
+                    // A server that stops ends all its connections, which may be any number, and each gives the request
+                    // back. What counts is how often a connection ends before it has been of use.
+                    unsent += u32::from(!load.has_answered);
+                    drop(load);
                     if unsent > UNSENT_RETRIES {
                         return Err(TransportError::before_sending(error.into_error()));
                     }
-                    place.connection.load().closing = true;
                     returned
                 }
                 None => {
@@ -189,6 +200,9 @@ impl Http2Pool {
                     if error.is_go_away() {
                         place.connection.load().closing = true;
                     }
+                    // The server may have lowered its limit.
+                    place.connection.look.notify_one();
+                    drop(place);
                     if unprocessed > 1 {
                         tokio::time::sleep(UNPROCESSED_PAUSE * (1 << (unprocessed - 2))).await;
                     }
@@ -200,6 +214,7 @@ impl Http2Pool {
 
     /// A place on an open or a new connection; `None` where the server speaks HTTP/1.1 only.
     async fn place(&self) -> Result<Option<Place>, TransportError> {
+        let mut dropped = 0;
         loop {
             let dialing = {
                 let mut state = self.open.state();
@@ -211,8 +226,19 @@ impl Http2Pool {
                 }
                 state.dialing.get_or_insert_with(|| self.dialer.start(&self.open)).clone()
             };
-            // The new connection may be full before it is our turn; then there is one more to open.
-            dialing.await?;
+            match dialing.clone().await {
+                // The new connection may be full before it is our turn; then there is one more to open.
+                Some(dialed) => dialed?,
+                None => {
+                    // It would fail every later request, too.
+                    self.open.state().dialing.take_if(|it| it.ptr_eq(&dialing));
+                    dropped += 1;
+                    if dropped > DROPPED_DIALS {
+                        let message = "the runtime ended while a connection was opened";
+                        return Err(TransportError::new(TransportErrorKind::Lost, message));
+                    }
+                }
+            }
         }
     }
 }
@@ -241,10 +267,7 @@ impl Dialer {
             open.state().dialing = None;
             let _ = done.send(result);
         });
-        let gone = || {
-            TransportError::new(TransportErrorKind::Lost, "the runtime ended while a connection was opened")
-        };
-        dialed.map(move |it| it.unwrap_or_else(|_| Err(gone()))).boxed().shared()
+        dialed.map(Result::ok).boxed().shared()
     }
 
     /// A connection whose server has said how many streams it grants; `None` where it speaks HTTP/1.1 only.
@@ -275,7 +298,8 @@ impl Dialer {
 impl Open {
     fn add(self: &Arc<Self>, sender: Sender, connection: Connection, settings: Settings) {
         let limit = connection.current_max_send_streams().clamp(1, settings.max_streams);
-        let load = Load { in_flight: 0, limit, idle_since: Instant::now(), closing: false };
+        let idle_since = Instant::now();
+        let load = Load { in_flight: 0, limit, idle_since, closing: false, has_answered: false };
         let shared = Arc::new(SharedConnection { sender, load: Mutex::new(load), look: Arc::default() });
         let member = Member { shared: Arc::downgrade(&shared), open: Arc::downgrade(self) };
         tokio::spawn(drive(connection, member, Arc::clone(&shared.look), settings));

@@ -16,6 +16,7 @@ mod proxy;
 mod options;
 mod connector;
 mod body;
+mod http1;
 mod http2;
 mod generation;
 mod gzip;

@@ -19,7 +19,7 @@ pub struct TransportOptions {
     pub ping_interval: Option<Duration>,
     /// Longest wait for the answer to a PING; then the connection is lost.
     pub ping_timeout: Duration,
-    /// An unused connection is closed after this time.
+    /// An unused connection is closed after this time. Zero never closes one, as in Go.
     pub idle_timeout: Duration,
     /// Unused HTTP/1.1 connections kept per host.
     pub max_idle_per_host: usize,
@@ -73,6 +73,11 @@ impl TransportOptions {
         options.disable_http2 = lookup("DISABLE_HTTP2").is_some_and(|value| !value.is_empty());
         options.proxy = ProxyEnvironment::from_env(lookup);
         options
+    }
+
+    /// How long an unused connection is kept; `None` for ever.
+    pub(super) fn idle_limit(&self) -> Option<Duration> {
+        Some(self.idle_timeout).filter(|it| !it.is_zero())
     }
 
     pub(super) fn pace(&self) -> Pace {

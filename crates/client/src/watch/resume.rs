@@ -7,7 +7,6 @@ use dogwatch_wire::{BadItem, EventKind};
 
 use crate::auth::{AuthError, OidcError, PluginError};
 use crate::error::Error;
-use crate::transport::TransportErrorKind;
 
 /// What a watch said, as far as resuming it depends on it.
 #[derive(Debug)]
@@ -68,8 +67,8 @@ pub(super) enum OnGone {
 /// Returns true when repeating the request cannot help: a person must change the request, the settings, the
 /// certificates or the credentials first, or the answer is no watch.
 ///
-/// A token that expired, a provider that is down or a plugin that fails may all recover, and are not permanent. Nor is a
-/// 404: a custom resource may be defined later.
+/// A token that expired, a provider that is down or a plugin that fails may all recover, and are not permanent. Nor are
+/// certificates that are read from files, which rotate, or a 404: a custom resource may be defined later.
 pub(super) fn is_permanent(error: &Error) -> bool {
     match error {
         Error::InvalidRequest(_) | Error::Config(_) | Error::Unconnectable(_) | Error::Malformed { .. } => {
@@ -86,9 +85,7 @@ pub(super) fn is_permanent(error: &Error) -> bool {
                 )
                 | AuthError::Oidc(OidcError::NoRefreshToken | OidcError::NoHttp { .. })
         ),
-        Error::Unreachable { .. } => {
-            matches!(error.transport(), Some(TransportErrorKind::Tls | TransportErrorKind::Config))
-        }
+        Error::Unreachable { .. } => error.needs_a_person(),
         Error::AfterRetries { current, .. } => is_permanent(current),
         _ => false,
     }

@@ -258,3 +258,81 @@ async fn tr_5_a_rotated_ca_file_is_followed_and_counted() {
         .map(|(name, n)| (name.to_owned(), DebugValue::Counter(n)));
     assert_eq!(reloads, expected);
 }
+
+/// While an authority rotates, a client may have its certificate some minutes later than the server: nobody has to do
+/// anything about it, and a watch waits.
+#[tokio::test]
+async fn only_certificates_that_cannot_change_need_a_person() {
+    let (right, wrong) = (Authority::new("right"), Authority::new("wrong"));
+    let server = ServerSetup::tls(right.server(&["127.0.0.1"])).start(hello).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ca.crt");
+    std::fs::write(&file, wrong.pem()).unwrap();
+    let mut config = trusting(&server.url(), &wrong);
+    let error = send(&transport(&config), get(&server.url())).await.unwrap_err();
+    assert!(error.kind() == TransportErrorKind::Tls && error.needs_a_person(), "{}", chain(&error));
+
+    config.tls.ca = Some(Pem::File(file.clone()));
+    let transport = Transport::with_options(&config, no_plugin(), eager()).unwrap();
+    let error = send(&transport, get(&server.url())).await.unwrap_err();
+    assert!(error.kind() == TransportErrorKind::Tls && !error.needs_a_person(), "{}", chain(&error));
+    std::fs::write(&file, right.pem()).unwrap();
+    assert_eq!(fetch(&transport, &server.url()).await, "hello");
+}
+
+#[tokio::test]
+async fn a_resuming_watch_waits_for_the_new_authority() {
+    use dogwatch_client::{Api, Client};
+    use futures_util::StreamExt;
+    let (right, wrong) = (Authority::new("right"), Authority::new("wrong"));
+    const EVENT: &str = r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"6"}}}"#;
+    let setup = ServerSetup::tls(right.server(&["127.0.0.1"]));
+    let server = setup.start(|_, _| async { text(EVENT) }).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ca.crt");
+    std::fs::write(&file, wrong.pem()).unwrap();
+    let mut config = Config::new(server.url().parse().unwrap());
+    config.tls.ca = Some(Pem::File(file.clone()));
+    let client = Client::builder(config).transport_options(eager()).build().unwrap();
+    let maps = Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(client, "a");
+    let mut events = maps.watch_from(dogwatch_core::WatchParams::from("5")).unwrap();
+    tokio::time::timeout(Duration::from_millis(300), events.next()).await.expect_err("it waits");
+    std::fs::write(&file, right.pem()).unwrap();
+    assert!(soon(events.next()).await.expect("an event").is_ok());
+}
+
+/// Old clusters have them, and `insecure-skip-tls-verify` is what their users set.
+#[tokio::test]
+async fn a_server_certificate_of_version_1_will_do_where_none_is_verified() {
+    use rustls::sign::{CertifiedKey, SingleCertAndKey};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let leaf = Authority::new("old").server(&["127.0.0.1"]);
+    let mut certificate = leaf.certificate_der().to_vec();
+    let version = certificate.windows(5).position(|it| it == [0xa0, 3, 2, 1, 2]).expect("version 3");
+    certificate[version + 4] = 0;
+    let provider = rustls::crypto::ring::default_provider();
+    let key = provider.key_provider.load_private_key(leaf.key_der()).expect("our own key");
+    let shown = SingleCertAndKey::from(CertifiedKey::new(vec![certificate.into()], key));
+    let server = rustls::ServerConfig::builder_with_provider(provider.into())
+        .with_safe_default_protocol_versions()
+        .expect("ring speaks TLS")
+        .with_no_client_auth()
+        .with_cert_resolver(std::sync::Arc::new(shown));
+    let acceptor = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(server));
+    let (address, _running) = crate::support::listen(move |stream| {
+        let acceptor = acceptor.clone();
+        async move {
+            let Ok(mut stream) = acceptor.accept(stream).await else { return };
+            let mut request = [0; 1024];
+            while stream.read(&mut request).await.is_ok_and(|it| it > 0) {
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
+                stream.write_all(answer).await.expect("an open connection");
+            }
+        }
+    })
+    .await;
+    let url = format!("https://{address}");
+    let mut config = Config::new(url.parse().unwrap());
+    config.tls.insecure_skip_verify = true;
+    assert_eq!(fetch(&transport(&config), &url).await, "hello");
+}

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use http_body_util::BodyExt;
 
 use super::*;
-use crate::support::{Body, Peer, ServerSetup, endless, streamed, text};
+use crate::support::{Body, Peer, ServerSetup, endless, listen, streamed, text};
 
 /// `/watch` sends one line and stays open for ever; the rest answers with the number of its connection.
 async fn watch_or_get(request: Request<hyper::body::Incoming>, peer: Peer) -> Response<Body> {
@@ -131,5 +131,60 @@ async fn a_connection_told_to_go_away_is_replaced_without_an_error() {
         assert_eq!(fetch(&transport, &server.url()).await, connection.to_string());
         server.say_goodbye();
         server.wait_for_open(0).await;
+    }
+}
+
+/// A program may run one runtime after another over one client. The first may end while it opens a connection.
+#[test]
+fn a_transport_outlives_a_runtime_that_ended_while_it_opened_a_connection() {
+    let runtime =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let servers = runtime();
+    let authority = Authority::new("cluster");
+    let acceptor = ServerSetup::tls(authority.server(&["127.0.0.1"])).acceptor().expect("it has TLS");
+    let (said, heard) = std::sync::mpsc::channel();
+    let first = std::sync::atomic::AtomicBool::new(true);
+    let (address, _running) = servers.block_on(listen(move |stream| {
+        let (acceptor, said) = (acceptor.clone(), said.clone());
+        let silent = first.swap(false, std::sync::atomic::Ordering::SeqCst);
+        async move {
+            if silent {
+                said.send(()).unwrap();
+                std::future::pending::<()>().await;
+            }
+            let mut connection = h2::server::handshake(acceptor.accept(stream).await.unwrap()).await.unwrap();
+            while let Some(Ok((_, mut respond))) = connection.accept().await {
+                respond.send_response(Response::new(()), true).unwrap();
+            }
+        }
+    }));
+    let url = format!("https://{address}");
+    let transport = transport(&trusting(&url, &authority));
+    let first = runtime();
+    let unanswered = first.spawn(transport.clone().oneshot(get(&url)));
+    heard.recv_timeout(Duration::from_secs(20)).expect("a connection is being opened");
+    first.shutdown_background();
+    let ended = servers.block_on(async { soon(unanswered).await });
+    assert!(ended.is_err_and(|it| it.is_cancelled()));
+    let answer = runtime().block_on(send(&transport, get(&url)));
+    assert_eq!(answer.expect("a new connection is opened").status(), 200);
+}
+
+/// Go reads 0 as "no limit", and a connection that is closed as soon as it is open would be opened again for ever.
+#[tokio::test]
+async fn an_idle_time_of_zero_keeps_connections() {
+    let authority = Authority::new("cluster");
+    let leaf = authority.server(&["127.0.0.1"]);
+    for setup in [ServerSetup::tls(leaf.clone()), ServerSetup::tls(leaf).http1_only()] {
+        let server = setup.start(watch_or_get).await;
+        let mut options = TransportOptions::default();
+        options.idle_timeout = Duration::ZERO;
+        let config = trusting(&server.url(), &authority);
+        let transport = Transport::with_options(&config, no_plugin(), options).unwrap();
+        let first = fetch(&transport, &server.url()).await;
+        for _ in 0..5 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            assert_eq!(fetch(&transport, &server.url()).await, first);
+        }
     }
 }

@@ -187,3 +187,124 @@ async fn long_response_headers_pass_over_http_2_as_they_do_over_http_1() {
     let transport = transport(&trusting(&server.url(), &authority));
     assert_eq!(fetch(&transport, &server.url()).await, "answered");
 }
+
+/// A server that stops says goodbye on all connections at once; one after the other, each gives a request back unsent.
+#[tokio::test]
+async fn a_post_passes_however_many_connections_were_told_to_go_away() {
+    let (server, authority) = secure_server(|request: Request<hyper::body::Incoming>, peer| async move {
+        if request.uri().path() != "/watch" {
+            return text(peer.connection.to_string());
+        }
+        let (sender, response) = streamed();
+        sender.send(Bytes::from_static(b"first")).expect("a reader");
+        tokio::spawn(async move { sender.closed().await });
+        response
+    })
+    .await;
+    let mut options = TransportOptions::default();
+    options.max_streams_per_connection = 2;
+    let config = trusting(&server.url(), &authority);
+    let transport = Transport::with_options(&config, no_plugin(), options).unwrap();
+    let url = format!("{}/watch", server.url());
+    let mut watches = Vec::new();
+    for _ in 0..12 {
+        watches.push(send(&transport, get(&url)).await.expect("a watch"));
+    }
+    assert_eq!(server.accepted(), 6);
+    // One watch stays on each connection, and there is room for one request beside it.
+    let mut index = 0;
+    watches.retain(|_| {
+        index += 1;
+        index % 2 == 0
+    });
+    server.say_goodbye();
+    for watch in &mut watches {
+        // The last word before the silence is read, so that the goodbye behind it has arrived soon.
+        soon(watch.body_mut().frame()).await.expect("a line").expect("a line");
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let answer = send(&transport, post(&server.url())).await.expect("a new connection takes it");
+    assert_eq!(read(answer).await, "7");
+}
+
+#[tokio::test]
+async fn a_connection_of_http_1_outlives_the_request_that_it_was_opened_for() {
+    let gate = Arc::new(Semaphore::new(0));
+    let accepted = Arc::new(AtomicUsize::new(0));
+    let authority = Authority::new("cluster");
+    let setup = ServerSetup::tls(authority.server(&["127.0.0.1"])).http1_only();
+    let acceptor = setup.acceptor().expect("it has TLS");
+    let (counted, opens) = (Arc::clone(&accepted), Arc::clone(&gate));
+    let (address, _running) = listen(move |stream| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        let (acceptor, opens) = (acceptor.clone(), Arc::clone(&opens));
+        async move {
+            opens.acquire().await.expect("never closed").forget();
+            let mut stream = acceptor.accept(stream).await.expect("our own client");
+            let mut request = [0; 1024];
+            while stream.read(&mut request).await.is_ok_and(|it| it > 0) {
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+                stream.write_all(answer).await.expect("an open connection");
+            }
+        }
+    })
+    .await;
+    let url = format!("https://{address}");
+    let mut options = TransportOptions::default();
+    options.disable_http2 = true;
+    let transport = Transport::with_options(&trusting(&url, &authority), no_plugin(), options).unwrap();
+    for _ in 0..3 {
+        let impatient = transport.clone().oneshot(get(&url));
+        tokio::time::timeout(Duration::from_millis(50), impatient).await.expect_err("the server hesitates");
+    }
+    gate.add_permits(1);
+    assert_eq!(fetch(&transport, &url).await, "ok");
+    assert_eq!(accepted.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_grants_one_stream_answers_as_many_requests_as_there_are() {
+    let authority = Authority::new("cluster");
+    let setup = ServerSetup::tls(authority.server(&["127.0.0.1"])).max_streams(1);
+    let server = setup.start(async |_, _| text("answered")).await;
+    let transport = transport(&trusting(&server.url(), &authority));
+    let url = server.url();
+    let answers = join_all((0..20).map(|_| async { send(&transport, post(&url)).await.expect("answered") }));
+    assert_eq!(answers.await.len(), 20);
+}
+
+/// A frame of SETTINGS with nothing but the limit of streams.
+fn streams_granted(streams: u8) -> [u8; 15] {
+    [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, streams]
+}
+
+#[tokio::test]
+async fn a_server_that_grants_no_stream_at_first_is_waited_for() {
+    let (url, authority, accepted, _running) = raw_server(|mut stream, _| async move {
+        stream.write_all(&streams_granted(0)).await.expect("an open connection");
+        stream.flush().await.expect("an open connection");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        stream.write_all(&streams_granted(10)).await.expect("an open connection");
+        stream.read_exact(&mut [0; PREFACE]).await.expect("a preface");
+        loop {
+            let mut head = [0; HEAD];
+            if stream.read_exact(&mut head).await.is_err() {
+                return;
+            }
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+            stream.read_exact(&mut vec![0; length as usize]).await.expect("a frame");
+            if head[3] == HEADERS {
+                // `:status: 200`, and the end of the stream.
+                let answer = [0, 0, 1, HEADERS, 5, head[5], head[6], head[7], head[8], 0x88];
+                stream.write_all(&answer).await.expect("an open connection");
+                stream.flush().await.expect("an open connection");
+            }
+        }
+    })
+    .await;
+    let transport = transport(&trusting(&url, &authority));
+    for _ in 0..3 {
+        assert_eq!(send(&transport, get(&url)).await.expect("answered").status(), 200);
+    }
+    assert_eq!(accepted.load(Ordering::SeqCst), 1);
+}

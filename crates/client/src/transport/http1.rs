@@ -1,0 +1,139 @@
+//! The connector of the HTTP/1.1 pool: connections outlive the requests that they were opened for.
+//!
+//! The pool of hyper-util opens a connection inside the request that needs it, and drops it half-way with that request.
+//! A client whose time limit is shorter than the way to its server would never get there. So connections are opened in
+//! tasks; one whose request gave up is left to the next request, as Go's transport does (`dialConnFor` in
+//! net/http/transport.go).
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http::Uri;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tower_service::Service;
+
+use super::connector::{Connector, Wire};
+use super::error::{TransportError, TransportErrorKind};
+use crate::tls::Offer;
+
+/// How long an open connection waits for a request. Servers wait longer than this for the first request, so that what is
+/// found here is alive.
+const UNCLAIMED: Duration = Duration::from_secs(10);
+
+/// The connector of the HTTP/1.1 pool. Clones share the connections that are left over.
+#[derive(Clone)]
+pub(super) struct Http1Connector {
+    connector: Connector,
+    unclaimed: Arc<Unclaimed>,
+}
+
+/// Connections, open or being opened, whose requests gave up.
+#[derive(Default)]
+struct Unclaimed {
+    /// A plain mutex: never held across an await.
+    dials: Mutex<Vec<Dial>>,
+    next: AtomicU64,
+}
+
+/// A connection that a task opens.
+struct Dial {
+    number: u64,
+    target: Uri,
+    opened: oneshot::Receiver<Result<Wire, TransportError>>,
+    task: AbortHandle,
+}
+
+/// A request's wait for its connection. Dropped early, it leaves the connection to the next request.
+pub(super) struct Opening {
+    dial: Option<Dial>,
+    unclaimed: Arc<Unclaimed>,
+}
+
+impl Http1Connector {
+    pub(super) fn new(connector: Connector) -> Self {
+        Self { connector, unclaimed: Arc::default() }
+    }
+
+    fn dial(&self, target: Uri) -> Dial {
+        let number = self.unclaimed.next.fetch_add(1, Ordering::Relaxed);
+        let (done, opened) = oneshot::channel();
+        let (connector, unclaimed) = (self.connector.clone(), Arc::downgrade(&self.unclaimed));
+        let address = target.clone();
+        let task = tokio::spawn(async move {
+            let dialed = connector.connect(&address, Offer::Http1).await;
+            drop(connector);
+            let failed = dialed.is_err();
+            if failed {
+                // A later request makes an attempt of its own.
+                Unclaimed::forget(&unclaimed, number);
+            }
+            if done.send(dialed).is_ok() && !failed {
+                tokio::time::sleep(UNCLAIMED).await;
+                Unclaimed::forget(&unclaimed, number);
+            }
+        });
+        Dial { number, target, opened, task: task.abort_handle() }
+    }
+}
+
+impl Unclaimed {
+    fn dials(&self) -> MutexGuard<'_, Vec<Dial>> {
+        self.dials.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn claim(&self, target: &Uri) -> Option<Dial> {
+        let mut dials = self.dials();
+        // A task that is over has taken its connection away. Where it has not, its runtime ended.
+        dials.retain(|it| !it.task.is_finished());
+        let at = dials.iter().position(|it| it.target == *target)?;
+        Some(dials.swap_remove(at))
+    }
+
+    fn forget(this: &Weak<Self>, number: u64) {
+        if let Some(this) = this.upgrade() {
+            this.dials().retain(|it| it.number != number);
+        }
+    }
+}
+
+impl Service<Uri> for Http1Connector {
+    type Response = Wire;
+    type Error = TransportError;
+    type Future = Opening;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, target: Uri) -> Opening {
+        let dial = self.unclaimed.claim(&target).unwrap_or_else(|| self.dial(target));
+        Opening { dial: Some(dial), unclaimed: Arc::clone(&self.unclaimed) }
+    }
+}
+
+impl Future for Opening {
+    type Output = Result<Wire, TransportError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let dial = self.dial.as_mut().expect("a future is not polled after its end");
+        let opened = ready!(Pin::new(&mut dial.opened).poll(cx));
+        self.dial = None;
+        Poll::Ready(opened.unwrap_or_else(|_| {
+            let message = "the runtime ended while a connection was opened";
+            Err(TransportError::new(TransportErrorKind::Lost, message))
+        }))
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        if let Some(dial) = self.dial.take() {
+            self.unclaimed.dials().push(dial);
+        }
+    }
+}
