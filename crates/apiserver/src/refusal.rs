@@ -2,6 +2,7 @@
 //!
 //! Every module below returns a [`Refusal`]; turning it into an HTTP answer is the business of the last one.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use dogwatch_core::{Cause, Details, Reason, Status};
@@ -142,9 +143,10 @@ impl Refusal {
     /// 422: the object is not valid. One cause for each problem, all of them in the message, where one that comes again is
     /// named once.
     pub fn invalid(group: &str, kind: &str, name: &str, problems: &[Problem]) -> Self {
+        let mut seen = HashSet::new();
         let mut listed: Vec<String> = Vec::new();
         for problem in problems.iter().map(ToString::to_string) {
-            if !listed.contains(&problem) {
+            if seen.insert(problem.clone()) {
                 listed.push(problem);
             }
         }

@@ -24,6 +24,7 @@ pub(super) fn micro_time(text: &str) -> Option<String> {
 
 /// What is wrong with a quantity. As in the original, one without digits is none wrong: it is zero.
 pub(super) fn quantity(text: &str) -> Option<String> {
+    let text = text.trim();
     let digits = |it: char| it.is_ascii_digit();
     let whole = text.strip_prefix(['+', '-']).unwrap_or(text).trim_start_matches(digits);
     let suffix = whole.strip_prefix('.').map_or(whole, |fraction| fraction.trim_start_matches(digits));
@@ -148,7 +149,8 @@ mod tests {
             assert_eq!(time(it), None, "{it}");
         }
         assert_eq!(micro_time("2024-02-29T01:02:03.123456Z"), None);
-        for it in ["1", "-1.5", "+2Gi", ".5", "5.", "100m", "1e3", "1E-3", "1E", "0", "m", ".", "-"] {
+        for it in ["1", "-1.5", "+2Gi", ".5", "5.", "100m", "1e3", "1E-3", "1E", "0", "m", ".", "-", " 1Gi "]
+        {
             assert_eq!(quantity(it), None, "{it}");
         }
         for it in ["", "YQ==", "YWI=", "YWJj", "YWJj\nYWJj", "+/A="] {
@@ -171,7 +173,7 @@ mod tests {
             assert_eq!(time(text).as_deref(), Some(words));
         }
         assert!(micro_time("2024-02-29T01:02:03Z").unwrap().ends_with(r#"cannot parse "Z" as ".000000""#));
-        for text in ["zz", "", "1.2.3", "1x", "1 "] {
+        for text in ["zz", "", "1.2.3", "1x", "1 2"] {
             assert_eq!(quantity(text).as_deref(), Some(QUANTITY), "{text}");
         }
         for text in ["1mm", "1e", "1Ki2", "1k2"] {

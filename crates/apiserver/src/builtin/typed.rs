@@ -1,5 +1,10 @@
 //! What a typed object keeps of a body: the fields its type has, and nothing that is null.
 
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use serde_json::Value;
 
 use crate::schema::{Definitions, Scalar, Schema};
@@ -30,8 +35,27 @@ pub fn keep_known(value: &mut Value, schema: &Schema, definitions: &dyn Definiti
                 keep_entry(item, &list.item, definitions);
             }
         }
+        (Schema::Scalar(Scalar::Bytes), Value::String(text)) => {
+            if let Some(canonical) = canonical_base64(text) {
+                *text = canonical;
+            }
+        }
         _ => {}
     }
+}
+
+/// Returns base64 as kube-apiserver shows it, which decodes bytes and encodes them again: Go ignores line ends in it,
+/// and bits that belong to no byte. Other clients refuse to read such a text. `None` where it is the same.
+fn canonical_base64(text: &str) -> Option<String> {
+    const LENIENT: GeneralPurpose =
+        GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
+    let on_one_line: Cow<'_, str> = if text.contains(['\r', '\n']) {
+        text.chars().filter(|it| !matches!(it, '\r' | '\n')).collect::<String>().into()
+    } else {
+        text.into()
+    };
+    let canonical = LENIENT.encode(LENIENT.decode(on_one_line.as_bytes()).ok()?);
+    (canonical != text).then_some(canonical)
 }
 
 fn keep_entry(value: &mut Value, schema: &Schema, definitions: &dyn Definitions) {
@@ -64,6 +88,18 @@ mod tests {
             object,
             json!({ "kind": "Pod", "metadata": { "name": "a", "labels": { "k": "" } },
                 "spec": { "containers": [{ "name": "c", "args": ["", "b"] }, {}] } })
+        );
+    }
+
+    #[test]
+    fn bytes_are_written_the_one_way() {
+        let secret = BuiltinDefinitions.of_kind("", "v1", "Secret").expect("a kind");
+        let data = json!({"wrapped": "Zm9v\nYmFy\r\n", "bits": "QR==", "plain": "QQ==", "empty": ""});
+        let mut object = json!({ "data": data });
+        keep_known(&mut object, &secret, &BuiltinDefinitions);
+        assert_eq!(
+            object["data"],
+            json!({"wrapped": "Zm9vYmFy", "bits": "QQ==", "plain": "QQ==", "empty": ""})
         );
     }
 

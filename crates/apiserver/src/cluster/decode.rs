@@ -1,5 +1,7 @@
 //! From a body to an object of a kind, with its defaults; refusals are in the words of the original.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -62,8 +64,31 @@ pub fn decode(
     let strict = settle(kind, &bytes, &mut object)
         .map_err(|why| unreadable(&kind.def.version, &kind.def.kind, &why))?;
     let strict = [twice, strict].concat();
-    let warnings = judge(strict, validation, |why| unreadable(&kind.def.version, &kind.def.kind, why))?;
+    let mut warnings = judge(strict, validation, |why| unreadable(&kind.def.version, &kind.def.kind, why))?;
+    warnings.extend(name_owners_once(&mut object, ""));
     Ok((object, warnings))
+}
+
+/// Drops owner references that are the same as earlier ones, and returns the warning about it. kube-apiserver does this
+/// instead of refusing them (`dedupOwnerReferences`); `when` is the part of its words that a patch has.
+pub(super) fn name_owners_once(object: &mut Value, when: &str) -> Option<String> {
+    let owners = object.pointer_mut("/metadata/ownerReferences")?.as_array_mut()?;
+    let mut seen = HashSet::with_capacity(owners.len());
+    let mut again = Vec::new();
+    owners.retain(|owner| {
+        let is_new = seen.insert(owner.clone());
+        if !is_new {
+            again.push(owner["uid"].as_str().unwrap_or_default().to_owned());
+        }
+        is_new
+    });
+    let listed = again.join(", ");
+    (!again.is_empty()).then(|| {
+        format!(
+            ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may \
+             reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {listed}"
+        )
+    })
 }
 
 /// Reads an object of another built-in kind, such as the Scale of a deployment.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use dogwatch_core::Reason;
 use serde_json::{Value, json};
 
-use super::decode::{check_custom_kind, check_type, judge, settle};
+use super::decode::{check_custom_kind, check_type, judge, name_owners_once, settle};
 use super::pipeline::{Owning, metadata_mut};
 use super::place::MODIFIED;
 use super::update::{ATTEMPTS, Attempt, check_name, check_version};
@@ -196,7 +196,9 @@ fn settle_patched(
         metadata_mut(new).insert("managedFields".to_owned(), json!([{}]));
     }
     let strict = patch.strict_errors().iter().cloned().chain(found).collect();
-    judge(strict, writer.validation, |why| patch.unfit(&patched, why))
+    let mut warnings = judge(strict, writer.validation, |why| patch.unfit(&patched, why))?;
+    warnings.extend(name_owners_once(new, " after mutating admission happens"));
+    Ok(warnings)
 }
 
 /// A patch can change neither name nor namespace.
@@ -210,6 +212,24 @@ fn check_patched(place: &Place<'_>, new: &Value) -> Result<(), Refusal> {
     }
 }
 
+/// Writes whole numbers without a fraction: `5.0` is `5`. kube-apiserver reads what is applied as YAML, and makes JSON of
+/// the numbers in it before it looks at their types.
+fn with_whole_numbers(value: Value) -> Value {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            // Go writes an exponent from here on, and then it is no whole number.
+            let whole = number.as_f64().filter(|it| it.fract() == 0.0 && it.abs() < 9.2e18);
+            #[expect(clippy::cast_possible_truncation, reason = "it is whole and in range")]
+            whole.map_or(Value::Number(number), |it| Value::from(it as i64))
+        }
+        Value::Array(items) => items.into_iter().map(with_whole_numbers).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(name, value)| (name, with_whole_numbers(value))).collect()
+        }
+        other => other,
+    }
+}
+
 /// Reads an object to apply: JSON is YAML too, and often is what comes. Gives what the writer should know beside it.
 pub(super) fn decode_applied(
     body: &[u8],
@@ -220,7 +240,7 @@ pub(super) fn decode_applied(
         Ok(value) => Ok((value, yaml::parse(body).map(|it| it.twice).unwrap_or_default())),
         Err(_) => yaml::parse(body).map(|it| (it.value, it.twice)),
     };
-    match parsed {
+    match parsed.map(|(value, twice)| (with_whole_numbers(value), twice)) {
         Ok((value, _)) if depth::is_exceeded_by(&value) => {
             let why = depth::exceeded();
             Err(Refusal::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}")))

@@ -1,11 +1,14 @@
 //! Resources inside resources (`x-kubernetes-embedded-resource`): each needs an `apiVersion` and a `kind`.
 
-use serde_json::Value;
+use serde_json::{Map as Object, Value, json};
 
 use super::Structural;
 use super::label::label_faults;
 use super::nodes::{child, nodes};
 use super::printed::{quoted, shown};
+use crate::kinds::look::text;
+use crate::kinds::traits::NameRule;
+use crate::kinds::validate::metadata::common;
 use crate::refusal::{Problem, ProblemKind};
 
 /// What is wrong with the resources embedded in a value at a path. The value itself counts as one if its schema says so.
@@ -15,9 +18,23 @@ pub(crate) fn problems(value: &Value, schema: &Structural, path: &str) -> Vec<Pr
         if let Value::Object(resource) = node.value {
             check_version(resource.get("apiVersion"), &child(&node.path, "apiVersion"), &mut problems);
             check_kind(resource.get("kind"), &child(&node.path, "kind"), &mut problems);
+            if resource.get("metadata").is_some_and(Value::is_object) {
+                check_metadata(resource, &node.path, &mut problems);
+            }
         }
     }
     problems
+}
+
+/// Metadata follow the rules of every object, but for the name: it may be absent, and be any segment of a path.
+fn check_metadata(resource: &Object<String, Value>, path: &str, problems: &mut Vec<Problem>) {
+    let mut metadata = resource["metadata"].clone();
+    if text(&metadata, "/name").is_empty() {
+        metadata["name"] = "unnamed".into();
+    }
+    let namespaced = !text(&metadata, "/namespace").is_empty();
+    let found = common(NameRule::PathSegment, namespaced, &json!({ "metadata": metadata }));
+    problems.extend(found.into_iter().map(|it| Problem { field: child(path, &it.field), ..it }));
 }
 
 fn check_version(version: Option<&Value>, path: &str, problems: &mut Vec<Problem>) {
@@ -49,4 +66,26 @@ fn text_of<'a>(value: Option<&'a Value>, path: &str, problems: &mut Vec<Problem>
     };
     problems.push(problem);
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_metadata_of_an_embedded_resource_follow_the_rules_of_every_object() {
+        let schema = Structural::parse(&json!({"type": "object", "properties": {"r": {
+            "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}}}));
+        let wrong = |metadata: Value| -> Vec<String> {
+            let object = json!({"r": {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}});
+            problems(&object, &schema, "").into_iter().map(|it| it.field).collect()
+        };
+        assert_eq!(wrong(json!({"labels": {"a b": "c"}})), ["r.metadata.labels"]);
+        assert_eq!(
+            wrong(json!({"name": "a/b", "namespace": "A"})),
+            ["r.metadata.name", "r.metadata.namespace"]
+        );
+        assert!(wrong(json!({})).is_empty(), "it need not have a name");
+        assert!(wrong(json!({"name": "Any Name", "labels": {"a": "b"}})).is_empty());
+    }
 }

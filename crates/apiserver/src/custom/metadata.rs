@@ -208,6 +208,8 @@ fn drop_unknown(value: &mut Value, fields: &[(&str, Kind)], path: &str, unknown:
                 unknown.push(path);
                 return false;
             }
+            // Objects written in Go often say `creationTimestamp: null`.
+            Some(_) if child.is_null() => return false,
             Some((_, Kind::Entries { fields, .. })) => {
                 for (index, item) in child.as_array_mut().into_iter().flatten().enumerate() {
                     drop_unknown(item, fields, &format!("{path}[{index}]"), unknown);
@@ -219,4 +221,22 @@ fn drop_unknown(value: &mut Value, fields: &[(&str, Kind)], path: &str, unknown:
         }
         key == "managedFields" || !(child.is_array() && is_hollow(child))
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nulls_of_an_embedded_resource_go() {
+        let schema = Structural::parse(&json!({"type": "object", "properties": {"r": {
+            "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}}}));
+        let mut object = json!({"metadata": {"name": "a", "labels": null}, "r": {"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"creationTimestamp": null, "name": "p", "odd": null}}});
+        assert_eq!(coerce(&mut object, &schema), Ok(vec!["r.metadata.odd".to_owned()]));
+        assert_eq!(object["metadata"], json!({"name": "a"}));
+        assert_eq!(object["r"]["metadata"], json!({"name": "p"}));
+    }
 }

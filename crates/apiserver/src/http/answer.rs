@@ -1,5 +1,7 @@
 //! Answers: documents in the form the client wants, refusals, and plain text.
 
+use std::collections::HashSet;
+
 use bytes::{Buf, Bytes};
 use http::header::{
     CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY, WARNING, X_CONTENT_TYPE_OPTIONS,
@@ -104,11 +106,38 @@ pub(super) fn events(body: AnswerBody) -> Answer {
     of(StatusCode::OK, Some(JSON), body)
 }
 
-/// Tells the client what it should know beside the answer.
+/// The number of characters of all warnings of an answer beyond which they are cut (`filters/warning.go`).
+const MOST_WARNING_CHARS: usize = 4 * 1024;
+
+/// The length of one warning where they are cut.
+const CUT_WARNING: usize = 256;
+
+/// The number of warnings of an answer. kube-apiserver has no limit of its own here and sends up to 240 short ones; clients
+/// that use hyper read no more than 100 headers of an answer, and would take the request for failed.
+const MOST_WARNINGS: usize = 64;
+
+/// Adds warnings to an answer, each text once. Long ones are cut where all of them together are too long.
 pub(super) fn warn(answer: &mut Answer, warnings: impl IntoIterator<Item = impl AsRef<str>>) {
+    let chars = |text: &str| text.chars().count();
+    let mut known: HashSet<String> = HashSet::new();
+    let mut texts = Vec::new();
+    let mut total = 0_usize;
     for warning in warnings {
+        let text = warning.as_ref();
+        if texts.len() < MOST_WARNINGS && !text.is_empty() && known.insert(text.to_owned()) {
+            total = total.saturating_add(chars(text));
+            texts.push(text.to_owned());
+        }
+    }
+    let longest = if total > MOST_WARNING_CHARS { CUT_WARNING } else { usize::MAX };
+    let mut written = 0_usize;
+    for text in texts {
+        if written >= MOST_WARNING_CHARS && longest == CUT_WARNING {
+            break;
+        }
         let mut quoted = String::from("299 - \"");
-        for it in warning.as_ref().chars() {
+        for it in text.chars().take(longest) {
+            written = written.saturating_add(1);
             match it {
                 '"' | '\\' => quoted.extend(['\\', it]),
                 it if it.is_control() => quoted.push(' '),
@@ -146,6 +175,22 @@ mod tests {
         let expired = Refusal::new(Reason::Expired, "old");
         let value: Value = serde_json::from_slice(&status_json(&expired, Some("t"))).expect("JSON");
         assert_eq!(value["metadata"], json!({ "continue": "t" }));
+    }
+
+    #[test]
+    fn warnings_are_few_and_short_enough_for_clients_to_read_the_answer() {
+        let warned = |warnings: Vec<String>| -> Vec<usize> {
+            let mut answer = empty(StatusCode::OK);
+            warn(&mut answer, warnings);
+            answer.headers().get_all(WARNING).iter().map(|it| it.len() - "299 - \"\"".len()).collect()
+        };
+        // Every unknown field of a body is one.
+        assert_eq!(warned((0..100_000).map(|it| format!("{it:08}")).collect()), [8; MOST_WARNINGS]);
+        assert_eq!(warned(vec!["the same".to_owned(); 3]), [8]);
+        assert_eq!(warned(vec!["x".repeat(4096)]), [4096]);
+        let long = |it: usize| format!("{it:03}{}", "x".repeat(997));
+        assert_eq!(warned((0..5).map(long).collect()), [256; 5]);
+        assert_eq!(warned((0..50).map(long).collect()), [256; 16]);
     }
 
     #[test]

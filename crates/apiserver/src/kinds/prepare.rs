@@ -56,7 +56,11 @@ pub fn for_create(
             add_finalizer(value, "kubernetes.io/pv-protection");
             value["status"]["lastPhaseTransitionTime"] = now.into();
         }
-        ("", "PersistentVolumeClaim") => add_finalizer(value, "kubernetes.io/pvc-protection"),
+        ("", "PersistentVolumeClaim") => {
+            add_finalizer(value, "kubernetes.io/pvc-protection");
+            drop_unsupported_source(value);
+            settle_source(value);
+        }
         ("batch", "Job") => generate_job_selector(value),
         ("apps", "DaemonSet") => set_template_generation(value, 1),
         ("coordination.k8s.io", "Lease") => without_strategy(value),
@@ -112,6 +116,7 @@ pub fn for_update(
             defaults::apply(names.group, names.version, names.kind, new);
         }
         ("", "Pod") => keep_decided(new, old),
+        ("", "PersistentVolumeClaim") => settle_source(new),
         ("coordination.k8s.io", "Lease") => without_strategy(new),
         ("", "Service") => {
             keep_allocated(new, old);
@@ -126,6 +131,36 @@ pub fn for_update(
     }
     keep_generation(names, traits, new, old);
     Ok(())
+}
+
+/// Drops a source of a claim that the old field cannot name, and one of another namespace, which is behind a switch
+/// that is off by default.
+fn drop_unsupported_source(claim: &mut Value) {
+    let Some(spec) = claim.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let supported = |source: &Value| {
+        matches!(
+            (text(source, "/apiGroup"), text(source, "/kind")),
+            ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot")
+        )
+    };
+    if spec.get("dataSource").is_some_and(|it| !supported(it)) {
+        spec.remove("dataSource");
+    }
+    if spec.get("dataSourceRef").is_some_and(|it| !text(it, "/namespace").is_empty()) {
+        spec.remove("dataSourceRef");
+    }
+}
+
+/// Says in both fields what a claim is filled from, where it is said in one. Provisioners read either.
+fn settle_source(claim: &mut Value) {
+    let Some(spec) = claim.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    for (said, unsaid) in [("dataSource", "dataSourceRef"), ("dataSourceRef", "dataSource")] {
+        if let Some(source) = spec.get(said).filter(|it| text(it, "/namespace").is_empty()).cloned()
+            && !spec.contains_key(unsaid)
+        {
+            spec.insert(unsaid.to_owned(), source);
+        }
+    }
 }
 
 /// Prepares the new state of an object for a write to its `/status`.

@@ -12,11 +12,12 @@ pub struct Quantity {
     beyond: Option<Beyond>,
 }
 
-/// An amount that is too large to be counted in billionths: `digits * 10^exponent`. kube-apiserver keeps such amounts as
-/// they are when they have up to 18 digits, and caps all others at 2^63-1 (`resource.ParseQuantity`).
+/// An amount that is too large to be counted in billionths: `digits * 10^exponent`. kube-apiserver keeps such amounts
+/// exactly, and caps only those in binary units, at 2^63-1 (`resource.ParseQuantity`). Here the first [`SIGNIFICANT`]
+/// digits are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Beyond {
-    digits: i64,
+    digits: i128,
     exponent: i32,
 }
 
@@ -28,11 +29,10 @@ enum Form {
 }
 
 const BILLION: i128 = 1_000_000_000;
-/// The largest amount that is written with more than [`EXACT`] digits, or in binary units.
+/// The largest amount in binary units.
 const CAP: i128 = i64::MAX as i128 * BILLION;
-/// How many digits an amount may have to be kept whatever its size.
-const EXACT: usize = 18;
-/// How many digits of an amount are looked at. Those behind them are less than a billionth, or the amount is capped.
+/// How many digits of an amount are looked at. Those behind them are less than a billionth, or the amount is beyond
+/// 10^29.
 const SIGNIFICANT: usize = 30;
 /// The same for binary units, so that the product with the largest of them fits.
 const SIGNIFICANT_BINARY: usize = 19;
@@ -62,6 +62,7 @@ impl Quantity {
 
     /// Reads an amount from text.
     pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
         let (negative, rest) = match text.as_bytes().first()? {
             b'-' => (true, &text[1..]),
             b'+' => (false, &text[1..]),
@@ -89,15 +90,14 @@ impl Quantity {
         }
         let places = i64::try_from(fraction.len()).ok()?;
         let exponent = unit.exponent.saturating_sub(places).saturating_add(dropped);
-        let exact = form != Form::Binary && whole.len().saturating_add(fraction.len()) <= EXACT;
         let (nano, cut) = nano_of(digits.saturating_mul(unit.factor), exponent);
         let mut read = Self { nano: nano.saturating_add(i128::from(cut || lost)), form, beyond: None };
-        if !exact {
+        if form == Form::Binary {
             read.nano = read.nano.min(CAP);
         } else if read.nano == i128::MAX {
             // An exponent that does not fit is as good as the largest that does.
             let exponent = i32::try_from(exponent).unwrap_or(i32::MAX);
-            read.beyond = Some(Beyond { digits: i64::try_from(digits).ok()?, exponent });
+            read.beyond = Some(Beyond { digits, exponent });
         }
         Some(if negative { read.negated() } else { read })
     }
@@ -133,6 +133,18 @@ impl Quantity {
     #[must_use]
     pub fn rounded_up(self) -> Self {
         Self { nano: self.units().saturating_mul(BILLION), ..self }.kept_if_beyond()
+    }
+
+    /// The next thousandth, away from zero.
+    #[must_use]
+    pub fn rounded_to_thousandths(self) -> Self {
+        const MILLION: i128 = BILLION / 1000;
+        let off = self.nano % MILLION;
+        if off == 0 || self.beyond.is_some() {
+            return self;
+        }
+        let step = if off > 0 { MILLION } else { MILLION.saturating_neg() };
+        Self { nano: self.nano.saturating_sub(off).saturating_add(step), ..self }
     }
 
     /// Drops the amount as written where billionths can hold it after all.
@@ -208,6 +220,11 @@ impl Quantity {
         match (self.form, exponent) {
             (Form::Exponent, 0) => number.to_string(),
             (Form::Exponent, _) => format!("{number}e{exponent}"),
+            // There is no larger unit.
+            (_, 19..) => {
+                let zeroes = usize::try_from(exponent.saturating_sub(18)).unwrap_or(0);
+                format!("{number}{}E", "0".repeat(zeroes))
+            }
             _ => {
                 let suffix = DECIMAL.iter().find(|(_, of)| *of == exponent).map_or("", |(suffix, _)| suffix);
                 format!("{number}{suffix}")
@@ -219,7 +236,7 @@ impl Quantity {
 impl Beyond {
     /// The same amount with an exponent that is a multiple of three, as it is written.
     fn in_thousands(self) -> (i128, i32) {
-        let (mut digits, mut exponent) = (i128::from(self.digits), self.exponent);
+        let (mut digits, mut exponent) = (self.digits, self.exponent);
         while exponent % 3 != 0 {
             digits = digits.saturating_mul(10);
             exponent -= 1;
@@ -229,12 +246,12 @@ impl Beyond {
 
     /// Orders amounts of this size: by sign, by the place of the first digit, by all digits.
     fn magnitude(self) -> (i64, i128) {
-        let (mut digits, mut place) = (i128::from(self.digits), i64::from(self.exponent));
-        while digits.unsigned_abs() < 10_u128.pow(19) {
+        let (mut digits, mut place) = (self.digits, i64::from(self.exponent));
+        while digits.unsigned_abs() < 10_u128.pow(33) {
             digits = digits.saturating_mul(10);
             place = place.saturating_sub(1);
         }
-        (place.saturating_mul(self.digits.signum()), digits)
+        (if self.digits < 0 { place.saturating_neg() } else { place }, digits)
     }
 }
 
@@ -277,6 +294,14 @@ pub(crate) fn rewrite(value: &mut Value) {
     }
 }
 
+/// Writes an amount in a list of resources the one way: those have no smaller parts than a thousandth
+/// (`SetDefaults_ResourceList`).
+pub(crate) fn rewrite_resource(value: &mut Value) {
+    if let Some(quantity) = Quantity::read(value) {
+        *value = quantity.rounded_to_thousandths().canonical().into();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -312,8 +337,13 @@ mod tests {
             ("16Ei", "9223372036854775807"),
             ("8Ei", "9223372036854775807"),
             ("7Ei", "7Ei"),
-            ("99999999999999999999", "9223372036854775807"),
-            ("-99999999999999999999", "-9223372036854775807"),
+            ("9223372036854775808", "9223372036854775808"),
+            ("99999999999999999999", "99999999999999999999"),
+            ("-99999999999999999999", "-99999999999999999999"),
+            ("99999999999999999999999999999000000000000", "99999999999999999999999999999T"),
+            ("12345678901234567890.123456789", "12345678901234567890123456789n"),
+            ("123456789012345678901234567890e30", "123456789012345678901234567890e30"),
+            ("100000000000000000000000000000000000000000000000000", "100000000000000000000000000000000E"),
             ("0.00000000000000000000001", "1n"),
             ("1.00000000000000000000001", "1000000001n"),
         ] {
@@ -336,6 +366,22 @@ mod tests {
         );
         assert_eq!((of("1500m").units(), of("1500m").thousandths(), of("1n").thousandths()), (2, 1500, 1));
         assert_eq!((of("0.5").rounded_up(), Quantity::count(3)), (Quantity::count(1), of("3")));
+    }
+
+    #[test]
+    fn resources_have_no_smaller_parts_than_a_thousandth() {
+        for (written, rounded) in [
+            ("1u", "1m"),
+            ("0.5m", "1m"),
+            ("-1n", "-1m"),
+            ("1500u", "2m"),
+            ("1m", "1m"),
+            ("1.0000001Ki", "1024001m"),
+        ] {
+            let mut value = Value::from(written);
+            rewrite_resource(&mut value);
+            assert_eq!(value, rounded, "{written}");
+        }
     }
 
     #[test]
@@ -377,14 +423,7 @@ mod tests {
             if let Some(read) = Quantity::parse(&text) {
                 let written = read.canonical();
                 let again = Quantity::parse(&written).expect("the canonical form is a quantity");
-                // The exponent is written as a multiple of three, which can take two digits more than are kept at any size.
-                // Such a text is capped when it is read again, by apimachinery's `resource.ParseQuantity` too.
-                let digits = written.bytes().skip_while(|it| *it == b'-').take_while(u8::is_ascii_digit).count();
-                if read.nano.abs() > CAP && digits > EXACT {
-                    prop_assert_eq!(again.nano.abs(), CAP, "{:?} is written {}", read, written);
-                } else {
-                    prop_assert!(again.equals(read), "{:?} is written {} and read {:?}", read, written, again);
-                }
+                prop_assert!(again.equals(read), "{:?} is written {} and read {:?}", read, written, again);
                 let _ = (read.plus(read), read.less(read), read.rounded_up(), read.units(), read.thousandths());
             }
         }

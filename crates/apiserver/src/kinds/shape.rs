@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-use crate::kinds::quantity::rewrite;
+use crate::kinds::quantity::{rewrite, rewrite_resource};
 
 /// One field of a type.
 #[derive(Clone, Copy)]
@@ -141,11 +141,12 @@ fn inside(field: &Field, value: &mut Value) {
             value.as_array_mut().into_iter().flatten().for_each(|item| target(field.target, item));
         }
         Container::Map => {
-            value
-                .as_object_mut()
-                .into_iter()
-                .flat_map(Map::values_mut)
-                .for_each(|item| target(field.target, item));
+            let items = value.as_object_mut().into_iter().flat_map(Map::values_mut);
+            if field.target == "quantity" {
+                items.for_each(rewrite_resource);
+            } else {
+                items.for_each(|item| target(field.target, item));
+            }
         }
     }
 }

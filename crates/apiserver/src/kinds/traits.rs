@@ -61,7 +61,9 @@ impl NameRule {
     /// How objects of a built-in kind are called.
     pub fn of(group: &str, plural: &str) -> Self {
         match (group, plural) {
-            (RBAC, _) | ("coordination.k8s.io", "leasecandidates") => Self::PathSegment,
+            (RBAC, _) | ("coordination.k8s.io", "leasecandidates") | ("policy", "poddisruptionbudgets") => {
+                Self::PathSegment
+            }
             ("", "namespaces" | "services") => Self::Label,
             ("networking.k8s.io", "ipaddresses") => Self::Address,
             _ => Self::Subdomain,

@@ -5,6 +5,8 @@
 //! `$deleteFromPrimitiveList/<list>` takes scalars out of a list. What is new is taken as it is, as in the original:
 //! directives inside an item that was not there stay, and go when unknown fields do.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::list::{self, DIRECTIVE};
@@ -34,7 +36,10 @@ pub(super) fn merge(mut live: Fields, mut patch: Fields, place: &Place<'_>) -> R
     }
     retain_keys(&mut live, &mut patch)?;
     merge_ordered_lists(&mut live, &mut patch, place)?;
-    for (key, value) in patch {
+    // kube-apiserver goes over the fields in the random order of a Go map, and nearly always takes scalars out last.
+    let is_deletion = |(key, _): &(String, Value)| key.starts_with(DELETE_SCALARS);
+    let (deletions, fields): (Vec<_>, Vec<_>) = patch.into_iter().partition(is_deletion);
+    for (key, value) in fields.into_iter().chain(deletions) {
         merge_field(&mut live, &key, value, place)?;
     }
     Ok(live)
@@ -45,7 +50,8 @@ fn retain_keys(live: &mut Fields, patch: &mut Fields) -> Result<(), Refusal> {
     let Some(retained) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let bad = || Refusal::bad_request("invalid patch format of retainKeys");
     let retained = retained.as_array().ok_or_else(bad)?;
-    let names = |key: &str| retained.iter().any(|name| name == key);
+    let retained: HashSet<&str> = retained.iter().filter_map(Value::as_str).collect();
+    let names = |key: &str| retained.contains(key);
     let sets = |key: &str, value: &Value| {
         !value.is_null() && !key.starts_with(DELETE_SCALARS) && !key.starts_with(SET_ORDER)
     };

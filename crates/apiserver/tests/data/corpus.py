@@ -22,6 +22,10 @@ RESOURCES = {
     "StorageClass": ("storage.k8s.io/v1", "storageclasses", False), "CSIDriver": ("storage.k8s.io/v1", "csidrivers", False),
     "CSINode": ("storage.k8s.io/v1", "csinodes", False), "VolumeAttachment": ("storage.k8s.io/v1", "volumeattachments", False),
     "PriorityClass": ("scheduling.k8s.io/v1", "priorityclasses", False), "RuntimeClass": ("node.k8s.io/v1", "runtimeclasses", False),
+    "FlowSchema": ("flowcontrol.apiserver.k8s.io/v1", "flowschemas", False),
+    "PriorityLevelConfiguration": ("flowcontrol.apiserver.k8s.io/v1", "prioritylevelconfigurations", False),
+    "ResourceClaim": ("resource.k8s.io/v1", "resourceclaims", True), "ServiceCIDR": ("networking.k8s.io/v1", "servicecidrs", False), "IPAddress": ("networking.k8s.io/v1", "ipaddresses", False),
+    "ValidatingWebhookConfiguration": ("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", False),
 }
 RBAC = "rbac.authorization.k8s.io"
 
@@ -142,6 +146,20 @@ DEFAULTS["empty"] = [
 ]
 
 LONG = "a" * 254
+def limited(*amounts): return pod(containers=[dict(C, name="c%d" % i, resources={"limits": {"memory": it}}) for i, it in enumerate(amounts)])
+DEFAULTS["amounts"] = [
+    ("Pod", limited("9223372036854775808", "99999999999999999999999", "12345678901234567890.5", "1e30", "8Ei", "16Ei")),
+    ("Pod", limited("1u", "0.5m", "1n", "1.0000001Ki", "1500u", "1e-10", " 1Gi ")),
+    ("PersistentVolumeClaim", {"metadata": m(), "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1.0001"}}}}),
+    ("PriorityLevelConfiguration", {"metadata": m(), "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Queue", "queuing": {}}}}}),
+    ("PriorityLevelConfiguration", {"metadata": m(), "spec": {"type": "Limited", "limited": {"nominalConcurrencyShares": 0, "limitResponse": {"type": "Reject"}}}}),
+] + [
+    ("PersistentVolumeClaim", {"metadata": m(), "spec": dict({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}, **{key: source})})
+    for key in ("dataSource", "dataSourceRef") for source in ({"kind": "PersistentVolumeClaim", "name": "q"}, {"apiGroup": "x.y", "kind": "Z", "name": "q"}, {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "q"})
+] + [
+    ("ResourceClaim", {"metadata": m(), "spec": {"devices": {"requests": [{"name": "a", "exactly": {"deviceClassName": "x"}}, {"name": "b", "exactly": {"deviceClassName": "x", "allocationMode": "All"}}, {"name": "c", "firstAvailable": [{"name": "d", "deviceClassName": "x"}]}]}}}),
+]
+
 REFUSED = {
     "metadata": [
         ("ConfigMap", {"metadata": {}}), ("ConfigMap", {"metadata": m("Bad_Name")}), ("ConfigMap", {"metadata": m(LONG)}), ("Service", {"metadata": m("1a"), "spec": {"ports": [{"port": 80}]}}),
@@ -303,3 +321,56 @@ PRINTED = {
         ("StorageClass", {"metadata": m("recorded-z", annotations={"storageclass.kubernetes.io/is-default-class": "true"}), "provisioner": "p", "allowVolumeExpansion": True}), ("StorageClass", {"metadata": m("recorded-z"), "provisioner": "p"}), ("CSIDriver", {"metadata": m("recorded-z"), "spec": {}}), ("CSINode", {"metadata": m("recorded-z"), "spec": {"drivers": []}}), ("VolumeAttachment", {"metadata": m("recorded-z"), "spec": {"attacher": "a", "nodeName": "n", "source": {"persistentVolumeName": "p"}}}), ("PriorityClass", {"metadata": m("recorded-z"), "value": 5}), ("RuntimeClass", {"metadata": m("recorded-z"), "handler": "h"}),
     ],
 }
+
+# Terms, rules and references inside of objects.
+def nodes(*expressions): return {"nodeSelectorTerms": [{"matchExpressions": list(expressions)}]}
+def to_nodes(*expressions): return pod({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": nodes(*expressions)}}})
+BAD_LABELS = {"matchLabels": {"a": "b c"}}
+def failing(**rule): return {"metadata": m(), "spec": {"podFailurePolicy": {"rules": [rule]}, "template": {"spec": {"restartPolicy": "Never", "containers": [C]}}}}
+CONDITION = [{"type": "Ready", "status": "True"}]
+def scaler(**spec): return {"metadata": m(), "spec": dict({"maxReplicas": 5, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}, **spec)}
+def metric(kind, source, **target): return {"type": kind, source: dict({"target": target}, **({"name": "cpu"} if source == "resource" else {"metric": {"name": "q"}}))}
+def flow(**rule): return {"metadata": m(), "spec": {"priorityLevelConfiguration": {"name": "x"}, "rules": [{"subjects": [{"kind": "User", "user": {"name": "u"}}], "resourceRules": [dict({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"]}, **rule)]}]}}
+HOOK = {"name": "a.b.c", "admissionReviewVersions": ["v1"], "sideEffects": "None", "clientConfig": {"url": "https://a.b/c"}}
+REFUSED["terms"] = [
+    ("Pod", to_nodes({"key": "a", "operator": "Bogus", "values": ["b"]})), ("Pod", to_nodes({"key": "a b", "operator": "In"})),
+    ("Pod", to_nodes({"key": "a", "operator": "Exists", "values": ["b"]}, {"key": "a", "operator": "Gt", "values": ["1", "2"]})),
+    ("Pod", to_nodes({"key": "a", "operator": "In", "values": ["b c"]})),
+    ("Pod", pod({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 101, "preference": {"matchExpressions": [{"key": "a", "operator": "x"}]}}]}}})),
+    ("Pod", pod({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": BAD_LABELS}]}}})),
+    ("Pod", pod({"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 0, "podAffinityTerm": {"topologyKey": "a b", "labelSelector": {}}}]}}})),
+    ("Pod", pod({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": BAD_LABELS}]})),
+    ("Job", failing(action="Ignore")), ("Job", failing(action="Bogus", onPodConditions=CONDITION)), ("Job", failing(onPodConditions=CONDITION)),
+    ("Job", failing(action="FailIndex", onPodConditions=CONDITION)), ("Job", failing(action="Count", onPodConditions=[{"type": "a b", "status": "Maybe"}])),
+    ("StatefulSet", dict(workload(), spec=dict(workload()["spec"], serviceName="s", persistentVolumeClaimRetentionPolicy={"whenDeleted": "Never"}))),
+    ("ControllerRevision", {"metadata": m(), "revision": 1}), ("ControllerRevision", {"metadata": m(), "revision": 1, "data": 5}),
+    ("HorizontalPodAutoscaler", scaler(scaleTargetRef={"apiVersion": "v1", "kind": "Deployment", "name": "d"})),
+    ("HorizontalPodAutoscaler", scaler(metrics=[metric("Resource", "resource", type="Utilization")])),
+    ("HorizontalPodAutoscaler", scaler(metrics=[metric("Resource", "resource", type="Utilization", averageUtilization=0, averageValue="0")])),
+    ("HorizontalPodAutoscaler", scaler(metrics=[metric("Pods", "pods", type="Bogus", averageValue="1")])),
+    ("HorizontalPodAutoscaler", scaler(behavior={"scaleDown": {"policies": [{"type": "Pods", "value": 0, "periodSeconds": 1801}]}})),
+    ("HorizontalPodAutoscaler", scaler(behavior={"scaleUp": {"policies": [{"type": "Bogus", "value": 1, "periodSeconds": 0}]}})),
+    ("ValidatingWebhookConfiguration", {"metadata": m(), "webhooks": [HOOK, HOOK]}),
+    ("IngressClass", {"metadata": m(), "spec": {"controller": "a.b/c", "parameters": {"kind": "X", "name": "y", "scope": "Namespace"}}}),
+    ("IngressClass", {"metadata": m(), "spec": {"controller": "a.b/c", "parameters": {"kind": "X", "name": "y", "scope": "Bogus"}}}),
+    ("IngressClass", {"metadata": m(), "spec": {"controller": "a.b/c", "parameters": {"kind": "X", "name": "y", "scope": "Cluster", "namespace": "n"}}}),
+    ("CSIDriver", {"metadata": m(), "spec": {"fsGroupPolicy": "Some"}}), ("CSIDriver", {"metadata": m(), "spec": {"tokenRequests": [{"audience": "a"}, {"audience": "a"}]}}),
+    ("StorageClass", {"metadata": m(), "provisioner": "A b"}), ("StorageClass", {"metadata": m(), "provisioner": "a", "allowedTopologies": [{"matchLabelExpressions": [{"key": "*", "values": []}]}]}),
+    ("ServiceCIDR", {"metadata": m(), "spec": {}}), ("ServiceCIDR", {"metadata": m(), "spec": {"cidrs": ["x"]}}),
+    ("IPAddress", {"metadata": m("1.2.3.4"), "spec": {}}), ("IPAddress", {"metadata": m("1.2.3.4"), "spec": {"parentRef": {"name": "-5%"}}}),
+    ("RuntimeClass", {"metadata": m(), "handler": "h", "scheduling": {"nodeSelector": {"a": "b c"}, "tolerations": [{"key": "a", "operator": "Bogus"}]}}),
+    ("EndpointSlice", {"metadata": m(), "addressType": "IPv4", "ports": [], "endpoints": [{"addresses": ["1.2.3.4"], "nodeName": "A b", "hints": {"forZones": [{"name": "/x"}]}}]}),
+    ("Endpoints", {"metadata": m(), "subsets": [{"addresses": [{"ip": "1.2.3.4", "nodeName": "A b"}], "ports": [{"port": 1}]}]}),
+    ("VolumeAttachment", {"metadata": m(), "spec": {"attacher": "a.b", "nodeName": "True", "source": {"persistentVolumeName": "v"}}}),
+    ("VolumeAttachment", {"metadata": m(), "spec": {"attacher": "a.b", "nodeName": "n", "source": {}}}),
+    ("FlowSchema", flow(resources=[])), ("FlowSchema", flow(namespaces=[])), ("FlowSchema", flow(apiGroups=[], verbs=[])),
+    ("LimitRange", {"metadata": m(), "spec": {"limits": [{"type": "None"}]}}),
+    ("Node", {"metadata": m(), "spec": {"podCIDR": "::1", "podCIDRs": ["::1"]}}),
+    ("PersistentVolume", {"metadata": m(), "spec": {"capacity": {"storage": "1"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}, "nodeAffinity": {"required": nodes({"key": "5%", "operator": "In", "values": ["b"]})}}}),
+    ("PersistentVolumeClaim", {"metadata": m(), "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "dataSource": {"kind": "PersistentVolumeClaim", "name": ""}}}),
+    ("ConfigMap", {"metadata": m(generation=-5)}),
+    ("PersistentVolumeClaim", {"metadata": m(), "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "dataSource": {"kind": "PersistentVolumeClaim", "name": "q"}, "dataSourceRef": {"kind": "PersistentVolumeClaim", "name": "r"}}}),
+    ("Ingress", {"metadata": m(), "spec": {"tls": [{"secretName": "a/b"}], "defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}}),
+    ("HorizontalPodAutoscaler", scaler(metrics=[{"type": "Pods", "pods": {"metric": {}, "target": {"type": "AverageValue", "averageValue": "1"}}}])),
+    ("ClusterRole", {"metadata": m(), "aggregationRule": {"clusterRoleSelectors": [{"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}]}}),
+]

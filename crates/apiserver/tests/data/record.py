@@ -14,7 +14,8 @@ NS = "recorded"
 CTX = ssl.create_default_context(); CTX.check_hostname = False; CTX.verify_mode = ssl.CERT_NONE
 
 def call(method, path, body=None, accept="application/json", ctype="application/json"):
-    data = json.dumps(body).encode() if body is not None else None
+    # Without blanks: the server compares the raw bytes of a ControllerRevision, and writes none itself.
+    data = json.dumps(body, separators=(",", ":")).encode() if body is not None else None
     req = urllib.request.Request(sys.argv[1] + path, data=data, method=method, headers={
         "Authorization": "Bearer " + sys.argv[2], "Accept": accept, "Content-Type": ctype})
     try:

@@ -3,6 +3,7 @@
 use dogwatch_apiserver::cluster::{
     Cluster, DeleteOptions, Deleted, FieldValidation, PatchBody, Place, Source, Writer,
 };
+use dogwatch_apiserver::patch::PatchKind;
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
@@ -181,4 +182,47 @@ async fn a_definition_is_served_as_soon_as_it_is_made_and_a_fork_goes_its_own_wa
     assert_eq!(gadget["spec"]["size"], 3);
     let kind = cluster.catalog().kind_of("example.com/v1", "Gadget").expect("served");
     assert!(cluster.list(&kind, None).is_empty() && fork.list(&kind, None).len() == 1);
+}
+
+#[tokio::test]
+async fn numbers_are_stored_as_they_were_written() {
+    let cluster = cluster().await;
+    let kind = cluster.catalog().kind_of("apps/v1", "ControllerRevision").expect("served");
+    let key = ObjectKey::namespaced("default", "r");
+    // Each of these is off by one in the last place when it is read without care.
+    let floats = ["1.3436424411240121e-09", "9.385958677423489e-12", "223221110.21323866"];
+    let body = format!(
+        r#"{{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{{"name":"r"}},"revision":5.0,
+            "data":{{"f":[{}],"large":9007199254740993}}}}"#,
+        floats.join(",")
+    );
+    let body = PatchBody::Apply { body: body.into(), force: false };
+    let written = cluster.patch(&Place::of(&kind, &key), &body, &writer()).await.expect("applied");
+    let stored = written.object.to_value(&kind);
+    for (index, float) in floats.iter().enumerate() {
+        let exact: f64 = float.parse().expect("a number");
+        assert_eq!(stored["data"]["f"][index].as_f64(), Some(exact), "{float}");
+    }
+    assert_eq!(stored["data"]["large"], 9_007_199_254_740_993_i64);
+    // What is applied is read as YAML, where this is a whole number.
+    assert_eq!(stored["revision"], json!(5));
+}
+
+#[tokio::test]
+async fn an_owner_that_is_named_twice_is_named_once_and_the_writer_is_warned() {
+    let cluster = cluster().await;
+    let owner = json!({ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u" });
+    add(&cluster, json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" } })).await;
+    let kind = cluster.catalog().kind_of("v1", "ConfigMap").expect("served");
+    let mut other = owner.clone();
+    other["name"] = "q".into();
+    let patch = json!({ "metadata": { "ownerReferences": [owner, owner, other] } });
+    let body = PatchBody::Patch(PatchKind::Merge, patch.to_string().into());
+    let key = ObjectKey::namespaced("default", "a");
+    let written = cluster.patch(&Place::of(&kind, &key), &body, &writer()).await.expect("patched");
+    let stored = written.object.to_value(&kind);
+    assert_eq!(stored["metadata"]["ownerReferences"], json!([owner, other]));
+    let warning = written.warnings.first().expect("a warning");
+    assert!(warning.starts_with(".metadata.ownerReferences contains duplicate entries after"), "{warning}");
+    assert!(warning.ends_with("duplicate UID(s) observed: u"), "{warning}");
 }

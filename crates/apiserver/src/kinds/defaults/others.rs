@@ -32,6 +32,11 @@ pub(super) fn apply(group: &str, version: &str, kind: &str, map: &mut Object) {
         ("flowcontrol.apiserver.k8s.io", "FlowSchema") => {
             fill_zero(object(map, "spec"), "matchingPrecedence", 1000)
         }
+        ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration") => priority_level(object(map, "spec")),
+        ("resource.k8s.io", "ResourceClaim") => requested_devices(object(map, "spec")),
+        ("resource.k8s.io", "ResourceClaimTemplate") => {
+            requested_devices(object(object(map, "spec"), "spec"));
+        }
         ("scheduling.k8s.io", "PriorityClass") => {
             fill(map, "preemptionPolicy", "PreemptLowerPriority");
         }
@@ -42,6 +47,39 @@ pub(super) fn apply(group: &str, version: &str, kind: &str, map: &mut Object) {
             each(map, "webhooks").for_each(|it| webhook(it, kind.starts_with("Mutating")));
         }
         _ => {}
+    }
+}
+
+fn requested_devices(spec: &mut Object) {
+    let fill_request = |request: &mut Object| {
+        fill(request, "allocationMode", "ExactCount");
+        if request.get("allocationMode").is_some_and(|it| it == "ExactCount") {
+            fill_zero(request, "count", 1);
+        }
+    };
+    let Some(devices) = object_if_there(spec, "devices") else { return };
+    for request in each(devices, "requests") {
+        if let Some(exact) = object_if_there(request, "exactly") {
+            fill_request(exact);
+        }
+        each(request, "firstAvailable").for_each(fill_request);
+    }
+}
+
+fn priority_level(spec: &mut Object) {
+    if let Some(exempt) = object_if_there(spec, "exempt") {
+        fill(exempt, "nominalConcurrencyShares", 0);
+        fill(exempt, "lendablePercent", 0);
+    }
+    if let Some(limited) = object_if_there(spec, "limited") {
+        fill(limited, "nominalConcurrencyShares", 30);
+        fill(limited, "lendablePercent", 0);
+        let queuing = object_if_there(limited, "limitResponse").and_then(|it| object_if_there(it, "queuing"));
+        if let Some(queuing) = queuing {
+            fill_zero(queuing, "handSize", 8);
+            fill_zero(queuing, "queues", 64);
+            fill_zero(queuing, "queueLengthLimit", 50);
+        }
     }
 }
 

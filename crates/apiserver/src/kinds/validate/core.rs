@@ -10,6 +10,7 @@ use super::check::{
 };
 use super::limits;
 use super::metadata::finalizer;
+use super::pod::node_terms;
 use super::registered;
 use super::volume::{has_source, is_source};
 use crate::kinds::look::{at, entries, items, number, text};
@@ -227,6 +228,19 @@ fn claim(out: &mut Problems, object: &Value) {
     if at(spec, "/volumeMode").is_some() {
         one_of(out, spec, "/volumeMode", "spec.volumeMode", &["Block", "Filesystem"]);
     }
+    if let (Some(one), Some(two)) = (at(spec, "/dataSource"), at(spec, "/dataSourceRef"))
+        && one != two
+    {
+        out.push(Problem::with_value("spec", ProblemKind::Invalid, "{}", "must match dataSourceRef"));
+    }
+    for source in ["dataSource", "dataSourceRef"] {
+        let Some(from) = at(spec, &format!("/{source}")) else { continue };
+        for key in ["name", "kind"] {
+            if text(from, &format!("/{key}")).is_empty() {
+                required(out, &format!("spec.{source}.{key}"), "");
+            }
+        }
+    }
 }
 
 fn volume(out: &mut Problems, object: &Value) {
@@ -263,6 +277,9 @@ fn volume(out: &mut Problems, object: &Value) {
             forbidden(out, &format!("spec.{more}"), "may not specify more than 1 volume type");
         }
     }
+    if let Some(nodes) = at(spec, "/nodeAffinity/required") {
+        node_terms(out, nodes, "spec.nodeAffinity.required");
+    }
     let policies = ["Delete", "Recycle", "Retain"];
     one_of(out, spec, "/persistentVolumeReclaimPolicy", "spec.persistentVolumeReclaimPolicy", &policies);
 }
@@ -275,6 +292,11 @@ fn endpoints(out: &mut Problems, object: &Value) {
         }
         for list in ["addresses", "notReadyAddresses"] {
             for (index, one) in items(subset, &format!("/{list}")).iter().enumerate() {
+                let node = text(one, "/nodeName");
+                if !node.is_empty() {
+                    let field = format!("{path}.{list}[{index}].nodeName");
+                    wrong_text(out, &field, node, names::subdomain(node));
+                }
                 let field = format!("{path}.{list}[{index}].ip");
                 let ip = text(one, "/ip");
                 let before = out.len();

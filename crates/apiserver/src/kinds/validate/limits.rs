@@ -1,5 +1,7 @@
 //! What is wrong with the kinds that limit what a namespace may take: limit ranges and quotas.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::check::{Problems, duplicate, forbidden, immutable, invalid, required, wrong_text};
@@ -36,11 +38,16 @@ const OF_PODS: &[&str] =
 /// A limit range.
 pub(super) fn range(out: &mut Problems, object: &Value) {
     let limits = items(object, "/spec/limits");
+    let mut kinds_before = HashSet::new();
     for (index, limit) in limits.iter().enumerate() {
         let path = format!("spec.limits[{index}]");
         let kind = text(limit, "/type");
         wrong_text(out, &format!("{path}.type"), kind, names::qualified(kind));
-        if limits[..index].iter().any(|other| text(other, "/type") == kind) {
+        if !kind.contains('/') && !matches!(kind, "Pod" | "Container" | "PersistentVolumeClaim") {
+            let detail = "must be a standard limit type or fully qualified";
+            invalid(out, &format!("{path}.type"), &kind.into(), detail);
+        }
+        if !kinds_before.insert(kind) {
             duplicate(out, &format!("{path}.type"), &kind.into());
         }
         match kind {

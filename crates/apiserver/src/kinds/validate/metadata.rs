@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::check::{Problems, forbidden, immutable, invalid, required, wrong_text};
-use crate::kinds::look::{at, entries, flag, items, text};
+use crate::kinds::look::{at, entries, flag, items, number, text};
 use crate::kinds::names;
 use crate::kinds::traits::NameRule;
 use crate::{Problem, ProblemKind};
@@ -45,6 +45,10 @@ pub fn common(rule: NameRule, namespaced: bool, object: &Value) -> Vec<Problem> 
         required(&mut out, "metadata.namespace", "");
     } else {
         wrong_text(&mut out, "metadata.namespace", namespace, names::label(namespace));
+    }
+    if let Some(generation) = number(object, "/metadata/generation").filter(|it| *it < 0) {
+        let detail = "must be greater than or equal to 0";
+        invalid(&mut out, "metadata.generation", &generation.into(), detail);
     }
     described(&mut out, object);
     finalizers(&mut out, object);

@@ -18,9 +18,9 @@ mod cron;
 mod workloads;
 mod events;
 mod limits;
+mod network;
 mod registered;
 mod service;
-mod network;
 mod core;
 mod others;
 

@@ -1,5 +1,6 @@
 //! What is wrong with the kinds that say where traffic goes: ingresses, network policies, endpoint slices.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use serde_json::Value;
@@ -37,6 +38,11 @@ pub(super) fn ingress(out: &mut Problems, spec: &Value) {
         }
         for (index, one) in items(http, "/paths").iter().enumerate() {
             ingress_path(out, one, &format!("{path}.http.paths[{index}]"));
+        }
+    }
+    for (index, secret) in items(spec, "/tls").iter().map(|it| text(it, "/secretName")).enumerate() {
+        if !secret.is_empty() {
+            wrong_text(out, &format!("spec.tls[{index}].secretName"), secret, names::subdomain(secret));
         }
     }
     if let Some(Value::String(class)) = at(spec, "/ingressClassName") {
@@ -150,15 +156,45 @@ fn policy_peer(out: &mut Problems, peer: &Value, path: &str) {
         let range = text(block, "/cidr");
         if range.is_empty() {
             required(out, &format!("{path}.ipBlock.cidr"), "");
-        } else if !is_range(range) {
-            let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-            invalid(out, &format!("{path}.ipBlock.cidr"), &range.into(), detail);
+        } else {
+            range_text(out, &format!("{path}.ipBlock.cidr"), range);
         }
         if found > 0 {
             forbidden(out, path, "may not specify both ipBlock and another peer");
         }
     } else if found == 0 {
         required(out, path, "must specify a peer");
+    }
+}
+
+/// A range of the addresses of services.
+pub(super) fn service_range(out: &mut Problems, object: &Value) {
+    let ranges = items(object, "/spec/cidrs");
+    if ranges.is_empty() {
+        required(out, "spec.cidrs", "at least one CIDR required");
+    }
+    for (index, range) in ranges.iter().filter_map(Value::as_str).enumerate() {
+        range_text(out, &format!("spec.cidrs[{index}]"), range);
+    }
+}
+
+/// An address that something has.
+pub(super) fn allocated_address(out: &mut Problems, object: &Value) {
+    let Some(parent) = at(object, "/spec/parentRef") else { return required(out, "spec.parentRef", "") };
+    for key in ["resource", "name"] {
+        let field = format!("spec.parentRef.{key}");
+        match text(parent, &format!("/{key}")) {
+            "" => required(out, &field, ""),
+            value => wrong_text(out, &field, value, names::path_segment(value)),
+        }
+    }
+}
+
+/// Checks that a text is a range of addresses.
+pub(super) fn range_text(out: &mut Problems, field: &str, range: &str) {
+    if !is_range(range) {
+        let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+        invalid(out, field, &range.into(), detail);
     }
 }
 
@@ -181,7 +217,17 @@ pub(super) fn endpoint_slice(out: &mut Problems, object: &Value) {
         other => return unsupported(out, "addressType", &other.into(), &["FQDN", "IPv4", "IPv6"]),
     }
     for (index, endpoint) in items(object, "/endpoints").iter().enumerate() {
-        let path = format!("endpoints[{index}].addresses");
+        let path = format!("endpoints[{index}]");
+        let node = text(endpoint, "/nodeName");
+        if !node.is_empty() {
+            wrong_text(out, &format!("{path}.nodeName"), node, names::subdomain(node));
+        }
+        for (index, zone) in items(endpoint, "/hints/forZones").iter().enumerate() {
+            let zone = text(zone, "/name");
+            let field = format!("{path}.hints.forZones[{index}].name");
+            wrong_text(out, &field, zone, names::label_value(zone));
+        }
+        let path = format!("{path}.addresses");
         let all = items(endpoint, "/addresses");
         if all.is_empty() {
             required(out, &path, "must contain at least 1 address");
@@ -199,13 +245,14 @@ pub(super) fn endpoint_slice(out: &mut Problems, object: &Value) {
         }
     }
     let ports = items(object, "/ports");
+    let mut names_before = HashSet::new();
     for (index, port) in ports.iter().enumerate() {
         let path = format!("ports[{index}]");
         let name = text(port, "/name");
         if !name.is_empty() {
             wrong_text(out, &format!("{path}.name"), name, names::label(name));
         }
-        if ports[..index].iter().any(|other| text(other, "/name") == name) {
+        if !names_before.insert(name) {
             duplicate(out, &format!("{path}.name"), &name.into());
         }
         one_of(out, port, "/protocol", &format!("{path}.protocol"), &["SCTP", "TCP", "UDP"]);

@@ -6,11 +6,14 @@ use super::check::{
     Problems, at_most_all, forbidden, immutable, invalid, number_or_percent, one_of, required, unsupported,
     wrong_text,
 };
+use super::metadata::labels;
 use super::network;
+use super::pod;
 use super::registered;
 use super::selector;
 use crate::kinds::look::{at, flag, items, number, text};
 use crate::kinds::names;
+use crate::kinds::quantity::Quantity;
 use crate::{Problem, ProblemKind};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -28,10 +31,16 @@ pub(super) fn create(out: &mut Problems, group: &str, kind: &str, object: &Value
         (RBAC, "RoleBinding" | "ClusterRoleBinding") => binding(out, object, kind),
         ("storage.k8s.io", "StorageClass") => storage_class(out, object),
         ("scheduling.k8s.io", "PriorityClass") => priority_class(out, object),
-        ("node.k8s.io", "RuntimeClass") => match text(object, "/handler") {
-            "" => required(out, "handler", ""),
-            handler => wrong_text(out, "handler", handler, names::label(handler)),
-        },
+        ("node.k8s.io", "RuntimeClass") => {
+            match text(object, "/handler") {
+                "" => required(out, "handler", ""),
+                handler => wrong_text(out, "handler", handler, names::label(handler)),
+            }
+            labels(out, object, "/scheduling/nodeSelector", "scheduling.nodeSelector");
+            pod::tolerations(out, &object["scheduling"], "scheduling");
+        }
+        ("networking.k8s.io", "ServiceCIDR") => network::service_range(out, object),
+        ("networking.k8s.io", "IPAddress") => network::allocated_address(out, object),
         _ => registered::create(out, kind, object),
     }
 }
@@ -72,6 +81,18 @@ pub(super) fn update(out: &mut Problems, group: &str, kind: &str, new: &Value, o
             immutable(out, new, old, "/preemptionPolicy", "preemptionPolicy");
         }
         ("node.k8s.io", "RuntimeClass") => immutable(out, new, old, "/handler", "handler"),
+        ("networking.k8s.io", "IPAddress") if at(new, "/spec/parentRef") != at(old, "/spec/parentRef") => {
+            let part = |key: &str| Value::from(text(new, &format!("/spec/parentRef/{key}")));
+            let shown = format!(
+                "{{\"Group\":{},\"Resource\":{},\"Namespace\":{},\"Name\":{}}}",
+                part("group"),
+                part("resource"),
+                part("namespace"),
+                part("name")
+            );
+            let detail = "field is immutable";
+            out.push(Problem::with_value("spec.parentRef", ProblemKind::Invalid, shown, detail));
+        }
         _ => registered::changes(out, kind, new, old),
     }
 }
@@ -123,10 +144,11 @@ fn autoscaler(out: &mut Problems, spec: &Value) {
         }
     }
     let version = text(spec, "/scaleTargetRef/apiVersion");
-    if version.is_empty() {
+    if !version.contains('/') {
         let detail = "apiVersion must specify API group";
-        invalid(out, "spec.scaleTargetRef.apiVersion", &"".into(), detail);
+        invalid(out, "spec.scaleTargetRef.apiVersion", &version.into(), detail);
     }
+    scaling_rules(out, spec);
     for (index, metric) in items(spec, "/metrics").iter().enumerate() {
         let path = format!("spec.metrics[{index}]");
         let source = match text(metric, "/type") {
@@ -148,6 +170,13 @@ fn autoscaler(out: &mut Problems, spec: &Value) {
         if at(metric, &format!("/{source}")).is_none() {
             let detail = "must populate information for the given metric source";
             required(out, &format!("{path}.{source}"), detail);
+        } else {
+            let source_path = format!("{path}.{source}");
+            let of_resource = source.ends_with("esource");
+            if !of_resource && text(metric, &format!("/{source}/metric/name")).is_empty() {
+                required(out, &format!("{source_path}.metric.name"), "must specify a metric name");
+            }
+            metric_target(out, &metric[source], &source_path, of_resource);
         }
     }
     let outside = items(spec, "/metrics").iter().any(|it| matches!(text(it, "/type"), "Object" | "External"));
@@ -158,7 +187,68 @@ fn autoscaler(out: &mut Problems, spec: &Value) {
     }
 }
 
+fn metric_target(out: &mut Problems, source: &Value, field: &str, of_resource: bool) {
+    let (target, field) = (&source["target"], format!("{field}.target"));
+    let kind = text(target, "/type");
+    if kind.is_empty() {
+        required(out, &format!("{field}.type"), "must specify a metric target type");
+    }
+    if !matches!(kind, "Utilization" | "Value" | "AverageValue") {
+        let detail = "must be either Utilization, Value, or AverageValue";
+        invalid(out, &format!("{field}.type"), &kind.into(), detail);
+    }
+    for key in ["value", "averageValue"] {
+        let amount = at(target, &format!("/{key}")).and_then(Quantity::read);
+        if let Some(amount) = amount.filter(|it| it.is_zero() || it.is_negative()) {
+            invalid(out, &format!("{field}.{key}"), &amount.canonical().into(), "must be positive");
+        }
+    }
+    let used = number(target, "/averageUtilization");
+    if let Some(used) = used.filter(|it| *it < 1) {
+        invalid(out, &format!("{field}.averageUtilization"), &used.into(), "must be greater than 0");
+    }
+    match (used.is_some(), at(target, "/averageValue").is_some()) {
+        (false, false) if of_resource => {
+            let detail = "must set either a target raw value or a target utilization";
+            required(out, &format!("{field}.averageUtilization"), detail);
+        }
+        (true, true) if of_resource => {
+            let detail = "may not set both a target raw value and a target utilization";
+            forbidden(out, &format!("{field}.averageValue"), detail);
+        }
+        _ => {}
+    }
+}
+
+fn scaling_rules(out: &mut Problems, spec: &Value) {
+    for direction in ["scaleUp", "scaleDown"] {
+        let path = format!("spec.behavior.{direction}.policies");
+        let policies = items(spec, &format!("/behavior/{direction}/policies"));
+        for (index, policy) in policies.iter().enumerate() {
+            let path = format!("{path}[{index}]");
+            one_of(out, policy, "/type", &format!("{path}.type"), &["Percent", "Pods"]);
+            for key in ["value", "periodSeconds"] {
+                let value = number(policy, &format!("/{key}")).unwrap_or(0);
+                if value <= 0 {
+                    invalid(out, &format!("{path}.{key}"), &value.into(), "must be greater than zero");
+                }
+                if key == "periodSeconds" && value > 1800 {
+                    let detail = "must be less than or equal to 1800";
+                    invalid(out, &format!("{path}.{key}"), &value.into(), detail);
+                }
+            }
+        }
+    }
+}
+
 fn role(out: &mut Problems, object: &Value, namespaced: bool) {
+    for (index, chosen) in items(object, "/aggregationRule/clusterRoleSelectors").iter().enumerate() {
+        let (field, before) = (format!("aggregationRule.clusterRoleSelectors[{index}]"), out.len());
+        selector::check(out, chosen, &field);
+        if out.len() > before {
+            invalid(out, &field, &Value::Null, "invalid label selector.");
+        }
+    }
     if at(object, "/aggregationRule").is_some_and(|it| items(it, "/clusterRoleSelectors").is_empty()) {
         let detail = "at least one clusterRoleSelector required if aggregationRule is non-nil";
         required(out, "aggregationRule.clusterRoleSelectors", detail);
@@ -238,8 +328,19 @@ fn binding(out: &mut Problems, object: &Value, kind: &str) {
 }
 
 fn storage_class(out: &mut Problems, object: &Value) {
-    if text(object, "/provisioner").is_empty() {
-        required(out, "provisioner", "");
+    match text(object, "/provisioner").to_lowercase().as_str() {
+        "" => required(out, "provisioner", ""),
+        provisioner => wrong_text(out, "provisioner", provisioner, names::qualified(provisioner)),
+    }
+    for (index, term) in items(object, "/allowedTopologies").iter().enumerate() {
+        for (at, expression) in items(term, "/matchLabelExpressions").iter().enumerate() {
+            let path = format!("allowedTopologies[{index}].matchLabelExpressions[{at}]");
+            if items(expression, "/values").is_empty() {
+                required(out, &format!("{path}.values"), "");
+            }
+            let key = text(expression, "/key");
+            wrong_text(out, &format!("{path}.key"), key, names::qualified(key));
+        }
     }
     one_of(out, object, "/reclaimPolicy", "reclaimPolicy", &["Delete", "Retain"]);
     let modes = ["Immediate", "WaitForFirstConsumer"];

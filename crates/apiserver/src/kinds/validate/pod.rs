@@ -9,6 +9,7 @@ use super::check::{
 };
 use super::container::{Around, containers};
 use super::metadata::{annotations, labels};
+use super::selector;
 use super::sysctl::sysctls;
 use super::volume::volumes;
 use crate::kinds::look::{at, flag, items, number, text};
@@ -70,12 +71,9 @@ pub(super) fn update(out: &mut Problems, new: &Value, old: &Value) {
         }
     }
     let before = items(old, "/spec/tolerations");
-    let kept = before.iter().all(|toleration| {
-        let same = |other: &&Value| {
-            ["key", "operator", "value", "effect"].iter().all(|key| other.get(*key) == toleration.get(*key))
-        };
-        items(new, "/spec/tolerations").iter().any(|other| same(&other))
-    });
+    let tolerated = |it: &Value| ["key", "operator", "value", "effect"].map(|key| it.get(key).cloned());
+    let now: HashSet<_> = items(new, "/spec/tolerations").iter().map(tolerated).collect();
+    let kept = before.iter().all(|toleration| now.contains(&tolerated(toleration)));
     // Tolerations that the server itself added may be left out: they are added again.
     let only_own = before.iter().all(|it| text(it, "/key").starts_with("node.kubernetes.io/"));
     if !kept && !only_own {
@@ -196,19 +194,103 @@ fn spec(out: &mut Problems, spec: &Value, field: &str) {
     shared_with_the_node(out, spec, field);
     tolerations(out, spec, field);
     spread(out, spec, field);
-    let terms = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
-    if at(spec, terms).is_some_and(|it| items(it, "/nodeSelectorTerms").is_empty()) {
-        let field = format!("{field}{}.nodeSelectorTerms", terms.replace('/', "."));
+    affinity(out, spec, field);
+}
+
+fn affinity(out: &mut Problems, spec: &Value, field: &str) {
+    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+    const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+    let weight = |out: &mut Problems, term: &Value, path: &str| {
+        let weight = number(term, "/weight").unwrap_or(0);
+        if !(1..=100).contains(&weight) {
+            invalid(out, &format!("{path}.weight"), &weight.into(), "must be in the range 1-100");
+        }
+    };
+    let to_nodes = &spec["affinity"]["nodeAffinity"];
+    if let Some(terms) = at(to_nodes, &format!("/{REQUIRED}")) {
+        node_terms(out, terms, &format!("{field}.affinity.nodeAffinity.{REQUIRED}"));
+    }
+    for (index, term) in items(to_nodes, &format!("/{PREFERRED}")).iter().enumerate() {
+        let path = format!("{field}.affinity.nodeAffinity.{PREFERRED}[{index}]");
+        weight(out, term, &path);
+        node_term(out, &term["preference"], &format!("{path}.preference"));
+    }
+    for key in ["podAffinity", "podAntiAffinity"] {
+        let (to_pods, path) = (&spec["affinity"][key], format!("{field}.affinity.{key}"));
+        for (index, term) in items(to_pods, &format!("/{REQUIRED}")).iter().enumerate() {
+            pod_term(out, term, &format!("{path}.{REQUIRED}[{index}]"));
+        }
+        for (index, term) in items(to_pods, &format!("/{PREFERRED}")).iter().enumerate() {
+            let path = format!("{path}.{PREFERRED}[{index}]");
+            weight(out, term, &path);
+            pod_term(out, &term["podAffinityTerm"], &format!("{path}.podAffinityTerm"));
+        }
+    }
+}
+
+/// Checks what selects nodes: there must be a term, and each must make sense.
+pub(super) fn node_terms(out: &mut Problems, selector: &Value, field: &str) {
+    let terms = items(selector, "/nodeSelectorTerms");
+    if terms.is_empty() {
+        let field = format!("{field}.nodeSelectorTerms");
         required(out, &field, "must have at least one node selector term");
     }
+    for (index, term) in terms.iter().enumerate() {
+        node_term(out, term, &format!("{field}.nodeSelectorTerms[{index}]"));
+    }
+}
+
+fn node_term(out: &mut Problems, term: &Value, field: &str) {
+    for (index, expression) in items(term, "/matchExpressions").iter().enumerate() {
+        let path = format!("{field}.matchExpressions[{index}]");
+        let values = items(expression, "/values");
+        match text(expression, "/operator") {
+            "In" | "NotIn" if values.is_empty() => {
+                let detail = "must be specified when `operator` is 'In' or 'NotIn'";
+                required(out, &format!("{path}.values"), detail);
+            }
+            "Exists" | "DoesNotExist" if !values.is_empty() => {
+                let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+                forbidden(out, &format!("{path}.values"), detail);
+            }
+            "Gt" | "Lt" if values.len() != 1 => {
+                let detail = "must be specified single value when `operator` is 'Lt' or 'Gt'";
+                required(out, &format!("{path}.values"), detail);
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
+            other => {
+                let detail = "not a valid selector operator";
+                invalid(out, &format!("{path}.operator"), &other.into(), detail);
+            }
+        }
+        let key = text(expression, "/key");
+        wrong_text(out, &format!("{path}.key"), key, names::qualified(key));
+        for (index, value) in values.iter().filter_map(Value::as_str).enumerate() {
+            wrong_text(out, &format!("{path}.values[{index}]"), value, names::label_value(value));
+        }
+    }
+}
+
+fn pod_term(out: &mut Problems, term: &Value, field: &str) {
+    for key in ["labelSelector", "namespaceSelector"] {
+        if let Some(chosen) = at(term, &format!("/{key}")) {
+            selector::check(out, chosen, &format!("{field}.{key}"));
+        }
+    }
+    let (key, field) = (text(term, "/topologyKey"), format!("{field}.topologyKey"));
+    if key.is_empty() {
+        required(out, &field, "can not be empty");
+    }
+    wrong_text(out, &field, key, names::qualified(key));
 }
 
 fn gates(out: &mut Problems, spec: &Value, field: &str) {
     let gates = items(spec, "/schedulingGates");
+    let mut names_before = HashSet::new();
     for (index, gate) in gates.iter().enumerate() {
         let (path, name) = (format!("{field}.schedulingGates[{index}]"), text(gate, "/name"));
         wrong_text(out, &path, name, names::qualified(name));
-        if gates[..index].iter().any(|other| text(other, "/name") == name) {
+        if !names_before.insert(name) {
             duplicate(out, &path, &name.into());
         }
     }
@@ -265,7 +347,7 @@ fn named(out: &mut Problems, spec: &Value, field: &str) {
     }
 }
 
-fn tolerations(out: &mut Problems, spec: &Value, field: &str) {
+pub(super) fn tolerations(out: &mut Problems, spec: &Value, field: &str) {
     for (index, toleration) in items(spec, "/tolerations").iter().enumerate() {
         let path = format!("{field}.tolerations[{index}]");
         let (key, operator) = (text(toleration, "/key"), text(toleration, "/operator"));
@@ -309,5 +391,8 @@ fn spread(out: &mut Problems, spec: &Value, field: &str) {
         }
         let actions = ["DoNotSchedule", "ScheduleAnyway"];
         one_of(out, constraint, "/whenUnsatisfiable", &format!("{path}.whenUnsatisfiable"), &actions);
+        if let Some(chosen) = at(constraint, "/labelSelector") {
+            selector::check(out, chosen, &format!("{path}.labelSelector"));
+        }
     }
 }

@@ -1,19 +1,35 @@
 //! What is wrong with what other parts of a cluster say of themselves: drivers, nodes, classes, webhooks, flows of requests.
 
+use std::collections::HashSet;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use super::check::{Problems, forbidden, immutable, invalid, one_of, required, unsupported, wrong_text};
-use crate::kinds::look::{at, items, number, text};
+use super::check::{
+    Problems, duplicate, forbidden, immutable, invalid, one_of, required, unsupported, wrong_text,
+};
+use super::network::range_text;
+use crate::kinds::look::{at, flag, items, number, text};
 use crate::kinds::names;
 use crate::{Problem, ProblemKind};
 
 /// A new object of one of these kinds.
 pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
     match kind {
-        "Node" => taints(out, object),
-        "IngressClass" => controller(out, text(object, "/spec/controller")),
+        "Node" => {
+            taints(out, object);
+            for (index, range) in items(object, "/spec/podCIDRs").iter().filter_map(Value::as_str).enumerate()
+            {
+                range_text(out, &format!("spec.podCIDRs[{index}]"), range);
+            }
+        }
+        "IngressClass" => {
+            controller(out, text(object, "/spec/controller"));
+            if let Some(parameters) = at(object, "/spec/parameters") {
+                class_parameters(out, parameters);
+            }
+        }
         "CSIDriver" => lifecycles(out, object),
         "CSINode" => node_drivers(out, object),
         "VolumeAttachment" => attachment(out, object),
@@ -93,7 +109,34 @@ fn controller(out: &mut Problems, name: &str) {
     }
 }
 
+fn class_parameters(out: &mut Problems, parameters: &Value) {
+    for key in ["kind", "name"] {
+        if text(parameters, &format!("/{key}")).is_empty() {
+            required(out, &format!("spec.parameters.{key}"), "");
+        }
+    }
+    let field = "spec.parameters.namespace";
+    match (text(parameters, "/scope"), text(parameters, "/namespace")) {
+        ("Namespace", "") => required(out, field, "`parameters.scope` is set to 'Namespace'"),
+        ("Cluster", namespace) if !namespace.is_empty() => {
+            forbidden(out, field, "`parameters.scope` is set to 'Cluster'");
+        }
+        _ => one_of(out, parameters, "/scope", "spec.parameters.scope", &["Cluster", "Namespace"]),
+    }
+}
+
 fn lifecycles(out: &mut Problems, driver: &Value) {
+    if at(driver, "/spec/fsGroupPolicy").is_some() {
+        let known = ["File", "None", "ReadWriteOnceWithFSType"];
+        one_of(out, driver, "/spec/fsGroupPolicy", "spec.fsGroupPolicy", &known);
+    }
+    let mut audiences = HashSet::new();
+    for (index, request) in items(driver, "/spec/tokenRequests").iter().enumerate() {
+        let audience = text(request, "/audience");
+        if !audiences.insert(audience) {
+            duplicate(out, &format!("spec.tokenRequests[{index}].audience"), &audience.into());
+        }
+    }
     let known = ["Persistent", "Ephemeral"];
     for mode in
         items(driver, "/spec/volumeLifecycleModes").iter().filter(|it| !known.iter().any(|one| it == one))
@@ -118,12 +161,23 @@ fn attachment(out: &mut Problems, attachment: &Value) {
             required(out, &format!("spec.{key}"), "");
         }
     }
+    let node = text(attachment, "/spec/nodeName");
+    if !node.is_empty() {
+        wrong_text(out, "spec.nodeName", node, names::subdomain(node));
+    }
+    let has = |key: &str| at(attachment, &format!("/spec/source/{key}")).is_some();
+    if has("inlineVolumeSpec") == has("persistentVolumeName") {
+        let detail = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+        required(out, "spec.source", detail);
+    }
 }
 
 fn signing_request(out: &mut Problems, request: &Value) {
     let asked = text(request, "/spec/request");
     let pem = STANDARD.decode(asked).ok().and_then(|it| String::from_utf8(it).ok()).unwrap_or_default();
-    if !pem.trim_start().starts_with("-----BEGIN CERTIFICATE REQUEST-----") {
+    // Text before the first block is skipped.
+    let block = pem.lines().find(|it| it.starts_with("-----BEGIN "));
+    if block.is_none_or(|it| it.trim_end() != "-----BEGIN CERTIFICATE REQUEST-----") {
         invalid(out, "spec.request", &asked.into(), "PEM block type must be CERTIFICATE REQUEST");
     }
     let signer = text(request, "/spec/signerName");
@@ -140,9 +194,13 @@ fn signing_request(out: &mut Problems, request: &Value) {
 }
 
 fn webhooks(out: &mut Problems, configuration: &Value) {
+    let mut names_before = HashSet::new();
     for (index, webhook) in items(configuration, "/webhooks").iter().enumerate() {
         let path = format!("webhooks[{index}]");
         let name = text(webhook, "/name");
+        if !names_before.insert(name) {
+            duplicate(out, &format!("{path}.name"), &name.into());
+        }
         if name.split('.').filter(|part| !part.is_empty()).count() < 3 {
             let detail = "should be a domain with at least three segments separated by dots";
             invalid(out, &format!("{path}.name"), &name.into(), detail);
@@ -216,6 +274,23 @@ fn flow_schema(out: &mut Problems, spec: &Value) {
         if items(rule, "/resourceRules").is_empty() && items(rule, "/nonResourceRules").is_empty() {
             let detail = "at least one of resourceRules and nonResourceRules has to be non-empty";
             required(out, &path, detail);
+        }
+        for (index, rule) in items(rule, "/resourceRules").iter().enumerate() {
+            let path = format!("{path}.resourceRules[{index}]");
+            let needed = [
+                ("verbs", "verbs must contain at least one value"),
+                ("apiGroups", "resource rules must supply at least one api group"),
+                ("resources", "resource rules must supply at least one resource"),
+            ];
+            for (key, detail) in needed {
+                if items(rule, &format!("/{key}")).is_empty() {
+                    required(out, &format!("{path}.{key}"), detail);
+                }
+            }
+            if items(rule, "/namespaces").is_empty() && !flag(rule, "/clusterScope") {
+                let detail = "resource rules that are not cluster scoped must supply at least one namespace";
+                required(out, &format!("{path}.namespaces"), detail);
+            }
         }
     }
 }

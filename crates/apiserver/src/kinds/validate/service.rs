@@ -1,5 +1,6 @@
 //! What is wrong with a service: its ports, its addresses, and who may reach it.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use serde_json::Value;
@@ -86,6 +87,7 @@ pub(super) fn create(out: &mut Problems, object: &Value) {
 
 fn service_ports(out: &mut Problems, spec: &Value, kind: &str, headless: bool) {
     let list = items(spec, "/ports");
+    let (mut names_before, mut ports_before) = (HashSet::new(), HashSet::new());
     for (index, port) in list.iter().enumerate() {
         let path = format!("spec.ports[{index}]");
         let name = text(port, "/name");
@@ -95,7 +97,7 @@ fn service_ports(out: &mut Problems, spec: &Value, kind: &str, headless: bool) {
             }
         } else {
             wrong_text(out, &format!("{path}.name"), name, names::label(name));
-            if list[..index].iter().any(|other| text(other, "/name") == name) {
+            if !names_before.insert(name) {
                 duplicate(out, &format!("{path}.name"), &name.into());
             }
         }
@@ -120,10 +122,7 @@ fn service_ports(out: &mut Problems, spec: &Value, kind: &str, headless: bool) {
         if kind == "ClusterIP" && number(port, "/nodePort").is_some_and(|it| it != 0) {
             forbidden(out, &format!("{path}.nodePort"), "may not be used when `type` is 'ClusterIP'");
         }
-        let same = |other: &Value| {
-            other.get("port") == port.get("port") && other.get("protocol") == port.get("protocol")
-        };
-        if list[..index].iter().any(same) {
+        if !ports_before.insert((port.get("port"), port.get("protocol"))) {
             let protocol = Value::from(text(port, "/protocol"));
             let shown = format!(
                 "{{\"Name\":\"\",\"Protocol\":{protocol},\"AppProtocol\":null,\"Port\":{number_},\"TargetPort\":0,\"NodePort\":0}}"

@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 
 use super::check::{
     Problems, at_most_all, forbidden, immutable, invalid, not_negative, number_or_percent, one_of, required,
-    unsupported,
+    unsupported, wrong_text,
 };
 use super::{cron, pod, selector};
 use crate::kinds::look::{at, entries, flag, items, number, text};
+use crate::kinds::names;
 use crate::{Problem, ProblemKind};
 
 const UNMATCHED: &str = "`selector` does not match template `labels`";
@@ -30,6 +31,11 @@ pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
         "ReplicationController" => replication_controller(out, spec),
         "Job" => job(out, object),
         "CronJob" => cron_job(out, object),
+        "ControllerRevision" => match object.get("data") {
+            None | Some(Value::Null) => required(out, "data", "data is mandatory"),
+            Some(Value::Object(_)) => {}
+            Some(_) => required(out, "data", "data must be a valid JSON object"),
+        },
         _ => {}
     }
 }
@@ -38,7 +44,7 @@ pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
 pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
     if kind == "ControllerRevision" {
         not_negative(out, new, "/revision", "revision");
-        if new.get("data") != old.get("data") || new.get("revision") != old.get("revision") {
+        if new.get("data") != old.get("data") {
             invalid(out, "data", &new["data"], "field is immutable");
         }
         return;
@@ -204,6 +210,13 @@ fn stateful_set(out: &mut Problems, spec: &Value) {
     for key in ["replicas", "minReadySeconds", "revisionHistoryLimit"] {
         not_negative(out, spec, &format!("/{key}"), &format!("spec.{key}"));
     }
+    for key in ["whenDeleted", "whenScaled"] {
+        let key = format!("persistentVolumeClaimRetentionPolicy/{key}");
+        if at(spec, &format!("/{key}")).is_some() {
+            let field = format!("spec.{}", key.replace('/', "."));
+            one_of(out, spec, &format!("/{key}"), &field, &["Retain", "Delete"]);
+        }
+    }
     selected_template(out, spec, "statefulset", true);
 }
 
@@ -339,6 +352,7 @@ fn job_spec(out: &mut Problems, spec: &Value, field: &str) {
             required(out, &format!("{field}.completions"), detail);
         }
     }
+    failure_policy(out, spec, field);
     pod::template(out, &spec["template"], &format!("{field}.template"));
     match text(spec, "/template/spec/restartPolicy") {
         "Always" => {
@@ -354,6 +368,47 @@ fn job_spec(out: &mut Problems, spec: &Value, field: &str) {
             let field = format!("{field}.template.spec.restartPolicy");
             unsupported(out, &field, &other.into(), &["OnFailure", "Never"]);
         }
+    }
+}
+
+fn failure_policy(out: &mut Problems, spec: &Value, field: &str) {
+    for (index, rule) in items(spec, "/podFailurePolicy/rules").iter().enumerate() {
+        let path = format!("{field}.podFailurePolicy.rules[{index}]");
+        let actions = ["Count", "FailIndex", "FailJob", "Ignore"];
+        let action = text(rule, "/action");
+        match action {
+            "" => {
+                let detail = r#"valid values: ["Count" "FailIndex" "FailJob" "Ignore"]"#;
+                required(out, &format!("{path}.action"), detail);
+            }
+            "FailIndex" if at(spec, "/backoffLimitPerIndex").is_none() => {
+                let detail = "requires the backoffLimitPerIndex to be set";
+                invalid(out, &format!("{path}.action"), &action.into(), detail);
+            }
+            _ => one_of(out, rule, "/action", &format!("{path}.action"), &actions),
+        }
+        let conditions = items(rule, "/onPodConditions");
+        for (index, condition) in conditions.iter().enumerate() {
+            let path = format!("{path}.onPodConditions[{index}]");
+            let kind = text(condition, "/type");
+            wrong_text(out, &format!("{path}.type"), kind, names::qualified(kind));
+            match text(condition, "/status") {
+                "" => {
+                    let detail = r#"valid values: ["False" "True" "Unknown"]"#;
+                    required(out, &format!("{path}.status"), detail);
+                }
+                _ => {
+                    let known = ["False", "True", "Unknown"];
+                    one_of(out, condition, "/status", &format!("{path}.status"), &known);
+                }
+            }
+        }
+        let detail = match (at(rule, "/onExitCodes").is_some(), conditions.is_empty()) {
+            (true, false) => "specifying both OnExitCodes and OnPodConditions is not supported",
+            (false, true) => "specifying one of OnExitCodes and OnPodConditions is required",
+            _ => continue,
+        };
+        out.push(Problem::new(path, ProblemKind::Invalid, detail));
     }
 }
 

@@ -334,3 +334,16 @@ fn scalars_are_deleted_and_ordered_by_the_lists_beside_theirs() {
         ],
     );
 }
+
+#[test]
+fn scalars_that_a_patch_both_adds_and_deletes_are_deleted() {
+    check(
+        "metadata",
+        [(
+            "one is added, one is kept, one is added and deleted",
+            json!({"finalizers": ["a", "c"]}),
+            json!({"finalizers": ["a", "b"], "$deleteFromPrimitiveList/finalizers": ["a"]}),
+            json!({"finalizers": ["b", "c"]}),
+        )],
+    );
+}

@@ -142,3 +142,15 @@ fn what_is_new_keeps_the_directives_inside_items_as_the_original_does() {
         )],
     );
 }
+
+#[test]
+fn many_retained_keys_are_no_more_work_than_many_keys() {
+    let names: Vec<String> = (0..40_000).map(|it| format!("k{it}")).collect();
+    let values = |value: &str| names.iter().map(|it| (it.clone(), json!(value))).collect();
+    let (live, mut change): (serde_json::Map<_, _>, serde_json::Map<_, _>) = (values("1"), values("2"));
+    let patched = change.clone();
+    change.insert("$retainKeys".to_owned(), json!(names));
+    let cases =
+        [("all of them", json!({"labels": live}), json!({"labels": change}), json!({"labels": patched}))];
+    check("metadata", cases);
+}
