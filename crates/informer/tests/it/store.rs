@@ -324,7 +324,7 @@ fn what_was_kept_from_a_history_that_was_taken_back_is_replaced_by_the_next_stat
     for next in ["80", "100"] {
         let mut written = Written::new();
         written.apply(list("100", [thing("a/x", "100"), thing("a/y", "90")]));
-        let unreadable = vec![key("a/x"), key("a/y")];
+        let unreadable = vec![(key("a/x"), "40".into()), (key("a/y"), "40".into())];
         let end = Delta::End { version: "50".into(), unreadable };
         assert_eq!(written.apply([Delta::Rewound, Delta::Begin, end]), [] as [&str; 0]);
         assert_eq!(written.contents(), ["a/x@100", "a/y@90"]);

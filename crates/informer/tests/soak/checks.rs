@@ -235,18 +235,18 @@ impl Witness {
         continues(&self.log, &reference.log, !self.left)
     }
 
-    /// A key whose deletion the reference received after this member joined, and this member did not.
-    fn lost(&self, reference: &Self) -> Option<String> {
+    /// The uid of an object whose deletion the reference received after this member joined, and this member did not.
+    fn lost<'r>(&self, reference: &'r Self) -> Option<&'r str> {
         // The version of several namespaces is that of the one furthest behind: it does not say what the store showed of the others.
-        if self.member.of == Watched::TwoNamespaces {
+        if self.member.of == Watched::TwoNamespaces || self.rewound {
             return None;
         }
         let joined = self.joined_at.unwrap_or(0);
-        let deleted = |it: &&Told| matches!(it, Told::Deleted { last, .. } if last.version > joined);
-        let mut deletions = reference.log.iter().filter(deleted).map(Told::key);
-        let known =
-            |key: &str| self.log.iter().any(|it| matches!(it, Told::Deleted { .. }) && it.key() == key);
-        deletions.find(|key| !self.rewound && !known(key)).map(str::to_owned)
+        let mut deletions = reference.log.iter().filter_map(|it| match it {
+            Told::Deleted { last, .. } if last.version > joined => Some(last.uid.as_str()),
+            _ => None,
+        });
+        deletions.find(|uid| !self.gone.contains(*uid))
     }
 
     /// The additions and deletions of each key: what a merged backlog must keep.
