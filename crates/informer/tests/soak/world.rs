@@ -424,7 +424,7 @@ impl World {
             let (namespace, name) = key.split_once("/n").expect("as the writer names them");
             let namespace = NAMESPACES.into_iter().find(|it| *it == namespace).expect("one of the writer's");
             let place = Place { kind, namespace, name: name.parse().expect("a number") };
-            if place.name % 2 == 0 {
+            if place.name.is_multiple_of(2) {
                 drop(self.writer.put(place, true).await);
             } else {
                 drop(self.writer.delete(place).await);

@@ -55,7 +55,7 @@ impl Writer {
 
     /// The same, so that informers cannot decode it. It may carry the label or not.
     pub(crate) async fn poison(&mut self, place: Place) -> Result<Value, Error> {
-        self.write(place, self.written % 3 != 0, POISON).await
+        self.write(place, !self.written.is_multiple_of(3), POISON).await
     }
 
     async fn write(&mut self, place: Place, on: bool, value: &str) -> Result<Value, Error> {
