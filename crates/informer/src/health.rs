@@ -25,7 +25,13 @@ pub struct Health {
     pub last_event_at: Option<Instant>,
     /// How many times the collection was read again in whole, after the first time.
     pub relists: u64,
-    /// How many times the server's history turned out to be taken back.
+    /// The number of times the server turned out to have an older history than the informer, for example because its storage was
+    /// restored from a backup.
+    ///
+    /// Each time, the collection is listed again. An informer notices when it reaches a server that has not got to the informer's
+    /// version yet. If the restored server has already passed that version when the informer reconnects, the two histories cannot be
+    /// distinguished and the informer resumes. Restore etcd with a raised revision (`etcdutl snapshot restore --bump-revision
+    /// --mark-compacted`) to make every client list again, or restart the clients.
     pub rewinds: u64,
     /// How many objects could not be decoded, each time one came.
     pub poison: u64,

@@ -40,6 +40,16 @@ const PATIENCE: Duration = Duration::from_secs(1800);
 const REST: Duration = Duration::from_secs(130);
 /// How long a writer waits for what it wrote.
 const OWN_WRITE: Duration = Duration::from_secs(30);
+/// The number of requests that each server remembers: enough for every informer to be among them after a restart.
+const REQUESTS: usize = 256;
+/// The path of each collection that the informers read, and whether they select by label.
+const COLLECTIONS: [(&str, bool); 5] = [
+    ("/api/v1/configmaps", false),
+    ("/api/v1/namespaces/a/configmaps", false),
+    ("/api/v1/namespaces/b/configmaps", false),
+    ("/api/v1/configmaps", true),
+    ("/apis/soak.example/v1/buoys", false),
+];
 
 /// What came of a run.
 #[derive(Clone, Debug, Default)]
@@ -151,7 +161,7 @@ fn labelled() -> LabelSelector {
 
 impl World {
     async fn new(schedule: &Schedule) -> Self {
-        let server = ApiServer::builder().in_process().seed(schedule.seed).request_log(0);
+        let server = ApiServer::builder().in_process().seed(schedule.seed).request_log(REQUESTS);
         let server = server.start().await.expect("a server without a socket starts");
         let url = server.url().parse().expect("a URL");
         let route = Route::to(&server);
@@ -261,7 +271,8 @@ impl World {
             },
             Restart::Empty => {
                 let reached = self.server.cluster().store().revision();
-                let builder = ApiServer::builder().in_process().seed(self.seed ^ reached).request_log(0);
+                let builder =
+                    ApiServer::builder().in_process().seed(self.seed ^ reached).request_log(REQUESTS);
                 builder.first_revision(reached + 1_000).start().await
             }
         };
@@ -277,6 +288,24 @@ impl World {
         add(&mut self.outcome.tally, last.faults().tally());
         self.outcome.restarts += 1;
         last.stop().await;
+        if restart == Restart::Snapshot {
+            self.wait_for_requests().await;
+        }
+    }
+
+    /// Waits until every informer has sent a request to the server of the moment.
+    ///
+    /// A restored server counts on from an older version. Once it has reached the version of an informer that was away, nothing in the
+    /// protocol tells the two histories apart, so a schedule writes nothing before everybody has had the chance to notice.
+    async fn wait_for_requests(&mut self) {
+        let log = self.server.request_log();
+        for (path, selects) in COLLECTIONS {
+            let request =
+                log.wait_for(|it| it.path == path && it.query.contains("labelSelector") == selects, 1);
+            if tokio::time::timeout(PATIENCE, request).await.is_err() {
+                self.outcome.wrong.push(format!("no informer asked the restored server for {path}"));
+            }
+        }
     }
 
     fn order(&self, order: Order) {
