@@ -10,7 +10,9 @@ mod files;
 mod clocks;
 mod chance;
 mod ledgers;
+mod rules;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -112,6 +114,21 @@ fn every_ledger_of_scenarios_keeps_its_word() {
         breaches.extend(broken.into_iter().map(|it| format!("{}: {it}", ledger.display())));
     }
     assert_none(&breaches);
+}
+
+#[test]
+fn every_rule_id_is_defined_and_every_defined_rule_is_used() {
+    let root = root();
+    let document = std::fs::read_to_string(root.join("docs/rules.md")).expect("the document is there");
+    let defined = rules::defined(&document);
+    assert!(!defined.is_empty(), "docs/rules.md defines no rule");
+    let mut used = BTreeMap::new();
+    for file in rust_files([root.join("crates")]) {
+        let text = std::fs::read_to_string(&file).expect("the file was just listed");
+        let path = file.strip_prefix(&root).expect("the walk began at the root").display().to_string();
+        used.extend(rules::used(&text, &defined).into_iter().map(|id| (id, path.clone())));
+    }
+    assert_none(&rules::breaches(&defined, &used));
 }
 
 /// What cargo knows of this workspace, without its dependencies, so without a network.
