@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 
-use crate::cargo::Cargo;
+use processes::cargo::Cargo;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {

@@ -2,7 +2,7 @@
 //!
 //! It is an ordinary test of the controller's crate, which reads the variable set here; `cargo test` runs it with fewer objects.
 
-use crate::cargo::Cargo;
+use processes::cargo::Cargo;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {

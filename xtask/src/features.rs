@@ -3,7 +3,7 @@
 //! `--all-targets` brings in the dev-dependencies, and with them a Kubernetes version for k8s-openapi, which libraries
 //! leave to their users.
 
-use crate::cargo::{self, Cargo};
+use processes::cargo::{self, Cargo};
 
 /// Checks every crate that has features, first without any, then with each alone.
 pub(crate) fn run() -> anyhow::Result<()> {

@@ -4,7 +4,7 @@
 
 use anyhow::{Context, bail};
 
-use crate::cargo::Cargo;
+use processes::cargo::Cargo;
 
 /// Fails, with the way to install it, where `cargo-deny` is missing: a check that is skipped in silence is none.
 pub(crate) fn run() -> anyhow::Result<()> {

@@ -1,30 +1,19 @@
 //! The tasks of this repository, the same for people and for CI: `cargo xtask --help`.
 //!
-//! Each task is one file below. This one only reads the command line and hands over.
+//! Checks and generators are files below. Benchmarks and tasks that need other people's programs are programs of their own, which this
+//! one starts, so that it builds in seconds.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a task speaks to the terminal")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a task reports to the terminal")]
 
-mod cargo;
-mod go;
 mod features;
 mod licences;
-mod waiting;
-mod process;
-mod link;
-mod server;
 mod examples;
 mod tables;
 mod ci;
 mod conformance;
 mod soak;
-mod controllers;
-mod controller_runtime;
 mod controller_storm;
-mod e2e;
-mod browser;
-mod follow;
-mod bench;
-mod sample;
+mod programs;
 
 use std::process::ExitCode;
 
@@ -42,36 +31,40 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Run every check but the tests: format, tables, lints, docs, models, features, licences, examples.
+    /// Run every check except the tests: format, tables, lints, docs, models, features, licences, examples.
     Ci(ci::Options),
     /// Build each crate with each of its features alone.
     Features,
-    /// Check that every dependency comes under a licence that deny.toml allows.
+    /// Check that every dependency has a licence that deny.toml allows.
     Licences,
     /// Run every example, and fail if one fails.
     Examples,
-    /// Make the tables of the API server from the facts in crates/apiserver/data.
+    /// Generate the tables of the API server from the data in crates/apiserver/data.
     Gen(tables::Options),
-    /// Run the whole-pipeline suite against a server of your choice.
+    /// Run the whole-pipeline test suite against a server of your choice.
     Conformance(conformance::Options),
-    /// Play random schedules of writes, faults and restarts on informers or controllers; `soak grpc` is of channels.
+    /// Play random schedules of writes, faults and restarts on informers or controllers; `soak grpc` is for channels.
     Soak(soak::Options),
-    /// Run the original kube-controller-manager on our server, and say what it does there.
-    OriginalControllers(controllers::Options),
-    /// Run the suites of controller-runtime on our server.
-    ControllerRuntime(controller_runtime::Options),
-    /// Run a controller over many objects on our server in bad weather, and count its reconciles.
+    /// Run a controller over many objects on a server with injected faults, and count its reconciles.
     ControllerStorm(controller_storm::Options),
+    /// Run kube-controller-manager on our server and report what it does there.
+    #[command(disable_help_flag = true)]
+    OriginalControllers(programs::Arguments),
+    /// Run the test suites of controller-runtime on our server.
+    #[command(disable_help_flag = true)]
+    ControllerRuntime(programs::Arguments),
     /// Run tests of the official Kubernetes conformance suite on our server.
-    E2e(e2e::Options),
+    #[command(disable_help_flag = true)]
+    E2e(programs::Arguments),
     /// Let web pages in a real Chromium try to use `dogwatch serve`, and fail if one can.
-    Browser(browser::Options),
-    /// Let kube-rs, client-go and our own client follow a server on which faults run, and compare what they have.
-    Follow(follow::Options),
-    /// Measure something, in release mode.
-    Bench(bench::Options),
-    /// Write a list of realistic pods, to try things with.
-    Pods(sample::Options),
+    #[command(disable_help_flag = true)]
+    Browser(programs::Arguments),
+    /// Let kube-rs, client-go and our client follow a server with injected faults, and compare their caches.
+    #[command(disable_help_flag = true)]
+    Follow(programs::Arguments),
+    /// Run a benchmark, in release mode. Without a name, lists them.
+    #[command(disable_help_flag = true)]
+    Bench(programs::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -85,10 +78,6 @@ fn main() -> ExitCode {
 }
 
 fn run(task: Task) -> anyhow::Result<()> {
-    // Numbers of a program that was not optimised say nothing.
-    if cfg!(debug_assertions) && matches!(task, Task::Bench(_) | Task::ControllerStorm(_)) {
-        return cargo::in_release();
-    }
     match task {
         Task::Ci(options) => ci::run(&options),
         Task::Features => features::run(),
@@ -97,14 +86,13 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Gen(options) => tables::run(&options),
         Task::Conformance(options) => conformance::run(&options),
         Task::Soak(options) => soak::run(&options),
-        Task::OriginalControllers(options) => waiting::wait(controllers::run(&options)),
-        Task::ControllerRuntime(options) => waiting::wait(controller_runtime::run(&options)),
         Task::ControllerStorm(options) => controller_storm::run(&options),
-        Task::E2e(options) => waiting::wait(e2e::run(&options)),
-        Task::Browser(options) => waiting::wait(browser::run(&options)),
-        Task::Follow(options) => waiting::wait(follow::run(&options)),
-        Task::Bench(options) => bench::run(&options),
-        Task::Pods(options) => sample::run(&options),
+        Task::OriginalControllers(rest) => programs::interop("original-controllers", &rest),
+        Task::ControllerRuntime(rest) => programs::interop("controller-runtime", &rest),
+        Task::E2e(rest) => programs::interop("e2e", &rest),
+        Task::Browser(rest) => programs::interop("browser", &rest),
+        Task::Follow(rest) => programs::interop("follow", &rest),
+        Task::Bench(rest) => programs::bench(&rest),
     }
 }
 
@@ -127,21 +115,16 @@ mod tests {
     }
 
     #[test]
-    fn the_original_controllers_must_be_named() {
-        assert!(Arguments::try_parse_from(["xtask", "original-controllers"]).is_err());
-        let named = ["xtask", "original-controllers", "--kube-controller-manager", "x"];
-        assert!(Arguments::try_parse_from(named).is_ok());
-        assert!(Arguments::try_parse_from(["xtask", "follow", "--objects", "10"]).is_ok());
-        assert!(Arguments::try_parse_from(["xtask", "browser", "--chromium", "x"]).is_ok());
-        assert!(Arguments::try_parse_from(["xtask", "e2e"]).is_err());
-        assert!(Arguments::try_parse_from(["xtask", "e2e", "--e2e-binary", "x", "Watchers"]).is_ok());
-    }
-
-    #[test]
-    fn the_suites_of_controller_runtime_take_a_checkout_and_packages() {
-        assert!(Arguments::try_parse_from(["xtask", "controller-runtime"]).is_err());
-        let named = ["xtask", "controller-runtime", "--source", "x", "pkg/client", "pkg/cache"];
-        assert!(Arguments::try_parse_from(named).is_ok());
+    fn arguments_of_other_programs_are_passed_on() {
+        for good in [
+            &["bench"][..],
+            &["bench", "wire", "--quick"],
+            &["bench", "--help"],
+            &["e2e", "--e2e-binary", "x", "Watchers"],
+            &["browser", "--help"],
+        ] {
+            assert!(Arguments::try_parse_from(["xtask"].iter().chain(good)).is_ok(), "{good:?}");
+        }
     }
 
     #[test]
@@ -153,13 +136,8 @@ mod tests {
     }
 
     #[test]
-    fn a_soak_of_channels_takes_scenarios_by_name_and_nothing_of_informers() {
-        for good in [&["--quick"][..], &["rollout"], &["churn", "rollout", "--quick", "--release"], &[]] {
-            let words = ["xtask", "soak", "grpc"].iter().chain(good);
-            assert!(Arguments::try_parse_from(words).is_ok(), "{good:?}");
-        }
-        assert!(Arguments::try_parse_from(["xtask", "soak", "grpc", "nonsense"]).is_err());
-        assert!(Arguments::try_parse_from(["xtask", "soak", "grpc", "--minutes", "2"]).is_err());
+    fn a_soak_of_channels_takes_no_option_of_schedules_before_it() {
+        assert!(Arguments::try_parse_from(["xtask", "soak", "grpc", "rollout", "--quick"]).is_ok());
         assert!(Arguments::try_parse_from(["xtask", "soak", "--minutes", "2", "grpc"]).is_err());
     }
 

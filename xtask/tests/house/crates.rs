@@ -45,6 +45,9 @@ const ROWS: &[Row] = &[
     row("dogwatch-cli", UNDER_CLI, &[], true),
 ];
 
+/// Programs of the repository that are never shipped; they may use everything.
+const TOOLS: &[&str] = &["xtask", "bench", "interop", "testbed", "processes"];
+
 const UNDER_CONTROLLER: &[&str] =
     &["dogwatch-core", "dogwatch-wire", "dogwatch-client", "dogwatch-informer", "dogwatch-workqueue"];
 
@@ -76,7 +79,7 @@ pub(crate) fn breaches(metadata: &Value) -> Vec<String> {
     let mut breaches = Vec::new();
     for package in list(metadata, "packages") {
         let name = text(package, "name");
-        if name == "xtask" {
+        if TOOLS.contains(&name) {
             continue;
         }
         let Some(row) = ROWS.iter().find(|it| it.name == name) else {
@@ -101,7 +104,7 @@ pub(crate) fn breaches(metadata: &Value) -> Vec<String> {
 }
 
 fn is_ours(name: &str) -> bool {
-    name == "xtask" || is_of_family(name, "dogwatch")
+    TOOLS.contains(&name) || is_of_family(name, "dogwatch")
 }
 
 fn is_of_family(name: &str, family: &str) -> bool {

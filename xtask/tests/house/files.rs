@@ -49,11 +49,10 @@ pub(crate) fn missing(document: &str, exists: impl Fn(&str) -> bool) -> Vec<Stri
         built.push_str(if at == 0 { part } else { part.split_once(")*").map_or("", |(_, after)| after) });
     }
     let links = built.split("](").skip(1).filter_map(|it| it.split_once(')')).map(|(target, _)| target);
-    let quoted = built
-        .split('`')
-        .skip(1)
-        .step_by(2)
-        .filter(|it| it.starts_with("crates/") || it.starts_with("xtask/"));
+    let quoted =
+        built.split('`').skip(1).step_by(2).filter(|it| {
+            ["bench/", "crates/", "tools/", "xtask/"].iter().any(|folder| it.starts_with(folder))
+        });
     let named = links.filter(|it| !it.contains("://") && !it.starts_with('#')).chain(quoted);
     named.filter(|it| !exists(it)).map(|it| format!("names {it}, which is not there")).collect()
 }

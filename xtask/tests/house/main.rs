@@ -147,9 +147,9 @@ fn root() -> PathBuf {
     xtask.parent().expect("xtask is a folder of the repository").to_owned()
 }
 
-/// Every Rust file under `crates/` and `xtask/`, in order of their paths.
+/// Every Rust file of the workspace, in order of their paths.
 fn sources(root: &Path) -> Vec<PathBuf> {
-    rust_files([root.join("crates"), root.join("xtask")])
+    rust_files(["bench/src", "crates", "examples", "tools", "xtask"].map(|it| root.join(it)))
 }
 
 fn rust_files(folders: impl Into<Vec<PathBuf>>) -> Vec<PathBuf> {

@@ -1,0 +1,199 @@
+//! `cargo xtask bench apiserver`: our server, and beside it, where its programs are given, the original over etcd.
+//!
+//! Both are measured in the same way in the same run: over TLS on loopback, by the same load, which shares the machine with
+//! them. The original's etcd does not wait for the disk, so neither server does; its CPU and memory count as the server's.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use clap::Parser;
+
+use super::apiserver_load::{self as load, CHANGES, CREATES, LANES, OBJECTS, Watching};
+use testbed::server::{self, Ours, Server};
+use testbed::waiting;
+
+/// How often ours is started: it takes milliseconds, and the first time reads the program from disk.
+const STARTS: usize = 5;
+/// How long a server is left alone before its memory is read.
+const REST: Duration = Duration::from_secs(3);
+
+/// Measures our API server, and the original beside it.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask bench apiserver")]
+struct Options {
+    #[command(flatten)]
+    ours: Ours,
+    /// A folder with kube-apiserver and etcd, to be measured in the same run.
+    #[arg(long, value_name = "DIR")]
+    kube_apiserver_bin: Option<PathBuf>,
+}
+
+/// What was measured of one server.
+#[derive(Clone, Copy, Debug)]
+struct Figures {
+    ready_ms: f64,
+    idle_mb: f64,
+    creates_per_second: f64,
+    us_per_create: f64,
+    list_mb_per_second: f64,
+    /// Delivered while writers write as fast as they can.
+    events_per_second: f64,
+    rushed_us_per_event: f64,
+    /// While changes come one by one.
+    paced_us_per_event: f64,
+    loaded_mb: f64,
+}
+
+/// One line of the table.
+struct Line {
+    what: &'static str,
+    of: fn(&Figures) -> f64,
+    goal: Goal,
+}
+
+#[derive(Clone, Copy)]
+enum Goal {
+    None,
+    /// Ours stays below this.
+    Below(f64),
+    /// Ours is this many times the other.
+    Times(f64),
+    /// Ours is this many times less than the other.
+    TimesLess(f64),
+}
+
+const LINES: &[Line] = &[
+    Line { what: "time to ready, ms", of: |it| it.ready_ms, goal: Goal::Below(20.0) },
+    Line { what: "memory when idle, MB", of: |it| it.idle_mb, goal: Goal::Below(20.0) },
+    Line { what: "creates per second", of: |it| it.creates_per_second, goal: Goal::Times(10.0) },
+    Line { what: "CPU per create, us", of: |it| it.us_per_create, goal: Goal::None },
+    Line { what: "list, MB/s", of: |it| it.list_mb_per_second, goal: Goal::None },
+    Line { what: "events per second, at full speed", of: |it| it.events_per_second, goal: Goal::None },
+    Line {
+        what: "CPU per event at full speed, us",
+        of: |it| it.rushed_us_per_event,
+        goal: Goal::TimesLess(5.0),
+    },
+    Line { what: "CPU per event one by one, us", of: |it| it.paced_us_per_event, goal: Goal::TimesLess(5.0) },
+    Line { what: "memory at the end, MB", of: |it| it.loaded_mb, goal: Goal::None },
+];
+
+/// Prints the table, and fails when a goal is missed.
+///
+/// # Errors
+/// When a server does not start or does not answer as it should, or a goal is missed.
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let name = "cargo xtask bench apiserver".to_owned();
+    let options = match Options::try_parse_from([name].iter().chain(arguments)) {
+        Ok(options) => options,
+        Err(error) => error.exit(),
+    };
+    waiting::wait(async move {
+        let original = match &options.kube_apiserver_bin {
+            Some(binaries) => Some(measure(server::start_original(binaries).await?, Vec::new()).await?),
+            None => None,
+        };
+        let mut earlier = Vec::new();
+        for _ in 1..STARTS {
+            earlier.push(options.ours.start(&[]).await?.ready_after);
+        }
+        let ours = measure(options.ours.start(&[]).await?, earlier).await?;
+        ensure!(print(&ours, original.as_ref()), "a goal is missed");
+        Ok(())
+    })
+}
+
+/// Measures one server, which ends here. `earlier` is how long earlier starts of it took.
+async fn measure(server: Server, earlier: Vec<Duration>) -> Result<Figures> {
+    let mut ready = earlier;
+    ready.push(server.ready_after);
+    ready.sort();
+    let ready_ms = ready[ready.len() / 2].as_secs_f64() * 1e3;
+    eprintln!("measuring {}", server.name);
+    tokio::time::sleep(REST).await;
+    let idle_mb = server.resident_mb()?;
+
+    load::prepare(&server.link).await?;
+    let (before, seconds) = (server.cpu_seconds()?, load::create(&server.link).await?);
+    let us_per_create = (server.cpu_seconds()? - before) * 1e6 / CREATES as f64;
+    let creates_per_second = CREATES as f64 / seconds;
+    let (bytes, seconds) = load::list(&server.link).await?;
+    let list_mb_per_second = bytes as f64 / 1e6 / seconds;
+
+    let mut watching = Watching::begin(&server.link).await?;
+    let (before, seconds) = (server.cpu_seconds()?, watching.rush().await?);
+    let rushed = server.cpu_seconds()? - before;
+    let (before, _) = (server.cpu_seconds()?, watching.pace().await?);
+    let paced = server.cpu_seconds()? - before;
+    let events = (CHANGES * load::WATCHERS) as f64;
+    Ok(Figures {
+        ready_ms,
+        idle_mb,
+        creates_per_second,
+        us_per_create,
+        list_mb_per_second,
+        events_per_second: events / seconds,
+        rushed_us_per_event: rushed * 1e6 / events,
+        paced_us_per_event: paced * 1e6 / events,
+        loaded_mb: server.resident_mb()?,
+    })
+}
+
+/// Prints the table. Whether every goal is met that can be judged.
+fn print(ours: &Figures, original: Option<&Figures>) -> bool {
+    println!(
+        "TLS on loopback; {CREATES} creates over {LANES} connections, a list of {OBJECTS} objects, {} watchers over {} \
+         connections, {CHANGES} changes of 1 KB objects, twice; the load runs on the same machine",
+        load::WATCHERS,
+        load::ROADS,
+    );
+    println!("{:34} {:>12} {:>15} {:>8}  goal", "", "dogwatch", "kube-apiserver", "ratio");
+    let mut met = true;
+    for line in LINES {
+        let (mine, other) = ((line.of)(ours), original.map(line.of));
+        let ratio = other.map(|it| mine.max(it) / mine.min(it));
+        let shown = ratio.map_or_else(String::new, |it| format!("{it:.1}x"));
+        let other_shown = other.map_or_else(String::new, number);
+        let verdict = judge(line.goal, mine, other);
+        met &= verdict.as_ref().is_none_or(|(met, _)| *met);
+        let verdict = verdict.map_or_else(String::new, |(met, goal)| {
+            format!("{goal}: {}", if met { "met" } else { "MISSED" })
+        });
+        println!("{:34} {:>12} {other_shown:>15} {shown:>8}  {verdict}", line.what, number(mine));
+    }
+    met
+}
+
+/// Whether a goal is met, and what it was; nothing if there is none, or nothing to compare with.
+fn judge(goal: Goal, mine: f64, other: Option<f64>) -> Option<(bool, String)> {
+    match goal {
+        Goal::None => None,
+        Goal::Below(most) => Some((mine < most, format!("under {most}"))),
+        Goal::Times(least) => Some((mine >= other? * least, format!("at least {least}x"))),
+        Goal::TimesLess(least) => Some((mine * least <= other?, format!("at least {least}x less"))),
+    }
+}
+
+/// With as many places as can be meant.
+fn number(value: f64) -> String {
+    if value < 100.0 { format!("{value:.1}") } else { format!("{value:.0}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goals_are_judged_in_their_direction_and_only_where_there_is_something_to_judge() {
+        let met = |goal, mine, other| judge(goal, mine, other).map(|it| it.0);
+        assert_eq!(met(Goal::Below(20.0), 19.9, None), Some(true));
+        assert_eq!(met(Goal::Below(20.0), 20.0, Some(1.0)), Some(false));
+        assert_eq!(met(Goal::Times(10.0), 100.0, Some(10.0)), Some(true));
+        assert_eq!(met(Goal::Times(10.0), 99.0, Some(10.0)), Some(false));
+        assert_eq!(met(Goal::Times(10.0), 99.0, None), None);
+        assert_eq!(met(Goal::TimesLess(5.0), 2.0, Some(10.0)), Some(true));
+        assert_eq!(met(Goal::TimesLess(5.0), 2.1, Some(10.0)), Some(false));
+        assert_eq!(met(Goal::None, 1.0, Some(1.0)), None);
+    }
+}

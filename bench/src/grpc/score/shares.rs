@@ -1,0 +1,54 @@
+//! Who is called how often: evenly at any rate, and nobody left out where there are many.
+
+use anyhow::Result;
+use tokio::time::Duration;
+
+use super::scene::Scene;
+use crate::grpc::asking::Choice;
+use crate::grpc::pods::Pods;
+
+const PODS: usize = 5;
+/// More than fit into two slices.
+pub(super) const MANY: u8 = 250;
+const SLICE: usize = 100;
+/// How often and how long the many are called: whoever is chosen by chance is left out by one in a thousand.
+const RATE: u32 = 1_000;
+const TIME: Duration = Duration::from_secs(3);
+
+/// How even the shares of a few pods are that a new channel calls at this rate, as Jain's index: 1 is even.
+pub(super) async fn fairness(scene: &Scene<'_>, rate: u32) -> Result<f64> {
+    let service = scene.service(&format!("fair-{rate}"));
+    let pods = Pods::start(PODS as u8)?;
+    scene.tell(&service, &pods, 0..PODS, None).await?;
+    let time = if rate > 10 { scene.effort.steady } else { scene.effort.seldom };
+    scene.caller(&service, Choice::Turns).await?.steady(rate, time).await?;
+    Ok(jain(&pods.calls()))
+}
+
+/// How many of many pods are called.
+pub(super) async fn seen(scene: &Scene<'_>) -> Result<usize> {
+    let (service, pods) = (scene.service("many"), Pods::start(MANY)?);
+    scene.town.list(&service, &pods, SLICE).await?;
+    scene.caller(&service, Choice::Turns).await?.steady(RATE, TIME).await?;
+    Ok(pods.calls().iter().filter(|it| **it > 0).count())
+}
+
+/// The square of the sum by the sum of the squares: 1 when all are alike, 1 of n when one has everything.
+fn jain(shares: &[u64]) -> f64 {
+    let sum: f64 = shares.iter().map(|it| *it as f64).sum();
+    let squares: f64 = shares.iter().map(|it| (*it as f64).powi(2)).sum();
+    if squares == 0.0 { 0.0 } else { sum * sum / (squares * shares.len() as f64) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jains_index_is_one_for_even_shares_and_one_of_n_for_all_in_one_hand() {
+        assert_eq!(jain(&[7, 7, 7, 7]), 1.0);
+        assert_eq!(jain(&[9, 0, 0, 0]), 0.25);
+        assert_eq!(jain(&[0, 0]), 0.0);
+        assert!((jain(&[5, 4, 4, 4, 3]) - 400.0 / 410.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,40 @@
+//! One pod of a few is no good: dead although its slice says that it is ready, or slow.
+
+use std::net::SocketAddr;
+
+use anyhow::Result;
+use tokio::net::TcpStream;
+use tokio::time::{Duration, sleep};
+
+use super::scene::Scene;
+use crate::grpc::asking::Choice;
+use crate::grpc::caller::outcome::Outcome;
+use crate::grpc::pods::Pods;
+
+pub(super) const PODS: usize = 5;
+/// How much longer the slow one takes.
+pub(super) const DELAY: Duration = Duration::from_millis(100);
+const RATE: u32 = 500;
+
+/// How calls go when one pod refuses connections.
+pub(super) async fn dead(scene: &Scene<'_>) -> Result<Outcome> {
+    let (service, mut pods) = (scene.service("dead"), Pods::start(PODS as u8)?);
+    let address = SocketAddr::from((pods.all()[0].address, pods.port));
+    pods.one(0).terminate();
+    while TcpStream::connect(address).await.is_ok() {
+        sleep(Duration::from_millis(1)).await;
+    }
+    scene.tell(&service, &pods, 0..PODS, None).await?;
+    scene.caller(&service, Choice::Turns).await?.steady(RATE, scene.effort.steady).await
+}
+
+/// How calls go when one pod is slow, once that can be known.
+pub(super) async fn slow(scene: &Scene<'_>, choice: Choice) -> Result<Outcome> {
+    let service = scene.service(&format!("slow-{choice:?}"));
+    let pods = Pods::start(PODS as u8)?;
+    pods.all()[0].delay(DELAY);
+    scene.tell(&service, &pods, 0..PODS, None).await?;
+    let mut caller = scene.caller(&service, choice).await?;
+    caller.steady(RATE, scene.effort.steady / 4).await?;
+    caller.steady(RATE, scene.effort.steady).await
+}

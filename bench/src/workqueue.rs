@@ -1,0 +1,244 @@
+//! `cargo xtask bench workqueue`: what a key costs on its way through a work queue, beside client-go's queue and
+//! controller-runtime's priority queue where Go is installed.
+//!
+//! All queues do the same four things with the same keys, in the same run; the other two in a program of their own
+//! (`bench/peers/workqueue-go`). They take turns, and each figure is the best of several rounds: whatever else the machine does can only
+//! add to it, and a quiet moment is not one queue's alone.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use cpu_time::ProcessTime;
+use dogwatch::workqueue::WorkQueue;
+use dogwatch_core::ObjectKey;
+use serde::Deserialize;
+use tokio::runtime::Builder;
+use tokio::time::Instant;
+
+use processes::go;
+
+const PRODUCERS: usize = 8;
+const WORKERS: usize = 8;
+/// Keys of each producer.
+const EACH: usize = 100_000;
+/// Adds, takes and dones in one round.
+const TURNS: usize = 20_000;
+/// Delayed keys in one round.
+const MANY: usize = 500_000;
+/// How often the queues take turns.
+const TURNS_OF_QUEUES: usize = 3;
+/// Rounds in a turn of what is quick, of which one at least finds the machine at rest, and of what is not.
+const SHORT: usize = 70;
+const LONG: usize = 2;
+
+/// At most so many nanoseconds for the add, the take and the end of one key.
+const ALTERNATING_GOAL: f64 = 100.0;
+/// At least so many times the keys of client-go in the same time.
+const CROWD_GOAL: f64 = 3.0;
+/// At most so many nanoseconds for a delayed add.
+const ADD_AFTER_GOAL: f64 = 500.0;
+
+/// Nanoseconds per key.
+#[derive(Debug, Deserialize)]
+struct Figures {
+    queue: String,
+    /// Add, take and done of one key after the other, by one task.
+    alternating_ns: f64,
+    /// Eight tasks add and eight take, until all keys are done: on the wall, and of all processors together.
+    crowd_ns: f64,
+    crowd_cpu_ns: f64,
+    /// A delayed add of a new key, up to ten minutes ahead.
+    add_after_ns: f64,
+    /// A delayed add up to ten milliseconds ahead, until the key has come, was taken and is done.
+    due_ns: f64,
+}
+
+impl Figures {
+    /// The better of both, figure by figure.
+    fn improve(&mut self, other: &Self) {
+        self.alternating_ns = self.alternating_ns.min(other.alternating_ns);
+        self.crowd_ns = self.crowd_ns.min(other.crowd_ns);
+        self.crowd_cpu_ns = self.crowd_cpu_ns.min(other.crowd_cpu_ns);
+        self.add_after_ns = self.add_after_ns.min(other.add_after_ns);
+        self.due_ns = self.due_ns.min(other.due_ns);
+    }
+}
+
+/// What a round took.
+struct Spent {
+    wall: Duration,
+    cpu: Duration,
+}
+
+/// Prints the table, and fails when a goal is missed.
+///
+/// # Errors
+/// When a goal is missed, or the other program does not build or run.
+pub(crate) fn run() -> Result<()> {
+    let program = build_theirs()?;
+    let mut all: Vec<Figures> = Vec::new();
+    for _ in 0..TURNS_OF_QUEUES {
+        let mut turn = vec![ours()?];
+        if let Some(program) = &program {
+            turn.extend(theirs(program)?);
+        }
+        match all.is_empty() {
+            true => all = turn,
+            false => all.iter_mut().zip(turn).for_each(|(best, it)| best.improve(&it)),
+        }
+    }
+    println!(
+        "{:24} {:>13} {:>15} {:>11} {:>10} {:>14}",
+        "ns per key", "add,take,done", "8 add, 8 take", "(CPU)", "add_after", "until done"
+    );
+    for it in &all {
+        println!(
+            "{:24} {:>13.0} {:>15.0} {:>11.0} {:>10.0} {:>14.0}",
+            it.queue, it.alternating_ns, it.crowd_ns, it.crowd_cpu_ns, it.add_after_ns, it.due_ns
+        );
+    }
+    let mut goals = vec![
+        (
+            all[0].alternating_ns <= ALTERNATING_GOAL,
+            format!("add, take and done within {ALTERNATING_GOAL} ns"),
+        ),
+        (all[0].add_after_ns <= ADD_AFTER_GOAL, format!("add_after within {ADD_AFTER_GOAL} ns")),
+    ];
+    if let Some(client_go) = all.iter().find(|it| it.queue.starts_with("client-go")) {
+        let times = client_go.crowd_ns / all[0].crowd_ns;
+        let cpu = client_go.crowd_cpu_ns / all[0].crowd_cpu_ns;
+        let text = format!(
+            "{CROWD_GOAL} times client-go's keys with 8 producers and 8 workers ({times:.1}; {cpu:.1} by CPU)"
+        );
+        goals.push((times >= CROWD_GOAL, text));
+    }
+    for (met, goal) in &goals {
+        println!("{}: {goal}", if *met { "met" } else { "MISSED" });
+    }
+    ensure!(goals.iter().all(|(met, _)| *met), "a goal is missed");
+    Ok(())
+}
+
+fn ours() -> Result<Figures> {
+    let (alternating_ns, _) = best(SHORT, TURNS, alternating)?;
+    let (crowd_ns, crowd_cpu_ns) = best(LONG, PRODUCERS * EACH, crowd)?;
+    let (add_after_ns, _) = best(LONG, MANY, || delayed(Duration::from_mins(10), false))?;
+    let (due_ns, _) = best(LONG, MANY, || delayed(Duration::from_millis(10), true))?;
+    let queue = "dogwatch".to_owned();
+    Ok(Figures { queue, alternating_ns, crowd_ns, crowd_cpu_ns, add_after_ns, due_ns })
+}
+
+/// The program with the queues of others, if Go is there to build it.
+fn build_theirs() -> Result<Option<PathBuf>> {
+    let program = go::build("workqueue-go")?;
+    if program.is_none() {
+        println!("Go is not installed: there is nothing to compare with");
+    }
+    Ok(program)
+}
+
+/// One turn of the queues of others.
+fn theirs(program: &Path) -> Result<Vec<Figures>> {
+    let output = Command::new(program)
+        .args([SHORT.to_string(), LONG.to_string()])
+        .output()
+        .context("cannot start the queues in Go")?;
+    ensure!(output.status.success(), "the queues in Go failed: {}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout)?;
+    lines.lines().map(|it| serde_json::from_str(it).context("the queues in Go say something else")).collect()
+}
+
+/// The best of several rounds, by wall and by CPU, in nanoseconds per key.
+fn best(rounds: usize, keys: usize, mut round: impl FnMut() -> Result<Spent>) -> Result<(f64, f64)> {
+    let (mut wall, mut cpu) = (f64::INFINITY, f64::INFINITY);
+    for _ in 0..rounds {
+        let spent = round()?;
+        wall = wall.min(spent.wall.as_nanos() as f64 / keys as f64);
+        cpu = cpu.min(spent.cpu.as_nanos() as f64 / keys as f64);
+    }
+    Ok((wall, cpu))
+}
+
+fn keys(namespace: &str, count: usize) -> Vec<ObjectKey> {
+    (0..count).map(|it| ObjectKey::namespaced(namespace, &format!("key-{it}"))).collect()
+}
+
+fn alternating() -> Result<Spent> {
+    let hundred = keys("namespace", 100);
+    let keys: Vec<_> = hundred.iter().cycle().take(TURNS).cloned().collect();
+    Builder::new_current_thread().build()?.block_on(async {
+        let queue = WorkQueue::new();
+        let start = (Instant::now(), ProcessTime::now());
+        for key in keys {
+            queue.add(key);
+            queue.take().await.context("the queue is open")?.done();
+        }
+        Ok(Spent { wall: start.0.elapsed(), cpu: start.1.elapsed() })
+    })
+}
+
+fn crowd() -> Result<Spent> {
+    let all: Vec<_> = (0..PRODUCERS).map(|it| keys(&format!("namespace-{it}"), EACH)).collect();
+    // Somebody else has the keys too, as the store of an informer does.
+    let kept = all.clone();
+    let spent = Builder::new_multi_thread().build()?.block_on(async {
+        let queue = WorkQueue::<ObjectKey>::new();
+        let start = (Instant::now(), ProcessTime::now());
+        let worker = || {
+            let queue = queue.clone();
+            tokio::spawn(async move {
+                let mut count = 0;
+                while let Some(item) = queue.take().await {
+                    item.done();
+                    count += 1;
+                }
+                count
+            })
+        };
+        let workers: Vec<_> = (0..WORKERS).map(|_| worker()).collect();
+        let producer = |keys: Vec<ObjectKey>| {
+            let queue = queue.clone();
+            tokio::spawn(async move {
+                for key in keys {
+                    queue.add(key);
+                    tokio::task::coop::consume_budget().await;
+                }
+            })
+        };
+        let producers: Vec<_> = all.into_iter().map(producer).collect();
+        for producer in producers {
+            producer.await?;
+        }
+        queue.shut_down();
+        let mut done = 0;
+        for worker in workers {
+            done += worker.await?;
+        }
+        ensure!(done == PRODUCERS * EACH, "{done} keys were done");
+        Ok(Spent { wall: start.0.elapsed(), cpu: start.1.elapsed() })
+    });
+    drop(kept);
+    spent
+}
+
+fn delayed(longest: Duration, take: bool) -> Result<Spent> {
+    let keys = keys("namespace", MANY);
+    // Multiplying by a large odd number scatters the delays well enough.
+    let delay = |it: usize| longest.mul_f64((it as u32).wrapping_mul(2_654_435_769) as f64 / 4_294_967_296.0);
+    let delays: Vec<_> = (0..MANY).map(delay).collect();
+    Builder::new_current_thread().enable_time().build()?.block_on(async {
+        let queue = WorkQueue::new();
+        let start = (Instant::now(), ProcessTime::now());
+        for (key, delay) in keys.into_iter().zip(delays) {
+            queue.add_after(key, delay);
+        }
+        if take {
+            for _ in 0..MANY {
+                queue.take().await.context("the queue is open")?.done();
+            }
+        }
+        Ok(Spent { wall: start.0.elapsed(), cpu: start.1.elapsed() })
+    })
+}

@@ -1,0 +1,116 @@
+//! The followers that other people's libraries make: programs of their own, below bench/.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::copy::Outcome;
+use super::followed::{END, NAMESPACE, PATIENCE};
+use processes::cargo::Cargo;
+use processes::process::Process;
+use testbed::server::Server;
+
+/// How often we look at what they say.
+const POLL: Duration = Duration::from_millis(20);
+
+/// How to start a follower.
+#[derive(Debug)]
+pub(super) struct Program {
+    name: &'static str,
+    /// What sets it apart from another run of the same program.
+    variant: &'static str,
+    path: PathBuf,
+    arguments: &'static [&'static str],
+}
+
+/// A follower that runs. Dropping it ends it.
+#[derive(Debug)]
+pub(super) struct Peer {
+    name: &'static str,
+    variant: &'static str,
+    process: Process,
+}
+
+/// Builds the programs: client-go's only where Go is installed.
+pub(super) fn build() -> Result<Vec<Program>> {
+    let bench = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench");
+    let manifest = "bench/peers/kube-rs/Cargo.toml";
+    Cargo::new([
+        "build",
+        "--release",
+        "--locked",
+        "--manifest-path",
+        manifest,
+        "--target-dir",
+        "bench/peers/kube-rs/target",
+    ])
+    .run()?;
+    let kube = bench.join("kube-rs/target/release/peer-kube-rs");
+    let mut programs = vec![
+        Program { name: "kube-rs", variant: "", path: kube.clone(), arguments: &[] },
+        Program {
+            name: "kube-rs-watch-list",
+            variant: "WatchList",
+            path: kube,
+            arguments: &["--watch-list"],
+        },
+    ];
+    if Command::new("go").arg("version").output().is_ok_and(|it| it.status.success()) {
+        let folder = bench.join("client-go");
+        let path = folder.join("client-go");
+        eprintln!("$ go build (in bench/peers/client-go)");
+        let status =
+            Command::new("go").arg("build").arg("-o").arg(&path).arg(".").current_dir(folder).status()?;
+        ensure!(status.success(), "client-go's program does not build");
+        programs.push(Program { name: "client-go", variant: "", path, arguments: &[] });
+    } else {
+        println!("Go is not installed: client-go does not follow");
+    }
+    Ok(programs)
+}
+
+impl Peer {
+    pub(super) fn start(program: &Program, server: &Server) -> Result<Self> {
+        let mut command = Command::new(&program.path);
+        command.arg("--kubeconfig").arg(&server.kubeconfig);
+        command.args(["--namespace", NAMESPACE, "--until", END]).args(program.arguments);
+        let process = Process::start(program.name, &mut command, server.folder())?;
+        Ok(Self { name: program.name, variant: program.variant, process })
+    }
+
+    /// Waits until it has its first copy.
+    pub(super) async fn wait_until_synced(&mut self) -> Result<()> {
+        self.wait_for("synced").await.map(drop)
+    }
+
+    /// Waits for its end, and gives what it says then.
+    pub(super) async fn outcome(mut self) -> Result<Outcome> {
+        let line = self.wait_for("digest").await?;
+        let mut outcome: Outcome = serde_json::from_value(line)?;
+        self.process.wait()?;
+        if !self.variant.is_empty() {
+            outcome.peer = format!("{}, {}", outcome.peer, self.variant);
+        }
+        Ok(outcome)
+    }
+
+    /// Waits for a line with this field.
+    async fn wait_for(&mut self, field: &str) -> Result<Value> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let ended = self.process.ensure_alive();
+            let said = self.process.said()?;
+            let lines = said.lines().filter_map(|it| serde_json::from_str::<Value>(it).ok());
+            if let Some(line) = lines.into_iter().find(|it| !it[field].is_null()) {
+                return Ok(line);
+            }
+            ended.with_context(|| format!("waiting for {}", self.name))?;
+            ensure!(Instant::now() < deadline, "{} does not come to `{field}`:\n{said}", self.name);
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The faults: rules that stay while the followers run, and orders that are given again and again.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use hyper::Method;
+use hyper::body::Bytes;
+use serde_json::{Value, json};
+
+use testbed::link::Link;
+
+const FAULTS: &str = "/_dogwatch/faults";
+/// Between two orders.
+const PACE: Duration = Duration::from_millis(1_500);
+
+/// The faults of a server.
+#[derive(Debug)]
+pub(super) struct Weather {
+    link: Link,
+}
+
+impl Weather {
+    /// Places the rules.
+    pub(super) async fn begin(link: &Link) -> Result<Self> {
+        let weather = Self { link: link.clone() };
+        for rule in rules() {
+            weather.order(Method::POST, "", rule).await?;
+        }
+        Ok(weather)
+    }
+
+    /// Drops and cuts watches, forces bookmarks, stops delivery for a moment and forgets history, in turn and for ever.
+    pub(super) async fn change<T>(&self) -> Result<T> {
+        let orders = [
+            ("/drop-watches", json!({ "on": { "resource": "configmaps" } })),
+            ("/bookmark", json!({})),
+            ("/compact", json!({})),
+            ("/drop-watches", json!({ "on": { "resource": "configmaps" }, "cut": true })),
+            ("/pause", json!({})),
+            ("/resume", json!({})),
+            ("/expire", json!({})),
+        ];
+        loop {
+            for (order, body) in &orders {
+                tokio::time::sleep(PACE).await;
+                self.order(Method::POST, order, body.clone()).await?;
+            }
+        }
+    }
+
+    /// No more orders: what waited is delivered. The rules stay.
+    pub(super) async fn settle(&self) -> Result<()> {
+        self.order(Method::POST, "/resume", Value::Null).await.map(drop)
+    }
+
+    /// Clears the sky; gives the count of what happened.
+    pub(super) async fn end(self) -> Result<Value> {
+        let answer = self.order(Method::DELETE, "", Value::Null).await?;
+        for fault in ["refused", "reset", "dropped", "delayed"] {
+            ensure!(answer["tally"][fault].as_u64() > Some(0), "no request was {fault}: {}", answer["tally"]);
+        }
+        Ok(answer["tally"].clone())
+    }
+
+    async fn order(&self, method: Method, path: &str, body: Value) -> Result<Value> {
+        let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+        let (code, answer) = self.link.lane().await?.send(method, &format!("{FAULTS}{path}"), body).await?;
+        ensure!(code.is_success(), "the order {path} was refused: {}", String::from_utf8_lossy(&answer));
+        Ok(serde_json::from_slice(&answer)?)
+    }
+}
+
+/// What happens by chance. The seeds make the chance the same in each run, as far as requests come in the same order.
+fn rules() -> Vec<Value> {
+    let on = |verbs: &[&str]| json!({ "verbs": verbs, "resource": "configmaps" });
+    let reads = on(&["list", "watch"]);
+    let writes = on(&["create", "update", "delete"]);
+    let watches = on(&["watch"]);
+    vec![
+        json!({ "on": reads, "probability": 0.1, "seed": 1, "refuse": { "code": 429, "retryAfter": 1 } }),
+        json!({ "on": reads, "probability": 0.1, "seed": 2, "refuse": { "code": 500 } }),
+        json!({ "on": reads, "probability": 0.1, "seed": 3, "reset": "before" }),
+        json!({ "on": reads, "probability": 0.2, "seed": 4, "delay": "1ms..200ms" }),
+        json!({ "on": writes, "probability": 0.01, "seed": 5, "reset": "before" }),
+        json!({ "on": writes, "probability": 0.01, "seed": 6, "reset": "after" }),
+        json!({ "on": writes, "probability": 0.01, "seed": 7, "refuse": { "code": 500 } }),
+        json!({ "on": watches, "probability": 0.3, "seed": 8, "drop": { "after": 400 } }),
+        json!({ "on": watches, "probability": 0.3, "seed": 9, "drop": { "after": 250, "cut": true } }),
+        json!({ "on": watches, "probability": 0.5, "seed": 10, "split": 7 }),
+        json!({ "on": watches, "probability": 0.3, "seed": 11, "coalesce": "5ms..50ms" }),
+        json!({ "on": watches, "probability": 0.3, "seed": 12, "lag": "1ms..20ms" }),
+    ]
+}

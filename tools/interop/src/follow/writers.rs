@@ -1,0 +1,128 @@
+//! Those who change what is followed. They meet the same weather, and try until a change is made.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use hyper::Method;
+use hyper::StatusCode;
+use hyper::body::Bytes;
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::followed::{END, NAMESPACE, PATIENCE, object};
+use testbed::link::{Lane, Link};
+
+/// How many write at once.
+const WRITERS: usize = 4;
+/// Between two changes of a writer.
+const PACE: Duration = Duration::from_millis(10);
+/// Spreads changes over the objects: a prime, so that each is reached.
+const STRIDE: usize = 7_919;
+
+/// Creates the namespace and its objects.
+pub(super) async fn fill(link: &Link, count: usize) -> Result<()> {
+    let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
+    let body = Bytes::from(body.to_string());
+    let (code, _) = link.lane().await?.send(Method::POST, "/api/v1/namespaces", body).await?;
+    ensure!(code == StatusCode::CREATED, "the namespace was refused with {code}");
+    let mut writers = JoinSet::new();
+    for first in 0..WRITERS {
+        let mut writer = Writer { link: link.clone(), lane: None };
+        writers.spawn(async move {
+            for number in (first..count).step_by(WRITERS) {
+                writer.create(&name(number), 0).await?;
+            }
+            Ok(0)
+        });
+    }
+    sum(writers).await.map(drop)
+}
+
+/// Changes, deletes and creates objects for a while; gives how many changes there were.
+pub(super) async fn change(link: &Link, count: usize, how_long: Duration) -> Result<usize> {
+    let end = Instant::now() + how_long;
+    let mut writers = JoinSet::new();
+    for first in 0..WRITERS {
+        let mut writer = Writer { link: link.clone(), lane: None };
+        writers.spawn(async move {
+            let mut changes = 0;
+            while Instant::now() < end {
+                let turn = first + changes * WRITERS;
+                let name = name(turn * STRIDE % count);
+                match turn % 7 {
+                    0 | 3 => writer.delete(&name).await?,
+                    1 => writer.create(&name, turn).await?,
+                    _ => writer.update(&name, turn).await?,
+                }
+                changes += 1;
+                tokio::time::sleep(PACE).await;
+            }
+            Ok(changes)
+        });
+    }
+    sum(writers).await
+}
+
+/// Creates the object that says that it is over.
+pub(super) async fn end(link: &Link) -> Result<()> {
+    Writer { link: link.clone(), lane: None }.create(END, 0).await
+}
+
+fn name(number: usize) -> String {
+    format!("object-{number:05}")
+}
+
+async fn sum(mut writers: JoinSet<Result<usize>>) -> Result<usize> {
+    let mut sum = 0;
+    while let Some(done) = writers.join_next().await {
+        sum += done??;
+    }
+    Ok(sum)
+}
+
+/// Writes over one connection, and over another when that is cut.
+struct Writer {
+    link: Link,
+    lane: Option<Lane>,
+}
+
+impl Writer {
+    async fn create(&mut self, name: &str, change: usize) -> Result<()> {
+        // It may be there already: it was, or the answer to our first try was lost.
+        self.until(Method::POST, "", object(name, change), &[StatusCode::CREATED, StatusCode::CONFLICT]).await
+    }
+
+    async fn update(&mut self, name: &str, change: usize) -> Result<()> {
+        let path = format!("/{name}");
+        self.until(Method::PUT, &path, object(name, change), &[StatusCode::OK, StatusCode::NOT_FOUND]).await
+    }
+
+    async fn delete(&mut self, name: &str) -> Result<()> {
+        let path = format!("/{name}");
+        self.until(Method::DELETE, &path, Bytes::new(), &[StatusCode::OK, StatusCode::NOT_FOUND]).await
+    }
+
+    /// Sends it until it is answered with one of these codes. Other answers and lost ones are the weather.
+    async fn until(&mut self, method: Method, path: &str, body: Bytes, codes: &[StatusCode]) -> Result<()> {
+        let target = format!("/api/v1/namespaces/{NAMESPACE}/configmaps{path}");
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let mut lane = match self.lane.take() {
+                Some(lane) => lane,
+                None => self.link.lane().await?,
+            };
+            let unlike = match lane.send(method.clone(), &target, body.clone()).await {
+                Ok((code, answer)) => {
+                    self.lane = Some(lane);
+                    if codes.contains(&code) {
+                        return Ok(());
+                    }
+                    format!("{code}: {}", String::from_utf8_lossy(&answer))
+                }
+                Err(error) => format!("{error:#}"),
+            };
+            ensure!(Instant::now() < deadline, "{method} {target} does not succeed: {unlike}");
+        }
+    }
+}

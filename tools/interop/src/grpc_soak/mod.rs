@@ -1,0 +1,96 @@
+//! Channels at full scale: `cargo xtask soak grpc [rollout|churn|grpc-go] [--quick|--long] [--release]`.
+//!
+//! ```text
+//! this process: API server, pods, what happens to them ─── lines ──► one process that calls: resolver, channel, load, counts
+//! ```
+//!
+//! The tests of the crate play the same in small (crates/grpc/tests/it/rolling.rs and churning.rs), with a clock that stands still.
+//!
+//! The `mod` lines below are in layer order.
+
+mod promises;
+mod limit;
+mod echo;
+mod pods;
+mod town;
+mod held;
+mod load;
+mod wishes;
+mod caller;
+mod asking;
+mod rollout;
+mod membership;
+mod churn;
+mod go_server;
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use self::promises::Promises;
+use self::rollout::Order;
+use processes::cargo;
+use testbed::waiting;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// The scenarios to play; all, when none is named.
+    #[arg(value_enum, value_name = "SCENARIO")]
+    scenarios: Vec<Scenario>,
+    /// A stream of 6 s instead of 30 s, and a churn of 5 s instead of 60 s.
+    #[arg(long)]
+    quick: bool,
+    /// Twenty minutes of grpc-go instead of 150 s: pings that are five minutes apart have to be counted too.
+    #[arg(long, conflicts_with = "quick")]
+    long: bool,
+    /// Build with optimizations, without the assertions of debug builds.
+    #[arg(long)]
+    release: bool,
+    /// What this task starts to have somebody who calls.
+    #[arg(long, hide = true)]
+    caller: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Scenario {
+    /// ten pods are replaced under 5,000 calls a second, in both orders
+    Rollout,
+    /// of 1,000 connected endpoints, 100 are replaced each second
+    Churn,
+    /// a quiet stream, an idle channel and an unread answer, to a server with all of grpc-go's defaults
+    GrpcGo,
+}
+
+/// Plays what is wanted, and prints it.
+///
+/// # Errors
+/// When a promise is broken, or a scenario cannot be played here.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    if options.release && cfg!(debug_assertions) {
+        return cargo::in_release("interop");
+    }
+    if options.caller {
+        return waiting::wait(caller::serve());
+    }
+    waiting::wait(play(options))
+}
+
+async fn play(options: &Options) -> Result<()> {
+    let wanted = |it| options.scenarios.is_empty() || options.scenarios.contains(&it);
+    let seconds = |whole, quick| Duration::from_secs(if options.quick { quick } else { whole });
+    let mut promises = Promises::default();
+    if wanted(Scenario::Rollout) {
+        for order in [Order::Announced, Order::Racing] {
+            rollout::play(order, seconds(30, 6), &mut promises).await?;
+        }
+    }
+    if wanted(Scenario::Churn) {
+        churn::play(seconds(60, 5), &mut promises).await?;
+    }
+    if wanted(Scenario::GrpcGo) {
+        // Clients that ping every half a minute are thrown out after 90 s, and their streams after 120 s.
+        let whole = if options.long { 20 * 60 } else { 150 };
+        go_server::play(seconds(whole, 130), &mut promises).await?;
+    }
+    promises.judge()
+}

@@ -1,0 +1,120 @@
+//! dogwatch with other people's programs: `cargo xtask original-controllers`, `controller-runtime`, `e2e`, `browser`, `follow` and
+//! `soak grpc` start this program.
+//!
+//! Each task is a folder below. This file only reads the command line.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a task reports to the terminal")]
+
+mod kube_controller_manager;
+mod controller_runtime;
+mod e2e;
+mod browser;
+mod follow;
+mod grpc_soak;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use testbed::waiting;
+
+/// Runs dogwatch together with other people's programs.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask", disable_help_subcommand = true, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Run kube-controller-manager on our server and report what it does there.
+    OriginalControllers(kube_controller_manager::Options),
+    /// Run the test suites of controller-runtime on our server.
+    ControllerRuntime(controller_runtime::Options),
+    /// Run tests of the official Kubernetes conformance suite on our server.
+    E2e(e2e::Options),
+    /// Let web pages in a real Chromium try to use `dogwatch serve`, and fail if one can.
+    Browser(browser::Options),
+    /// Let kube-rs, client-go and our client follow a server with injected faults, and compare their caches.
+    Follow(follow::Options),
+    /// Roll pods, churn endpoints and keep connections to a grpc-go server through a channel, at full scale.
+    ///
+    /// Three scenarios, on real loopback sockets and in real time. The task prints its measurements and checks each promise; it fails if
+    /// one is broken.
+    ///
+    /// rollout: ten pods are replaced one by one under an open load of 5,000 calls a second, once announced ("terminating, then stopped,
+    /// then deleted") and once in a race ("stopped before the slices say so"). A stream of 30 s runs on the pod that goes first. No call may
+    /// fail, be lost or be carried out twice, every pod must get calls, and the stream must be read to its end.
+    ///
+    /// churn: of 1,000 connected endpoints, 100 are replaced each second for 60 s under a light load. No call may fail. Afterwards the
+    /// calling process has as many tasks, open files and bytes as before; when its channel is dropped, it has what it began with, and
+    /// no watch on the API server is left.
+    ///
+    /// grpc-go: a quiet stream to a server with all of grpc-go's defaults, an idle channel, and one with an unread answer, for 150 s. The
+    /// server must not close a connection, as it does with clients that ping too often. Skipped where Go is not installed.
+    ///
+    /// The caller is a separate process, so that its resources can be counted. A machine or a build that is too slow for the rate is no
+    /// failure: the requested rate and the achieved one are printed.
+    GrpcSoak(grpc_soak::Options),
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> anyhow::Result<()> {
+    match task {
+        Task::OriginalControllers(options) => waiting::wait(kube_controller_manager::run(&options)),
+        Task::ControllerRuntime(options) => waiting::wait(controller_runtime::run(&options)),
+        Task::E2e(options) => waiting::wait(e2e::run(&options)),
+        Task::Browser(options) => waiting::wait(browser::run(&options)),
+        Task::Follow(options) => waiting::wait(follow::run(&options)),
+        Task::GrpcSoak(options) => grpc_soak::run(&options),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn programs_that_are_not_part_of_the_repository_must_be_named() {
+        for missing in ["original-controllers", "controller-runtime", "e2e"] {
+            assert!(Arguments::try_parse_from(["interop", missing]).is_err(), "{missing}");
+        }
+        for named in [
+            &["original-controllers", "--kube-controller-manager", "x"][..],
+            &["controller-runtime", "--source", "x", "pkg/client", "pkg/cache"],
+            &["e2e", "--e2e-binary", "x", "Watchers"],
+            &["follow", "--objects", "10"],
+            &["browser", "--chromium", "x"],
+        ] {
+            assert!(Arguments::try_parse_from(["interop"].iter().chain(named)).is_ok(), "{named:?}");
+        }
+    }
+
+    #[test]
+    fn a_soak_of_channels_takes_scenarios_by_name() {
+        for good in [&["--quick"][..], &["rollout"], &["churn", "rollout", "--quick", "--release"], &[]] {
+            assert!(
+                Arguments::try_parse_from(["interop", "grpc-soak"].iter().chain(good)).is_ok(),
+                "{good:?}"
+            );
+        }
+        assert!(Arguments::try_parse_from(["interop", "grpc-soak", "nonsense"]).is_err());
+        assert!(Arguments::try_parse_from(["interop", "grpc-soak", "--minutes", "2"]).is_err());
+    }
+}

@@ -1,0 +1,138 @@
+//! The plainest way to a server: one TLS connection, HTTP/1.1 or HTTP/2, and requests on it as they are.
+//!
+//! For measuring, where a client's own work would only be in the way. No retries, no decoding, no opinions; the tasks that
+//! check behaviour use the real client.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::{http1, http2};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// Flow-control windows of HTTP/2 that never make a server wait: what Go's client uses for a connection is 1 GB.
+const WINDOW: u32 = 16 << 20;
+
+/// How to reach a server.
+#[derive(Clone)]
+pub struct Link {
+    authority: String,
+    bearer: String,
+    tls: Arc<ClientConfig>,
+}
+
+/// An HTTP/1.1 connection: one request at a time.
+#[derive(Debug)]
+pub struct Lane {
+    link: Link,
+    sender: http1::SendRequest<Full<Bytes>>,
+}
+
+/// An HTTP/2 connection: many requests at once. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Road {
+    link: Link,
+    sender: http2::SendRequest<Full<Bytes>>,
+}
+
+impl Link {
+    /// A link to `authority`, which shows a certificate that `ca` signed, with a bearer token.
+    pub fn new(authority: String, ca: &str, token: &str) -> Result<Self> {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(ca.as_bytes()) {
+            roots.add(certificate.context("the certificate to trust is not PEM")?)?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+        let tls = Arc::new(tls.with_root_certificates(roots).with_no_client_auth());
+        Ok(Self { authority, bearer: format!("Bearer {token}"), tls })
+    }
+
+    /// Opens an HTTP/1.1 connection.
+    pub async fn lane(&self) -> Result<Lane> {
+        let (sender, connection) = http1::handshake(TokioIo::new(self.connect("http/1.1").await?)).await?;
+        // How it ends shows in the requests on it.
+        tokio::spawn(connection);
+        Ok(Lane { link: self.clone(), sender })
+    }
+
+    /// Opens an HTTP/2 connection.
+    pub async fn road(&self) -> Result<Road> {
+        let stream = TokioIo::new(self.connect("h2").await?);
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOW);
+        let (sender, connection) = builder.handshake(stream).await?;
+        tokio::spawn(connection);
+        Ok(Road { link: self.clone(), sender })
+    }
+
+    /// Whether the server says that it is ready.
+    pub async fn is_ready(&self) -> bool {
+        let ask = async { self.lane().await?.send(Method::GET, "/readyz", Bytes::new()).await };
+        ask.await.is_ok_and(|(code, body)| code == StatusCode::OK && body == "ok")
+    }
+
+    async fn connect(&self, protocol: &str) -> Result<TlsStream<TcpStream>> {
+        let stream = TcpStream::connect(&self.authority).await?;
+        stream.set_nodelay(true)?;
+        let mut tls = ClientConfig::clone(&self.tls);
+        tls.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+        let (host, _) = self.authority.rsplit_once(':').context("an authority has a port")?;
+        let name = ServerName::try_from(host.to_owned())?;
+        let stream = TlsConnector::from(Arc::new(tls)).connect(name, stream).await?;
+        let agreed = stream.get_ref().1.alpn_protocol();
+        ensure!(agreed == Some(protocol.as_bytes()), "the server does not speak {protocol}");
+        Ok(stream)
+    }
+
+    fn request(&self, method: Method, target: &str, body: Bytes) -> Result<Request<Full<Bytes>>> {
+        let builder = Request::builder().method(method).header(AUTHORIZATION, &self.bearer);
+        let builder =
+            if body.is_empty() { builder } else { builder.header(CONTENT_TYPE, "application/json") };
+        Ok(builder.uri(target).body(Full::new(body))?)
+    }
+}
+
+impl Lane {
+    /// Sends a request and reads the whole answer.
+    pub async fn send(&mut self, method: Method, target: &str, body: Bytes) -> Result<(StatusCode, Bytes)> {
+        let mut request = self.link.request(method, target, body)?;
+        request.headers_mut().insert(HOST, self.link.authority.parse()?);
+        self.sender.ready().await?;
+        let response = self.sender.send_request(request).await?;
+        Ok((response.status(), response.into_body().collect().await?.to_bytes()))
+    }
+
+    /// Sends a request and hands out the answer as it comes.
+    pub async fn open(&mut self, target: &str) -> Result<Response<Incoming>> {
+        let mut request = self.link.request(Method::GET, target, Bytes::new())?;
+        request.headers_mut().insert(HOST, self.link.authority.parse()?);
+        self.sender.ready().await?;
+        Ok(self.sender.send_request(request).await?)
+    }
+}
+
+impl Road {
+    /// Sends a request and hands out the answer as it comes.
+    pub async fn open(&mut self, target: &str) -> Result<Response<Incoming>> {
+        let target = format!("https://{}{target}", self.link.authority);
+        let request = self.link.request(Method::GET, &target, Bytes::new())?;
+        self.sender.ready().await?;
+        Ok(self.sender.send_request(request).await?)
+    }
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link").field("authority", &self.authority).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,210 @@
+//! API servers for tasks: our own, started as anybody would start it, and the original, where its programs are given.
+//!
+//! Both run on loopback with TLS and a bearer token, keep nothing, and end when the guard is dropped. What is asked of them is
+//! the business of the tasks.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use dogwatch::config::{Overrides, Pem};
+use dogwatch::{Client, Config};
+use secrecy::ExposeSecret;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+use processes::cargo::{Cargo, target_folder};
+use processes::process::Process;
+
+use crate::link::Link;
+
+/// The bearer token of the administrator.
+pub const TOKEN: &str = "admin-token";
+/// How long a server may take until it is ready.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How often it is asked whether it is: the time to ready is no more exact than this.
+const POLL: Duration = Duration::from_millis(1);
+
+/// A server that runs as long as this lives.
+#[derive(Debug)]
+pub struct Server {
+    /// The name of the program.
+    pub name: &'static str,
+    /// Leads to it, as administrator.
+    pub kubeconfig: PathBuf,
+    /// The certificate to trust, in a file.
+    pub ca: PathBuf,
+    /// How to open connections to it.
+    pub link: Link,
+    /// From its start to the first `ok` of `/readyz`.
+    pub ready_after: Duration,
+    processes: Vec<Process>,
+    /// Where all of it lives. Dropped last.
+    folder: TempDir,
+}
+
+/// Which program is our server.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Ours {
+    /// The dogwatch program to use; without it, one is built in release mode.
+    #[arg(long, value_name = "FILE")]
+    server_binary: Option<PathBuf>,
+}
+
+impl Ours {
+    /// Starts our server with these arguments beside those that say where and for whom.
+    pub async fn start(&self, arguments: &[&str]) -> Result<Server> {
+        let binary = self.binary()?;
+        let folder = tempfile::tempdir().context("cannot make a folder for the server")?;
+        let kubeconfig = folder.path().join("kubeconfig");
+        let mut command = Command::new(binary);
+        command.args(["serve", "--bind", "127.0.0.1:0", "--tls", "--token", TOKEN, "--kubeconfig-out"]);
+        command.arg(&kubeconfig).args(arguments);
+
+        let start = Instant::now();
+        let mut process = Process::start("dogwatch", &mut command, folder.path())?;
+        let url = loop {
+            process.ensure_alive()?;
+            let said = process.said()?;
+            if let Some(url) = said.lines().find_map(|it| it.strip_prefix("ready ")) {
+                break url.trim().to_owned();
+            }
+            ensure!(start.elapsed() < PATIENCE, "our server did not say that it is ready");
+            tokio::time::sleep(POLL).await;
+        };
+        let authority = url.strip_prefix("https://").with_context(|| format!("{url} is not https"))?;
+        let authority = authority.trim_end_matches('/').to_owned();
+        let pem = ca_of(&kubeconfig)?;
+        Server::ready("dogwatch", authority, &pem, kubeconfig, vec![process], folder, start).await
+    }
+
+    /// The program, built if none is named.
+    pub fn binary(&self) -> Result<PathBuf> {
+        if let Some(binary) = &self.server_binary {
+            return binary.canonicalize().with_context(|| format!("cannot find {}", binary.display()));
+        }
+        Cargo::new(["build", "--release", "--package", "dogwatch-cli"]).run()?;
+        Ok(target_folder()?.join("release/dogwatch"))
+    }
+}
+
+/// Starts the original: kube-apiserver over etcd, both from `binaries`, without a disk's delays and without authorization.
+pub async fn start_original(binaries: &Path) -> Result<Server> {
+    let folder = tempfile::tempdir().context("cannot make a folder for the server")?;
+    let file = |name: &str| folder.path().join(name);
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
+    let (pem, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    std::fs::write(file("server.crt"), &pem)?;
+    std::fs::write(file("server.key"), &key)?;
+    std::fs::write(file("server.pub"), made.signing_key.public_key_pem())?;
+    std::fs::write(file("tokens.csv"), format!("{TOKEN},admin,1,\"system:masters\"\n"))?;
+    let (port, etcd, peer) = (free_port()?, free_port()?, free_port()?);
+    let (etcd, peer) = (format!("http://127.0.0.1:{etcd}"), format!("http://127.0.0.1:{peer}"));
+    let path = |name: &str| file(name).display().to_string();
+
+    let start = Instant::now();
+    let mut command = Command::new(binaries.join("etcd"));
+    command.args(["--unsafe-no-fsync", "--log-level", "error", "--data-dir", &path("etcd")]);
+    command.args(["--listen-client-urls", &etcd, "--advertise-client-urls", &etcd]);
+    command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+    command.args(["--initial-cluster", &format!("default={peer}")]);
+    let storage = Process::start("etcd", &mut command, folder.path())?;
+
+    let mut command = Command::new(binaries.join("kube-apiserver"));
+    command.args([
+        format!("--etcd-servers={etcd}"),
+        format!("--secure-port={port}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        // A server does not list itself as an endpoint on loopback.
+        "--advertise-address=10.255.255.1".to_owned(),
+        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+        format!("--tls-cert-file={}", path("server.crt")),
+        format!("--tls-private-key-file={}", path("server.key")),
+        format!("--service-account-issuer=https://127.0.0.1:{port}/"),
+        format!("--service-account-key-file={}", path("server.pub")),
+        format!("--service-account-signing-key-file={}", path("server.key")),
+        format!("--token-auth-file={}", path("tokens.csv")),
+        "--authorization-mode=AlwaysAllow".to_owned(),
+        "--disable-admission-plugins=ServiceAccount".to_owned(),
+    ]);
+    let server = Process::start("kube-apiserver", &mut command, folder.path())?;
+
+    let kubeconfig = file("kubeconfig");
+    let authority = format!("127.0.0.1:{port}");
+    std::fs::write(&kubeconfig, kubeconfig_of(&authority))?;
+    Server::ready("kube-apiserver", authority, &pem, kubeconfig, vec![server, storage], folder, start).await
+}
+
+impl Server {
+    /// Waits until a server that was just started answers.
+    async fn ready(
+        name: &'static str,
+        authority: String,
+        pem: &str,
+        kubeconfig: PathBuf,
+        processes: Vec<Process>,
+        folder: TempDir,
+        start: Instant,
+    ) -> Result<Self> {
+        let ca = folder.path().join("ca.crt");
+        std::fs::write(&ca, pem)?;
+        let link = Link::new(authority, pem, TOKEN)?;
+        let mut server = Self { name, kubeconfig, ca, link, ready_after: Duration::ZERO, processes, folder };
+        while !server.link.is_ready().await {
+            server.processes.iter_mut().try_for_each(Process::ensure_alive)?;
+            ensure!(start.elapsed() < PATIENCE, "{name} did not become ready");
+            tokio::time::sleep(POLL).await;
+        }
+        server.ready_after = start.elapsed();
+        Ok(server)
+    }
+
+    /// A client of ours for it, as administrator.
+    pub fn client(&self) -> Result<Client> {
+        Ok(Client::new(Config::from_kubeconfig(&self.kubeconfig, &Overrides::default())?)?)
+    }
+
+    /// Where files that belong to it may be put.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The seconds of CPU it has used, with its storage where that is a program of its own.
+    pub fn cpu_seconds(&self) -> Result<f64> {
+        self.processes.iter().map(Process::cpu_seconds).sum()
+    }
+
+    /// The memory it holds, with its storage.
+    pub fn resident_mb(&self) -> Result<f64> {
+        self.processes.iter().map(Process::resident_mb).sum()
+    }
+}
+
+fn kubeconfig_of(authority: &str) -> String {
+    let cluster = json!({ "server": format!("https://{authority}"), "certificate-authority": "ca.crt" });
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "it",
+        "clusters": [{ "name": "it", "cluster": cluster }],
+        "users": [{ "name": "it", "user": { "token": TOKEN } }],
+        "contexts": [{ "name": "it", "context": { "cluster": "it", "user": "it" } }],
+    })
+    .to_string()
+}
+
+/// The certificate that a kubeconfig says to trust, as PEM.
+fn ca_of(kubeconfig: &Path) -> Result<String> {
+    match Config::from_kubeconfig(kubeconfig, &Overrides::default())?.tls.ca {
+        Some(Pem::Data(pem)) => Ok(pem.expose_secret().to_owned()),
+        Some(Pem::File(path)) => Ok(std::fs::read_to_string(path)?),
+        _ => anyhow::bail!("{} names no certificate to trust", kubeconfig.display()),
+    }
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen on loopback")?;
+    Ok(listener.local_addr()?.port())
+}
