@@ -53,6 +53,7 @@ mod raw;
 mod list;
 mod watch;
 pub mod api;
+pub mod conditions;
 pub mod discovery;
 #[cfg(feature = "kube")]
 mod kube;

@@ -81,6 +81,7 @@
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
+pub mod conditions;
 pub mod owner;
 pub mod upsert;
 pub mod events;

@@ -129,3 +129,6 @@ pub use dogwatch_grpc as grpc;
 pub use dogwatch_informer as informer;
 pub use dogwatch_workqueue as workqueue;
 pub use {http, k8s_openapi, kube_core};
+
+#[cfg(feature = "testing")]
+pub mod testing;

@@ -17,7 +17,7 @@ mod table;
 use std::fmt;
 use std::marker::PhantomData;
 
-use dogwatch_core::{ResourceType, Scope, View};
+use dogwatch_core::{ObjectKey, ResourceType, Scope, View};
 use dogwatch_wire::Fields;
 use kube_core::Resource;
 
@@ -121,6 +121,22 @@ impl<K> Api<K> {
     pub fn within(mut self, namespace: &str) -> Self {
         self.namespace = (self.resource.scope == Scope::Namespaced).then(|| namespace.to_owned());
         self
+    }
+
+    /// Returns the handle on the namespace of an object, to read or write that object by its name.
+    ///
+    /// ```no_run
+    /// # use dogwatch_client::{Api, Error};
+    /// # use dogwatch_core::ObjectKey;
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # async fn example(maps: Api<ConfigMap>, key: &ObjectKey) -> Result<(), Error> {
+    /// let map = maps.at(key).get_opt(key.name()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn at(&self, key: &ObjectKey) -> Self {
+        self.clone().within(key.namespace().unwrap_or_default())
     }
 
     /// The same collection with another payload, for example a view in place of the whole object.

@@ -1,0 +1,164 @@
+//! A cluster for tests: our API server in the process of the test, with a client for it.
+//!
+//! ```
+//! use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
+//! use dogwatch::{Api, testing};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let cluster = testing::cluster().await?;
+//! let mut map = ConfigMap::default();
+//! map.metadata.name = Some("greeting".to_owned());
+//! cluster.create(&map).await?;
+//!
+//! let maps = Api::<ConfigMap>::namespaced(cluster.client(), "default");
+//! assert!(maps.get("greeting").await?.metadata.uid.is_some());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Every cluster is separate and starts in milliseconds, so each test can have its own. Requests do not pass through a socket, which makes
+//! `#[tokio::test(start_paused = true)]` exact. [`ApiServer`] has everything else: forks, fault injection, a request log, YAML to begin
+//! with.
+
+use std::fmt;
+
+use dogwatch_client::api::StaticScope;
+use dogwatch_client::{Api, Client, Config, Error, UntilError, conditions};
+use dogwatch_core::{Object, ResourceType, WriteParams};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube_core::{CustomResourceExt, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use dogwatch_apiserver::{ApiServer, ApiServerBuilder, StartError, faults, log};
+
+/// A server in this process and a client for it.
+///
+/// Dropping it ends the server and every request to it.
+#[derive(Debug)]
+pub struct TestCluster {
+    server: ApiServer,
+    client: Client,
+}
+
+/// A failure to set up a [`TestCluster`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TestClusterError {
+    /// The server did not start.
+    Start(StartError),
+    /// The client cannot be made from the server's kubeconfig.
+    Client(Error),
+}
+
+/// Starts an empty cluster without simulated nodes and pods.
+///
+/// Use [`TestCluster::start`] to choose otherwise.
+///
+/// # Errors
+/// If the server does not start.
+pub async fn cluster() -> Result<TestCluster, TestClusterError> {
+    TestCluster::start(ApiServer::builder().in_process()).await
+}
+
+impl TestCluster {
+    /// Starts a cluster with settings of your choice.
+    ///
+    /// ```
+    /// use dogwatch::testing::{ApiServer, TestCluster};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let builder = ApiServer::builder().in_process().seed(7);
+    /// let cluster = TestCluster::start(builder.yaml("{apiVersion: v1, kind: Namespace, metadata: {name: shop}}")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the server does not start, or if it requires credentials and has no socket: such a server needs an address.
+    pub async fn start(builder: ApiServerBuilder) -> Result<Self, TestClusterError> {
+        let server = builder.start().await.map_err(TestClusterError::Start)?;
+        Self::new(server).map_err(TestClusterError::Client)
+    }
+
+    fn new(server: ApiServer) -> Result<Self, Error> {
+        // Only a server that requires credentials is reached through its socket: the kubeconfig has the token and the CA.
+        let client = if server.token().is_some() {
+            Client::new(Config::from_kubeconfig_str(&server.kubeconfig(), &Default::default())?)?
+        } else {
+            let url = server.url().parse().expect("a server's own URL is valid");
+            Client::from_service(url, "default", server.service())
+        };
+        Ok(Self { server, client })
+    }
+
+    /// Returns a client with all permissions, whose default namespace is `default`.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Returns the server, for faults, the request log and the kubeconfig.
+    pub fn server(&self) -> &ApiServer {
+        &self.server
+    }
+
+    /// Creates an object in its own namespace, or in `default` if it names none. Returns it as stored.
+    ///
+    /// # Errors
+    /// If the server rejects it.
+    pub async fn create<K>(&self, object: &K) -> Result<K, Error>
+    where
+        K: Resource<DynamicType = ()> + Object + Serialize + DeserializeOwned + 'static,
+        K::Scope: StaticScope,
+    {
+        let scope = <K::Scope as StaticScope>::SCOPE;
+        let api = Api::<K>::dynamic(self.client(), ResourceType::of::<K>(&(), scope));
+        let api = api.within(object.meta().namespace.as_deref().unwrap_or("default"));
+        api.create(&WriteParams::default(), object).await
+    }
+
+    /// Creates the definition of a custom resource and waits until its objects can be created.
+    ///
+    /// # Errors
+    /// If the server rejects the definition.
+    pub async fn define<K: CustomResourceExt>(&self) -> Result<(), UntilError> {
+        let definitions = Api::<CustomResourceDefinition>::all(self.client());
+        definitions.create(&WriteParams::default(), &K::crd()).await?;
+        definitions.wait_for(K::crd_name(), conditions::is_crd_established).await?;
+        Ok(())
+    }
+
+    /// Starts another cluster with a copy of all objects and their versions. The two do not affect each other afterwards.
+    ///
+    /// # Errors
+    /// If the server does not start.
+    pub async fn fork(&self) -> Result<Self, TestClusterError> {
+        let server = self.server.fork().await.map_err(TestClusterError::Start)?;
+        Self::new(server).map_err(TestClusterError::Client)
+    }
+
+    /// Stops the server and waits until its connections are closed. Watches end.
+    pub async fn stop(self) {
+        self.server.stop().await;
+    }
+}
+
+impl fmt::Display for TestClusterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Start(_) => "cannot start the test cluster",
+            Self::Client(_) => "cannot make a client for the test cluster",
+        })
+    }
+}
+
+impl std::error::Error for TestClusterError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Start(error) => Some(error),
+            Self::Client(error) => Some(error),
+        }
+    }
+}
