@@ -1,4 +1,4 @@
-//! Create: an object comes into being, once.
+//! The create verb, with generated names and objects that are answered without being stored.
 
 use serde_json::Value;
 
@@ -10,16 +10,19 @@ use crate::kinds::look::{at, text};
 use crate::refusal::Refusal;
 use crate::store::Expect;
 
-/// How often a generated name is tried.
+/// The number of attempts to find a free generated name: `maxNameGenerationCreateAttempts` in
+/// k8s.io/apiserver v0.36.4 pkg/registry/generic/registry/store.go.
 const ATTEMPTS: usize = 8;
-/// How much of a generated name its author decides.
+/// The number of characters of `generateName` that are kept: `MaxGeneratedNameLength` in
+/// k8s.io/apiserver v0.36.4 pkg/storage/names/generate.go.
 const LONGEST_BASE: usize = 58;
 
 impl Cluster {
-    /// Makes an object; with a part such as `binding` or `token`, asks for what that part does.
+    /// Creates an object, or a subresource such as `binding` or `token`.
     ///
     /// # Errors
-    /// 409 when there is one of its name; 404 and 403 for its namespace; 422 when it is not valid.
+    /// 409 if an object of the name exists; 404 or 403 if its namespace does not exist or is
+    /// terminating; 422 if it is not valid.
     pub async fn create(
         &self,
         place: &Place<'_>,
@@ -30,7 +33,7 @@ impl Cluster {
             Self::settle_namespace(place, &mut object)?;
             return self.make(place, object, writer, Owning::Track).await;
         }
-        // What is asked for and never stored.
+        // Reviews, bindings and subresources are answered and never stored.
         if place.part.is_empty() {
             Self::settle_namespace(place, &mut object)?;
         }
@@ -47,7 +50,7 @@ impl Cluster {
         Ok(Written { warnings, ..written })
     }
 
-    /// Makes an object of what was decoded, however it came here.
+    /// Creates an object from a decoded value, for every verb that can create one.
     pub(super) async fn make(
         &self,
         place: &Place<'_>,
@@ -75,7 +78,7 @@ impl Cluster {
         Ok(Written { warnings, ..written })
     }
 
-    /// Makes an object under a name that begins as it wishes, and that nothing else has.
+    /// Creates an object under a generated name, with another suffix while the name is taken.
     async fn make_named(
         &self,
         asked: &Asked<'_>,
@@ -101,7 +104,8 @@ impl Cluster {
         unreachable!("the loop ends at the last attempt")
     }
 
-    /// Readies and stores a new object that has a name; `versioned` is the version its writer thinks it has.
+    /// Prepares and stores a new object that has a name. `versioned` is the resource version that
+    /// the client sent.
     async fn make_once(
         &self,
         asked: &Asked<'_>,
@@ -115,7 +119,8 @@ impl Cluster {
         self.ready_new(place, &mut new)?;
         let mut warnings = self.approve(asked, Some(&new)).await?;
         if !versioned.is_empty() && versioned != "0" {
-            // It is storage that minds, and a trial never gets there.
+            // In kube-apiserver the storage layer rejects this (k8s.io/apiserver v0.36.4
+            // pkg/storage/errors.go), which a dry run never reaches.
             if !writer.dry_run {
                 return Err(Refusal::unexplained(
                     "resourceVersion should not be set on objects to be created",

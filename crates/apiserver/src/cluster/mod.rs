@@ -1,15 +1,15 @@
-//! The cluster: what is stored, what is served, and every verb that changes it.
+//! The cluster: the stored objects, the served kinds, and every verb that changes them.
 //!
 //! ```text
 //! create ─┐
-//! update ─┤  default ─► own ─► webhooks ─► prepare ─► validate ─► webhooks ─► commit, again when somebody else was faster
+//! update ─┤  default ─► own ─► webhooks ─► prepare ─► validate ─► webhooks ─► commit, retried on a conflict
 //! patch  ─┤
 //! apply  ─┘                                   delete ─► webhooks ─► finalizers, grace ─► commit
 //! ```
 //!
-//! Requests, controllers and simulators change objects through the same verbs, so the same rules hold for all of them.
-//! Nothing here knows HTTP. Every verb is complete when it returns; dropping its future before leaves either all of the
-//! change or nothing of it.
+//! Requests, controllers and simulators change objects through the same verbs, so the same rules
+//! apply to all of them. Nothing here knows HTTP. A verb has finished its write when it returns.
+//! Dropping its future earlier leaves either the whole change or none of it.
 //!
 //! The `mod` lines below are in layer order.
 
