@@ -1,4 +1,5 @@
-//! The defaults of a schema must themselves be valid, and hold nothing that would be pruned.
+//! Validation of the defaults of a schema: they must be valid, and have no fields that would be
+//! pruned.
 
 use serde_json::Value;
 
@@ -7,10 +8,10 @@ use super::printed::shown;
 use super::{embedded, metadata, prune, validate, words};
 use crate::refusal::{Problem, ProblemKind};
 
-/// What is wrong with the defaults of a structural schema.
+/// Returns the problems of the defaults of a structural schema.
 pub(crate) fn problems(schema: &Structural, path: &str) -> Vec<Problem> {
     let mut problems = Vec::new();
-    // The root is a resource as embedded ones are.
+    // The root is validated like an embedded resource.
     let root = Structural { embedded: true, ..schema.clone() };
     visit(&root, path, false, &mut problems);
     problems

@@ -1,7 +1,7 @@
-//! What `metadata` may hold: its fields and their types, for the root of an object and for embedded resources.
+//! The fields of `metadata` and their types, for the root of an object and for embedded resources.
 //!
-//! The schema of a custom kind says nothing about it, so its fields are listed here. Whether names and labels are well
-//! formed is not known here.
+//! The schema of a custom kind does not describe them, so they are listed here. The syntax of names
+//! and labels is validated elsewhere.
 
 use serde_json::Value;
 
@@ -60,17 +60,16 @@ const META: &[(&str, Kind)] = &[
     ),
 ];
 
-/// What keeps the `metadata` of an object from being read, in the words of the original; `None` where nothing does.
+/// Returns the error of kube-apiserver if the `metadata` of an object cannot be decoded.
 pub fn misfit(object: &Value) -> Option<String> {
     misfit_of(object.get("metadata")?)
 }
 
-/// Drops the unknown fields of the `metadata` of an object and of the resources embedded in it. Their paths: those of
-/// the root first.
+/// Drops the unknown fields of the `metadata` of an object and of its embedded resources. Returns
+/// their paths, those of the root first.
 ///
 /// # Errors
-///
-/// What keeps an embedded resource from being read, with its path.
+/// The reason why an embedded resource cannot be decoded, with its path.
 pub fn coerce(object: &mut Value, schema: &Structural) -> Result<Vec<String>, String> {
     let mut unknown = Vec::new();
     if let Some(metadata) = object.get_mut("metadata") {
@@ -83,7 +82,8 @@ pub fn coerce(object: &mut Value, schema: &Structural) -> Result<Vec<String>, St
     Ok(unknown)
 }
 
-/// The same for a default: nothing above it is a resource unless its schema says so.
+/// Drops unknown fields like [`coerce`], of a value such as a default, which is a resource only if
+/// its schema says so.
 pub(crate) fn coerce_part(value: &mut Value, schema: &Structural, path: &str) -> Result<Vec<String>, String> {
     let mut unknown = Vec::new();
     coerce_below(value, schema, path, false, &mut unknown).map(|()| unknown)
@@ -198,7 +198,7 @@ fn is_hollow(value: &Value) -> bool {
     }
 }
 
-/// Drops what a resource has no field for, and the lists and maps in which nothing is.
+/// Drops unknown fields, and empty lists and maps.
 fn drop_unknown(value: &mut Value, fields: &[(&str, Kind)], path: &str, unknown: &mut Vec<String>) {
     let Some(object) = value.as_object_mut() else { return };
     object.retain(|key, child| {
@@ -208,14 +208,15 @@ fn drop_unknown(value: &mut Value, fields: &[(&str, Kind)], path: &str, unknown:
                 unknown.push(path);
                 return false;
             }
-            // Objects written in Go often say `creationTimestamp: null`.
+            // Clients written in Go often send `creationTimestamp: null`.
             Some(_) if child.is_null() => return false,
             Some((_, Kind::Entries { fields, .. })) => {
                 for (index, item) in child.as_array_mut().into_iter().flatten().enumerate() {
                     drop_unknown(item, fields, &format!("{path}[{index}]"), unknown);
                 }
             }
-            // What holds nothing is not kept, but for the wish to forget all owners.
+            // Empty values are dropped, except for an empty `managedFields`, which resets all
+            // managers.
             Some((_, Kind::Texts | Kind::TextMap)) if is_hollow(child) => return false,
             Some(_) => {}
         }
@@ -230,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nulls_of_an_embedded_resource_go() {
+    fn nulls_in_the_metadata_of_an_embedded_resource_are_dropped() {
         let schema = Structural::parse(&json!({"type": "object", "properties": {"r": {
             "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}}}));
         let mut object = json!({"metadata": {"name": "a", "labels": null}, "r": {"apiVersion": "v1", "kind": "Pod",

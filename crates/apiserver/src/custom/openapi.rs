@@ -1,4 +1,4 @@
-//! What a schema of a definition may say at all, beyond being structural.
+//! Validation of the keywords of a schema, beyond being structural.
 
 use serde_json::Value;
 
@@ -9,18 +9,18 @@ use crate::refusal::{Problem, ProblemKind};
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
-/// What is wrong with a schema, from the root down.
+/// Returns the problems of a schema, from the root down.
 pub(crate) fn problems(schema: &Value, path: &str) -> Vec<Problem> {
     let mut walker = Walker { problems: Vec::new() };
     walker.node(schema, path, &Place { root: true, no_defaults: None, inside_meta: false });
     walker.problems
 }
 
-/// Where in a schema a node is.
+/// The context of a node in a schema.
 #[derive(Clone)]
 struct Place {
     root: bool,
-    /// Why defaults are not allowed here.
+    /// The reason why defaults are not allowed here.
     no_defaults: Option<String>,
     inside_meta: bool,
 }
@@ -214,7 +214,7 @@ impl Walker {
                 None => self.refuse(field.clone(), &all, "entries must all be names of item properties"),
                 Some(schema) if matches!(text(schema, "type"), "array" | "object") => {
                     let field = format!("{}.type", property(&format!("{path}.items"), name));
-                    // The original shows the type of the item here, not that of the key.
+                    // kube-apiserver shows the type of the item here, not that of the key.
                     let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
                     self.refuse(field, &quoted(text(items, "type")), detail);
                 }
@@ -226,7 +226,8 @@ impl Walker {
         }
     }
 
-    /// Items that are told apart cannot be null, nor can their keys be missing.
+    /// Checks the items of sets and keyed lists: they must not be null, and their keys must not be
+    /// missing.
     fn set_or_map_items(&mut self, schema: &Value, path: &str) {
         let list_type = text(schema, "x-kubernetes-list-type");
         let Some(items) = schema.get("items").filter(|_| matches!(list_type, "set" | "map")) else { return };

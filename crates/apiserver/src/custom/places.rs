@@ -1,13 +1,14 @@
-//! A schema laid out as the list of its places: its parts, and what restricts them.
+//! A schema as a flat list of its nodes: parts and restrictions.
 //!
-//! Parts are the schema itself, its fields, items and additional properties, and theirs. Restrictions stand below `allOf`,
-//! `anyOf`, `oneOf` and `not`, of parts and of restrictions.
+//! Parts are the schema itself, its fields, items and additional properties, and theirs.
+//! Restrictions are the schemas below `allOf`, `anyOf`, `oneOf` and `not`, of parts and of other
+//! restrictions.
 
 use serde_json::{Value, json};
 
 use super::words::{flag, listed, named, property};
 
-/// One place in a schema.
+/// A node of a schema.
 #[derive(Debug)]
 pub(crate) struct Place<'a> {
     pub(crate) path: String,
@@ -15,16 +16,16 @@ pub(crate) struct Place<'a> {
     pub(crate) role: Role<'a>,
 }
 
-/// What a place is for.
+/// The role of a node.
 #[derive(Debug)]
 pub(crate) enum Role<'a> {
-    /// It says what a value is.
+    /// It describes a value.
     Part(Level),
-    /// It says what a value may be, which a part is about.
+    /// It restricts the values of a part.
     Restriction(About<'a>),
 }
 
-/// What kind of part.
+/// The position of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     Root,
@@ -32,30 +33,30 @@ pub(crate) enum Level {
     Field,
 }
 
-/// The part that a restriction restricts.
+/// The part that a restriction applies to.
 #[derive(Clone, Debug)]
 pub(crate) enum About<'a> {
-    /// It is there.
+    /// The part, with its path.
     Part(&'a Value, String),
-    /// It should be at this path.
+    /// There is no such part; it should be at this path.
     Missing(String),
-    /// It is in something that is not there, or nobody asks.
+    /// The part is inside of a missing one, or is not checked.
     Nothing,
 }
 
 impl Place<'_> {
-    /// The path of one of its keywords.
+    /// Returns the path of one of its keywords.
     pub(crate) fn at(&self, key: &str) -> String {
         format!("{}.{key}", self.path)
     }
 
-    /// Whether it is a resource inside of a resource.
+    /// Returns true for an embedded resource.
     pub(crate) fn is_embedded(&self) -> bool {
         flag(self.schema, "x-kubernetes-embedded-resource")
     }
 }
 
-/// All places of a schema that stands at a path.
+/// Returns all nodes of a schema that is at a path.
 pub(crate) fn places<'a>(schema: &'a Value, path: &str) -> Vec<Place<'a>> {
     let mut found = Vec::new();
     part(schema, path.to_owned(), Level::Root, &mut found);
@@ -72,9 +73,10 @@ fn part<'a>(schema: &'a Value, path: String, level: Level, found: &mut Vec<Place
     if let Some(more) = schema.get("additionalProperties").filter(|it| it.is_object()) {
         part(more, format!("{path}.additionalProperties"), Level::Field, found);
     }
-    // Only of what restricts the whole it is asked whether what it restricts is there.
+    // kube-apiserver checks only the restrictions of the root for missing parts.
     let about = if level == Level::Root { About::Part(schema, path.clone()) } else { About::Nothing };
-    // Being a number or a text is the one thing that is said by types in a restriction: here, or in the first of `allOf`.
+    // `anyOf` integer or string is the only restriction that may have types: here, or in the first
+    // entry of `allOf`.
     let exempt_first = listed(schema, "allOf").first().is_some_and(is_number_or_text);
     restrictions(schema, &path, &about, is_number_or_text(schema), exempt_first, found);
     found.push(Place { path, schema, role: Role::Part(level) });
@@ -84,7 +86,8 @@ fn is_number_or_text(schema: &Value) -> bool {
     schema.get("anyOf") == Some(&json!([{"type": "integer"}, {"type": "string"}]))
 }
 
-/// What stands below the keywords that combine restrictions; those of an exempt `anyOf` are no places.
+/// Collects the schemas below the keywords that combine restrictions, except those of an exempt
+/// `anyOf`.
 fn restrictions<'a>(
     schema: &'a Value,
     path: &str,
@@ -128,7 +131,7 @@ fn restriction<'a>(
 }
 
 impl<'a> About<'a> {
-    /// What a restriction inside of one about this is about.
+    /// Returns the target of a restriction inside of one with this target.
     fn inner(&self, part: impl Fn(&'a Value) -> Option<&'a Value>, path: impl Fn(&str) -> String) -> Self {
         match self {
             Self::Part(outer, at) => {
@@ -148,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_and_restrictions_are_found_with_what_they_are_about() {
+    fn parts_and_restrictions_are_found_with_their_targets() {
         let schema = json!({
             "properties": {"a": {"items": {}, "not": {"properties": {"b": {}}}}},
             "allOf": [{"anyOf": [{"type": "integer"}, {"type": "string"}], "items": {"not": {}}}],

@@ -1,7 +1,8 @@
-//! What makes a schema structural: each field has a type outside of `allOf`, `anyOf`, `oneOf` and `not`, and those only
-//! restrict values.
+//! The rules of structural schemas: each field has a type outside of `allOf`, `anyOf`, `oneOf` and
+//! `not`, and those only restrict values.
 //!
-//! A schema is laid out as the list of its places first ([`places`]); then each place is held to the rules of its role.
+//! A schema is flattened into the list of its nodes first ([`places`]); then each node is checked
+//! against the rules of its role.
 
 use serde_json::Value;
 
@@ -11,7 +12,7 @@ use super::printed::{quoted, shown};
 use super::words::{flag, listed, named, property, text};
 use crate::refusal::{Problem, ProblemKind};
 
-/// Why a schema is not structural, sorted by what is said; empty where it is.
+/// Returns the reasons why a schema is not structural, sorted by message.
 pub(crate) fn problems(schema: &Value, path: &str) -> Vec<Problem> {
     let mut problems = Vec::new();
     for place in places(schema, path) {
@@ -36,7 +37,8 @@ pub(crate) fn problems(schema: &Value, path: &str) -> Vec<Problem> {
     problems
 }
 
-/// The first keyword in a schema that no structural schema has. Where there is one, the rest is not looked at.
+/// Returns the first keyword in a schema that no structural schema has. If there is one, the rest
+/// is not checked.
 pub(crate) fn unsupported(schema: &Value) -> Option<&'static str> {
     const KEYWORDS: [(&str, &str); 7] = [
         ("id", "id"),
@@ -75,7 +77,7 @@ fn invalid(field: String, value: &str, detail: &str) -> Problem {
     Problem::with_value(field, ProblemKind::Invalid, quoted(value), detail)
 }
 
-/// A pattern has to be a regular expression.
+/// Checks that a pattern is a regular expression.
 fn pattern(place: &Place<'_>, problems: &mut Vec<Problem>) {
     let pattern = text(place.schema, "pattern");
     if let Some(mistake) = Pattern::mistake(pattern) {
@@ -84,7 +86,8 @@ fn pattern(place: &Place<'_>, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Every part has a type, unless it may be anything; a list says what its items are; the root is an object.
+/// Checks types: every part has one unless any value is allowed, a list describes its items, and
+/// the root is an object.
 fn types(place: &Place<'_>, level: Level, problems: &mut Vec<Problem>) {
     let (schema, kind) = (place.schema, text(place.schema, "type"));
     let anything =
@@ -110,7 +113,7 @@ fn types(place: &Place<'_>, level: Level, problems: &mut Vec<Problem>) {
     }
 }
 
-/// An embedded resource is an object with fields of its own, or one that keeps whatever it is given.
+/// Checks embedded resources: each is an object with properties, or preserves unknown fields.
 fn embedded(place: &Place<'_>, problems: &mut Vec<Problem>) {
     if !place.is_embedded() {
         return;
@@ -134,7 +137,7 @@ fn embedded(place: &Place<'_>, problems: &mut Vec<Problem>) {
     }
 }
 
-/// What is a number or a text has no fields.
+/// Checks `x-kubernetes-int-or-string`: such a value has no fields.
 fn numbers_or_text(place: &Place<'_>, problems: &mut Vec<Problem>) {
     if !flag(place.schema, "x-kubernetes-int-or-string") {
         return;
@@ -147,7 +150,8 @@ fn numbers_or_text(place: &Place<'_>, problems: &mut Vec<Problem>) {
     }
 }
 
-/// The fields every resource has can be narrowed a little, and only at the root or in an embedded resource.
+/// Checks the fields that every resource has: a schema can only restrict the names, and only at the
+/// root or in an embedded resource.
 fn inherited_fields(place: &Place<'_>, level: Level, problems: &mut Vec<Problem>) {
     let whole = level == Level::Root || place.is_embedded();
     for (name, kind) in [("kind", "string"), ("apiVersion", "string"), ("metadata", "object")] {
@@ -183,15 +187,15 @@ fn says_more_than_names(metadata: &Value) -> bool {
     })
 }
 
-/// How what a restriction may not say has to be, for it not to be said.
+/// The value that a forbidden keyword must have in a restriction.
 enum Unsaid {
     Empty,
     Undefined,
     False,
 }
 
-/// What belongs to the parts of a schema and not to what restricts them.
-const ONLY_OF_PARTS: [(&str, Unsaid); 12] = [
+/// The keywords that only parts may have, not restrictions.
+const ONLY_IN_PARTS: [(&str, Unsaid); 12] = [
     ("type", Unsaid::Empty),
     ("default", Unsaid::Undefined),
     ("title", Unsaid::Empty),
@@ -206,10 +210,10 @@ const ONLY_OF_PARTS: [(&str, Unsaid); 12] = [
     ("x-kubernetes-validations", Unsaid::Empty),
 ];
 
-/// A restriction says nothing of what a value is, only of what it may be.
+/// Checks that a restriction has no keyword that describes a value.
 fn states_nothing(place: &Place<'_>, problems: &mut Vec<Problem>) {
     let schema = place.schema;
-    for (key, unsaid) in ONLY_OF_PARTS {
+    for (key, unsaid) in ONLY_IN_PARTS {
         let (said, detail) = match unsaid {
             Unsaid::Empty => {
                 let said = !text(schema, key).is_empty() || !listed(schema, key).is_empty();
@@ -234,7 +238,7 @@ fn states_nothing(place: &Place<'_>, problems: &mut Vec<Problem>) {
     }
 }
 
-/// A value for a message, without quotes where it is no text.
+/// Formats the value of a keyword for a message, quoted if it is a string.
 pub(crate) fn value_of(schema: &Value, key: &str) -> String {
     schema.get(key).map_or_else(|| "null".to_owned(), shown)
 }
