@@ -1,46 +1,46 @@
-//! Events: what controllers tell people about an object.
+//! Events that controllers record about objects.
 
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Writer};
 use crate::kinds::look::text;
 
-/// Something worth telling.
+/// The content of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
-    /// Whether it is something to look into.
+    /// True for type `Warning`, false for `Normal`.
     pub(crate) warning: bool,
-    /// One word for it.
+    /// The reason, in one word.
     pub(crate) reason: &'static str,
-    /// A sentence about it.
+    /// The message.
     pub(crate) message: String,
 }
 
 impl Note {
-    /// All is well.
+    /// Creates an event of type `Normal`.
     pub(crate) fn normal(reason: &'static str, message: String) -> Self {
         Self { warning: false, reason, message }
     }
 
-    /// Something to look into.
+    /// Creates an event of type `Warning`.
     pub(crate) fn warning(reason: &'static str, message: String) -> Self {
         Self { warning: true, reason, message }
     }
 }
 
-/// Tells something about an object. An event that cannot be stored is lost, as it is in the original.
+/// Records an event about an object. An event that cannot be stored is dropped, as by client-go.
 pub(crate) async fn record(cluster: &Cluster, writer: &Writer, about: &Value, note: &Note) {
     let namespace = match text(about, "/metadata/namespace") {
         "" => "default",
         namespace => namespace,
     };
     let source = cluster.source();
-    // The original takes the time alone; here it may stand still.
+    // client-go uses only the time; here the clock may be paused.
     let unique = source.now().as_nanosecond() as u64 ^ source.below(1 << 32);
     let name = format!("{}.{unique:x}", text(about, "/metadata/name"));
     let event = event(about, note, namespace, &name, &writer.manager, &source.stamp());
     if let Err(refusal) = cluster.add(event, writer).await {
-        tracing::debug!(reason = note.reason, %refusal, "an event is lost");
+        tracing::debug!(reason = note.reason, %refusal, "an event is dropped");
     }
 }
 

@@ -1,5 +1,5 @@
-//! Checks of DNS names, with the messages of k8s.io/apimachinery v0.36.4
-//! pkg/util/validation/validation.go.
+//! Checks of DNS names, with the messages of k8s.io/apimachinery v0.36.4 pkg/api/validate/content
+//! and pkg/util/validation.
 
 const LABEL: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
                      alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', \

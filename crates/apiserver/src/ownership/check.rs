@@ -1,6 +1,6 @@
-//! Whether an object is of its schema at all: the check before anything is merged or compared.
+//! The check of an object against its schema, before it is merged or compared.
 //!
-//! The words, odd as some are, are those clients see from the original.
+//! The messages are those of structured-merge-diff, which clients see from kube-apiserver.
 
 use std::fmt::{self, Write};
 
@@ -11,16 +11,16 @@ use super::field_set::Path;
 use super::shape::{Items, Members, Shape};
 use crate::schema::{Definitions, Scalar, Schema, Topology};
 
-/// What is wrong with an object, in the order it was found. Never empty.
+/// The schema errors of an object, in the order in which they were found. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mistakes(Vec<String>);
 
-/// Whether a list may hold two items that cannot be told apart.
+/// The treatment of list items with the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Duplicates {
-    /// It may: stored objects hold them.
+    /// Accepted: stored objects may have them.
     Allowed,
-    /// It may not: nobody may apply them.
+    /// Rejected: they cannot be applied.
     Refused,
 }
 
@@ -101,7 +101,7 @@ impl Walk<'_> {
 }
 
 impl Mistakes {
-    /// The same as one mistake, with what was tried before it.
+    /// Wraps the errors into one, prefixed with the attempt that failed.
     pub(super) fn within(self, attempt: &str) -> Self {
         Self(vec![format!("{attempt}: {self}")])
     }
@@ -136,7 +136,7 @@ fn scalar_mistake(scalar: Option<Scalar>, value: &Value) -> Option<String> {
     }
 }
 
-/// The name of the type of a value in the original's language.
+/// Returns the name of the Go type of a value.
 fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
@@ -156,7 +156,7 @@ fn plain_holder(value: &Value) -> String {
     shown
 }
 
-/// A value as the original's language prints it for people.
+/// Formats a value like Go's `%v`.
 fn plain(value: &Value, shown: &mut String) {
     match value {
         Value::Null => shown.push_str("<nil>"),
@@ -181,7 +181,7 @@ fn plain(value: &Value, shown: &mut String) {
     }
 }
 
-/// A value as the original's language writes it in source code.
+/// Formats a value like Go's `%#v`.
 fn exact(value: &Value, shown: &mut String) {
     match value {
         Value::Null => shown.push_str("interface {}(nil)"),

@@ -1,4 +1,4 @@
-//! Which fields were added, modified and removed between two objects of one schema.
+//! The fields that were added, modified and removed between two objects of one schema.
 
 use std::cmp::Ordering;
 
@@ -22,20 +22,21 @@ pub struct Comparison {
     pub removed: FieldSet,
 }
 
-/// Compares two objects. An object that comes or goes is named with everything in it.
+/// Compares two objects. An object that is added or removed is listed with everything in it.
 pub fn compare(old: &Value, new: &Value, schema: &Schema, definitions: &dyn Definitions) -> Comparison {
     between(old, new, schema, definitions).1
 }
 
-/// Whether the value itself is another one, and what differs in it.
+/// Returns true if the value itself has changed, and the differences in it.
 fn between(old: &Value, new: &Value, schema: &Schema, definitions: &dyn Definitions) -> (bool, Comparison) {
     if old == new {
         return (false, Comparison::default());
     }
     let was = Content::of(old, schema, definitions);
     let is = Content::of(new, schema, definitions);
-    // Where a schema allows anything, one that has parts may become one that has none. It is another value then, and its
-    // parts come or go. One that only loses or gets all its parts is the same value still.
+    // Under a schema that allows anything, a value with parts may become one without. Then it is
+    // another value, and its parts are removed or added. A value that only loses or gains all its
+    // parts is still the same.
     let another = match (&was, &is) {
         (Content::Parts(_), Content::Parts(_) | Content::Nothing) | (Content::Nothing, Content::Parts(_)) => {
             false
@@ -70,7 +71,8 @@ impl Comparison {
         self.removed.put(part.element, true, below);
     }
 
-    /// Items that cannot be told apart are one value together; one that joins or leaves them makes it another thing.
+    /// Compares a part that both objects have. Duplicate items are one value together; an item that
+    /// is added to them or removed changes it.
     fn stays(&mut self, was: Part<'_>, is: Part<'_>, definitions: &dyn Definitions) {
         match (&was.held, &is.held) {
             (Held::One(old), Held::One(new)) => {
@@ -104,7 +106,7 @@ mod tests {
     use crate::schema::{List, NoDefinitions, Scalar, Topology};
 
     #[test]
-    fn changes_are_named_with_everything_in_them() {
+    fn changes_are_listed_with_everything_in_them() {
         for (old, new, added, modified, removed) in [
             (json!({}), json!({"a": {"b": 1}}), json!({"f:a": {".": {}, "f:b": {}}}), json!({}), json!({})),
             (json!({"a": 1}), json!({"a": 2}), json!({}), json!({"f:a": {}}), json!({})),
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn items_that_cannot_be_told_apart_are_one_leaf() {
+    fn duplicate_items_are_one_leaf() {
         let item = Schema::Scalar(Scalar::String);
         let schema = Schema::List(Arc::new(List { item, topology: Topology::Set }));
         let compared = |old: Value, new: Value| compare(&old, &new, &schema, &NoDefinitions);

@@ -1,8 +1,8 @@
-//! Two sorted sequences side by side: what set algebra and comparing have in common.
+//! A merge join of two sorted sequences, shared by set operations and comparisons.
 
 use std::cmp::Ordering;
 
-/// An entry of two sequences: of one of them, or of both where both have its key.
+/// An entry of one of two sequences, or of both if both have its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pair<L, R> {
     Left(L),
@@ -10,7 +10,8 @@ pub(super) enum Pair<L, R> {
     Both(L, R),
 }
 
-/// Walks two sequences in the order of their keys. Each must be sorted by its key and hold a key at most once.
+/// Walks two sequences in the order of their keys. Each must be sorted by its key, without
+/// duplicates.
 pub(super) fn side_by_side<L, R>(
     left: impl IntoIterator<Item = L>,
     right: impl IntoIterator<Item = R>,

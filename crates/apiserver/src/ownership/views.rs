@@ -1,4 +1,5 @@
-//! One object in the versions of its kind: what a manager wrote in one has to be found in another.
+//! An object in the other versions of its kind, to find the fields that a manager owns in another
+//! version.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +13,13 @@ use super::managed::Managed;
 use super::stated::{fields_of, settled};
 use crate::schema::Schema;
 
-/// What is the same in all versions.
+/// The fields that are the same in all versions.
 const IN_ALL_VERSIONS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// The object as another version shows it; `None` where the version is gone. A version that does not know all fields of
-/// the object cannot show it.
+/// Converts the object to another version; `None` if the version does not exist any more.
+///
+/// # Errors
+/// An error if the schema of the version does not have all fields of the object.
 pub(super) fn view(
     object: &Value,
     api_version: &str,
@@ -30,7 +33,8 @@ pub(super) fn view(
     Ok(Some((object, schema)))
 }
 
-/// Reads all sets by the schemas of today; entries of versions that are gone go too.
+/// Updates all sets to the current schemas, and drops entries of versions that do not exist any
+/// more.
 pub(super) fn settle(live: &Value, managed: &mut Managed, target: &Target<'_>) -> Result<(), Mistakes> {
     let versions: BTreeSet<String> = managed.sets.values().map(|owned| owned.api_version.clone()).collect();
     let mut schemas = BTreeMap::new();
@@ -50,9 +54,10 @@ pub(super) fn settle(live: &Value, managed: &mut Managed, target: &Target<'_>) -
     Ok(())
 }
 
-/// All that is owned of an object, by anybody, as one version shows it.
+/// Returns all owned fields of an object, of all managers, in one version.
 ///
-/// What is owned in another version is found here by showing nothing but that here.
+/// To find the fields that are owned in another version, an object with only those fields is
+/// converted to this version.
 pub(super) fn owned_in(
     version: &str,
     object: &Value,
@@ -79,7 +84,7 @@ pub(super) fn owned_in(
         }
         let Some((owned, schema)) = view(&owned, version, target)? else { continue };
         let stated = fields_of(&owned, &schema, target.definitions).without_trees(&same);
-        // What is there only because of what is in it is owned in no version.
+        // Fields that exist only because of their content are owned in no version.
         let owned = stated.difference(&fields.ways()).joined(fields.within_trees(&same));
         found = found.joined(owned);
     }

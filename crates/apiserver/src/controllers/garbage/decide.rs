@@ -1,38 +1,40 @@
-//! What becomes of an object, given what became of its owners and who depends on it.
+//! The decision about an object, given the state of its owners and its dependents. The terms are
+//! those of kube-controller-manager.
 
 use super::graph::{Graph, Uid};
 use super::head::{Head, OwnerRef};
 use crate::cluster::Propagation;
 
-/// What became of an owner.
+/// The state of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// It is there, and keeps its dependents.
+    /// It exists and keeps its dependents.
     Solid,
-    /// It is being deleted and waits for its dependents.
+    /// It is being deleted in the foreground and waits for its dependents.
     Waiting,
-    /// It is not there, or another object has its name.
+    /// It does not exist, or another object has its name.
     Dangling,
 }
 
-/// What is to be done about an object.
+/// The action to take for an object.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Nothing.
+    /// No action.
     Keep,
-    /// It stays, without its references to these owners.
+    /// Removes its references to these owners.
     DropOwners(Vec<String>),
-    /// It goes. With `unblock`, its references are made to block nobody first, since it may be part of a circle.
+    /// Deletes it. With `unblock`, its references are made non-blocking first, since it may be part
+    /// of a cycle.
     Delete { propagation: Propagation, unblock: bool },
-    /// It waits for dependents, but none blocks it: its finalizer goes.
+    /// Removes its foreground finalizer: it waits for dependents, but none blocks it.
     StopWaiting,
-    /// It waits for these dependents: they are to be looked at.
+    /// It waits for these dependents, which are to be processed.
     WaitFor(Vec<Uid>),
-    /// The references to it are removed from these, then its finalizer.
+    /// Removes the references to it from these dependents, then its finalizer.
     Leave(Vec<Uid>),
 }
 
-/// What is to be done about an object that is being deleted.
+/// Decides about an object that is being deleted.
 pub(super) fn about_deleted(head: &Head, uid: &str, graph: &Graph) -> Verdict {
     if head.leaves_dependents() {
         return Verdict::Leave(graph.dependents(uid).map(|(it, _)| it.clone()).collect());
@@ -45,14 +47,15 @@ pub(super) fn about_deleted(head: &Head, uid: &str, graph: &Graph) -> Verdict {
     if blocking.is_empty() {
         return Verdict::StopWaiting;
     }
-    // There is nothing to do about those that are being deleted already, and those that wait themselves are looked at when
-    // their own dependents go. Each dependent that goes leads here: with the others looked at each time, the deletion of an
-    // owner would take time with the square of its dependents.
+    // Dependents that are being deleted already need no action, and those that wait for dependents
+    // of their own are processed when those are gone. This runs after each dependent is gone:
+    // processing all others each time would make the deletion of an owner quadratic in the number
+    // of its dependents.
     let idle = blocking.into_iter().filter(|(_, node)| !node.head.deleting);
     Verdict::WaitFor(idle.map(|(it, _)| it.clone()).collect())
 }
 
-/// What is to be done about an object that is not being deleted, given the standing of each of its owners.
+/// Decides about an object that is not being deleted, given the state of each of its owners.
 pub(super) fn about_owned(head: &Head, standings: &[Standing], uid: &str, graph: &Graph) -> Verdict {
     let owners = || head.owners.iter().zip(standings);
     if head.owners.is_empty() {
@@ -104,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_goes_with_its_last_owner_and_loses_references_to_those_that_went_before() {
+    fn an_object_is_deleted_with_its_last_owner_and_loses_references_to_deleted_ones() {
         let head = owned(&[("a", false), ("b", false), ("c", false)]);
         let drop_owners = |uids: &[&str]| Verdict::DropOwners(uids.iter().map(ToString::to_string).collect());
         for (standings, expected) in [
@@ -120,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn finalizers_that_are_there_already_choose_how_it_goes() {
+    fn existing_finalizers_choose_the_propagation_policy() {
         let with = |orphan, foreground| Head { orphan, foreground, ..owned(&[("a", false)]) };
         for (orphan, foreground, expected) in [
             (true, false, Propagation::Orphan),
@@ -133,14 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_waiting_owner_waits_for_waits_for_its_own_dependents_too() {
+    fn a_dependent_of_a_waiting_owner_waits_for_its_own_dependents_too() {
         let graph = graph(&[("y", owned(&[("x", true)]))]);
         let verdict = about_owned(&owned(&[("a", true)]), &[Waiting], "x", &graph);
         assert_eq!(verdict, delete(Propagation::Foreground));
     }
 
     #[test]
-    fn a_circle_of_waiting_objects_is_cut() {
+    fn a_cycle_of_waiting_objects_is_broken() {
         let waiting = Head { deleting: true, foreground: true, ..owned(&[("x", true)]) };
         let graph = graph(&[("a", waiting)]);
         let verdict = about_owned(&owned(&[("a", true)]), &[Waiting], "x", &graph);
@@ -160,7 +163,7 @@ mod tests {
         assert_eq!(
             about_deleted(&waiting, "a", &ending),
             Verdict::WaitFor(vec![]),
-            "it goes by itself, and needs no look each time another one has gone"
+            "a dependent that is being deleted is not processed again"
         );
         let leaving = Head { deleting: true, orphan: true, ..Head::default() };
         let all = ["b", "c", "d"].map(Uid::from).to_vec();
