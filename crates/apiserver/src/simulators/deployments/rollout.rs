@@ -1,19 +1,20 @@
-//! How large the ReplicaSets of a Deployment should be next.
+//! The next sizes of the ReplicaSets of a Deployment.
 
 use super::model::{Set, Wanted};
 
 /// The next step of a Deployment.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// There is no ReplicaSet of its template: one is made, this large.
+    /// Creates a ReplicaSet of this size for its template.
     Create(i64),
-    /// These get another size, or hear of what is wanted now.
+    /// Gives these ReplicaSets another size, or updates their annotations.
     Resize(Vec<(String, i64)>),
-    /// Nothing for now.
+    /// No step for now.
     Rest,
 }
 
-/// The next step. `olds` are all ReplicaSets of other templates; `old_pods` says that pods of those are still there.
+/// Decides the next step. `olds` are all ReplicaSets of other templates; `old_pods` is set while
+/// pods of those exist.
 pub(super) fn step(wanted: &Wanted, new: Option<&Set>, olds: &[Set], old_pods: bool) -> Step {
     let all = || olds.iter().chain(new);
     let rescaled =
@@ -43,7 +44,7 @@ fn resize(set: &Set, size: i64) -> Vec<(String, i64)> {
     if set.replicas == size { Vec::new() } else { vec![(set.name.clone(), size)] }
 }
 
-/// How large the new ReplicaSet may be.
+/// Returns the size to which the new ReplicaSet may grow.
 fn grown(wanted: &Wanted, olds: &[Set], new: Option<&Set>) -> i64 {
     let size = new.map_or(0, |it| it.replicas);
     let total = size + olds.iter().map(|it| it.replicas).sum::<i64>();
@@ -51,21 +52,22 @@ fn grown(wanted: &Wanted, olds: &[Set], new: Option<&Set>) -> i64 {
     if room <= 0 { size } else { size + room.min(wanted.replicas - size) }
 }
 
-/// Which old ReplicaSets may shrink, without fewer being available than may be: those first that are not well.
+/// Returns the new sizes of old ReplicaSets so that enough pods stay available; unavailable pods
+/// are removed first.
 fn shrink(wanted: &Wanted, new: &Set, olds: &[Set]) -> Vec<(String, i64)> {
     let mut olds: Vec<Set> = olds.iter().filter(|it| it.replicas > 0).cloned().collect();
     olds.sort_by(|left, right| left.age().cmp(&right.age()));
     let before: Vec<i64> = olds.iter().map(|it| it.replicas).collect();
     let total = new.replicas + before.iter().sum::<i64>();
     let needed = wanted.replicas - wanted.unavailable;
-    let mut unwell = total - needed - (new.replicas - new.available);
-    if unwell <= 0 {
+    let mut unhealthy = total - needed - (new.replicas - new.available);
+    if unhealthy <= 0 {
         return Vec::new();
     }
     for set in &mut olds {
-        let down = unwell.min(set.replicas - set.available).max(0);
+        let down = unhealthy.min(set.replicas - set.available).max(0);
         set.replicas -= down;
-        unwell -= down;
+        unhealthy -= down;
     }
     let available = new.available + olds.iter().map(|it| it.available).sum::<i64>();
     let mut spare = (available - needed).max(0);
@@ -78,13 +80,14 @@ fn shrink(wanted: &Wanted, new: &Set, olds: &[Set]) -> Vec<(String, i64)> {
     changed.map(|(set, _)| (set.name, set.replicas)).collect()
 }
 
-/// Sizes after the Deployment itself was given another: each ReplicaSet gets its share.
+/// Returns the sizes after the Deployment itself was scaled: each ReplicaSet changes in proportion,
+/// as in k8s.io/kubernetes v1.36.4 pkg/controller/deployment/sync.go.
 fn scale(wanted: &Wanted, new: Option<&Set>, olds: &[Set]) -> Vec<(String, i64)> {
     let mut active: Vec<&Set> = olds.iter().chain(new).filter(|it| it.replicas > 0).collect();
     let newest = || new.or_else(|| olds.iter().max_by(|left, right| left.age().cmp(&right.age())));
     match active.as_slice() {
         [] => return newest().map_or_else(Vec::new, |it| resize(it, wanted.replicas)),
-        // Even of the right size it must hear of what is wanted now.
+        // Even at the right size, its annotations must be updated.
         [only] => return vec![(only.name.clone(), wanted.replicas)],
         _ => {}
     }
@@ -122,7 +125,7 @@ fn scale(wanted: &Wanted, new: Option<&Set>, olds: &[Set]) -> Vec<(String, i64)>
     sizes
 }
 
-/// By how much a ReplicaSet changes when all change alike.
+/// Returns the change of a ReplicaSet if all change in proportion.
 fn fraction(wanted: &Wanted, set: &Set) -> i64 {
     if wanted.replicas == 0 {
         return -set.replicas;
@@ -136,7 +139,7 @@ fn fraction(wanted: &Wanted, set: &Set) -> i64 {
     size - set.replicas
 }
 
-/// The ReplicaSets beyond what a Deployment keeps of its past, oldest first.
+/// Returns the ReplicaSets beyond the revision history limit of a Deployment, oldest first.
 pub(super) fn to_forget(limit: Option<i64>, olds: &[Set]) -> Vec<String> {
     let Some(limit) = limit.filter(|it| *it != i64::from(i32::MAX)) else { return Vec::new() };
     let mut past: Vec<&Set> = olds.iter().filter(|it| !it.deleting).collect();
@@ -172,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_set_is_made_at_full_size_and_the_next_within_the_surge() {
+    fn the_first_set_is_created_at_full_size_and_the_next_within_the_surge() {
         assert_eq!(step(&wanted(3, 1, 0), None, &[], false), Step::Create(3));
         assert_eq!(step(&wanted(3, 1, 0), None, &[set("1", 3, 3)], true), Step::Create(1));
         assert_eq!(step(&wanted(3, 0, 1), None, &[set("1", 3, 3)], true), Step::Create(0));
@@ -181,16 +184,16 @@ mod tests {
     #[test]
     fn a_rollout_moves_by_surge_and_availability_until_it_is_done() {
         for (surge, unavailable, new, old, expected) in [
-            // One more may be there: it comes, becomes available, and an old one goes.
+            // One more is allowed: it is created, becomes available, and an old one is removed.
             (1, 0, (1, 0), (3, 3), Step::Rest),
             (1, 0, (1, 1), (3, 3), resized(&[("1", 2)])),
             (1, 0, (1, 1), (2, 2), resized(&[("2", 2)])),
             (1, 0, (3, 3), (1, 1), resized(&[("1", 0)])),
             (1, 0, (3, 3), (0, 0), Step::Rest),
-            // One fewer may be available: an old one goes first.
+            // One fewer may be available: an old one is removed first.
             (0, 1, (0, 0), (3, 3), resized(&[("1", 2)])),
             (0, 1, (0, 0), (2, 2), resized(&[("2", 1)])),
-            // Old ones that are not available go without ado.
+            // Old ones that are not available are removed without waiting.
             (1, 0, (1, 1), (3, 1), resized(&[("1", 2)])),
             (1, 1, (1, 1), (3, 0), resized(&[("1", 1)])),
         ] {
@@ -238,16 +241,17 @@ mod tests {
     }
 
     #[test]
-    fn only_so_much_of_the_past_is_kept() {
+    fn old_sets_beyond_the_history_limit_are_deleted() {
         let past = |name: &str, revision, replicas| Set { revision, ..set(name, replicas, replicas) };
         let olds = [past("c", 3, 0), past("a", 1, 0), past("b", 2, 1), past("d", 4, 0)];
-        assert_eq!(to_forget(Some(2), &olds), ["a"], "one that has pods stays");
+        assert_eq!(to_forget(Some(2), &olds), ["a"], "one that has pods is kept");
         assert_eq!(to_forget(Some(0), &olds), ["a", "c", "d"]);
         assert!(to_forget(Some(10), &olds).is_empty() && to_forget(None, &olds).is_empty());
     }
 
     proptest::proptest! {
-        /// A rollout ends, never has more replicas than it may, and never fewer available than it must.
+        /// A rollout ends, never has more replicas than allowed, and never fewer available than
+        /// required.
         #[test]
         fn every_rollout_ends_within_its_bounds(replicas in 0..20i64, surge in 0..5i64, unavailable in 0..5i64, old in 0..20i64) {
             let unavailable = if surge == 0 && unavailable == 0 { 1 } else { unavailable };
