@@ -106,10 +106,10 @@ impl Addresses {
         let port = match wanted {
             Some(port) if !PORTS.contains(&port) => {
                 let why = "provided port is not in the valid range. The range of valid ports is 30000-32767";
-                return Err(refused_number(service, index, port, why));
+                return Err(invalid_port(service, index, port, why));
             }
             Some(port) if !free(port) => {
-                return Err(refused_number(service, index, port, "provided port is already allocated"));
+                return Err(invalid_port(service, index, port, "provided port is already allocated"));
             }
             Some(port) => port,
             None => PORTS
@@ -174,7 +174,7 @@ fn refused(service: &Value, field: &str, value: &str, why: &str) -> Refusal {
     Refusal::invalid("", "Service", text(service, "/metadata/name"), &[problem])
 }
 
-fn refused_number(service: &Value, index: usize, port: i64, why: &str) -> Refusal {
+fn invalid_port(service: &Value, index: usize, port: i64, why: &str) -> Refusal {
     let field = format!("spec.ports[{index}].nodePort");
     let problem = Problem::with_value(field, ProblemKind::Invalid, port, why);
     Refusal::invalid("", "Service", text(service, "/metadata/name"), &[problem])

@@ -105,7 +105,7 @@ impl Cluster {
             }
             let mut all = true;
             for (quota, used) in charges {
-                if self.note_usage(&kind, &quota, used).await? {
+                if self.write_usage(&kind, &quota, used).await? {
                     paid.push(quota.key().clone());
                 } else {
                     all = false;
@@ -120,7 +120,7 @@ impl Cluster {
 
     /// Writes the usage into the status of a quota unless it has changed since it was read. Returns
     /// false if it has.
-    async fn note_usage(&self, kind: &Kind, quota: &Arc<Encoded>, used: Value) -> Result<bool, Refusal> {
+    async fn write_usage(&self, kind: &Kind, quota: &Arc<Encoded>, used: Value) -> Result<bool, Refusal> {
         let old = kind.show(quota);
         let mut new = old.clone();
         object_mut(&mut new, "status").insert("used".to_owned(), used);

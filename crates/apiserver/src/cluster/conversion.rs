@@ -61,7 +61,7 @@ impl Cluster {
         let Some(first) = left.first() else { return Ok(()) };
         let which = format!("{}, Kind={}", text(first, "/apiVersion"), custom.names.kind);
         let converted = self
-            .ask_to_convert(custom, &wanted, &left)
+            .call_conversion_webhook(custom, &wanted, &left)
             .await
             .map_err(|why| Refusal::unexplained(format!("conversion webhook for {which} failed: {why}")))?;
         custom.conversions.make_room();
@@ -71,7 +71,7 @@ impl Cluster {
         Ok(())
     }
 
-    async fn ask_to_convert(
+    async fn call_conversion_webhook(
         &self,
         custom: &CustomKind,
         wanted: &str,

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::claim::Claim;
-use super::hooks::Asked;
+use super::address_claim::AddressClaim;
+use super::admission_webhooks::AdmissionAttributes;
 use super::pipeline::{Owning, metadata_mut};
 use super::{Cluster, Place, Writer, Written};
 use crate::kinds::look::{at, text};
@@ -37,7 +37,8 @@ impl Cluster {
         if place.part.is_empty() {
             Self::settle_namespace(place, &mut object)?;
         }
-        let mut warnings = self.admit_by_hooks(&Asked::create(place, writer), &mut object).await?;
+        let mut warnings =
+            self.admit_by_webhooks(&AdmissionAttributes::create(place, writer), &mut object).await?;
         let written = if !place.part.is_empty() {
             self.create_part(place, object, writer).await?
         } else if place.kind.is("", "bindings") {
@@ -63,7 +64,7 @@ impl Cluster {
         let mut object = object;
         metadata_mut(&mut object).remove("resourceVersion");
         self.begin_new(place, &mut object, writer, owning);
-        let asked = Asked::create(place, writer);
+        let asked = AdmissionAttributes::create(place, writer);
         let mut mutated = Some(object);
         let mut warnings = self.mutate(&asked, &mut mutated).await?;
         let object = mutated.unwrap_or_default();
@@ -81,7 +82,7 @@ impl Cluster {
     /// Creates an object under a generated name, with another suffix while the name is taken.
     async fn make_named(
         &self,
-        asked: &Asked<'_>,
+        asked: &AdmissionAttributes<'_>,
         object: &Value,
         versioned: &str,
     ) -> Result<Written, Refusal> {
@@ -108,14 +109,15 @@ impl Cluster {
     /// the client sent.
     async fn make_once(
         &self,
-        asked: &Asked<'_>,
+        asked: &AdmissionAttributes<'_>,
         mut new: Value,
         versioned: &str,
     ) -> Result<Written, Refusal> {
         let (place, writer) = (asked.place(), asked.writer());
         let name = text(&new, "/metadata/name").to_owned();
         metadata_mut(&mut new).insert("uid".to_owned(), self.source.uid().into());
-        let _claim = Claim::of(self, place.kind, text(&new, "/metadata/uid"), place.key_of(&name).ok());
+        let _claim =
+            AddressClaim::of(self, place.kind, text(&new, "/metadata/uid"), place.key_of(&name).ok());
         self.ready_new(place, &mut new)?;
         let mut warnings = self.approve(asked, Some(&new)).await?;
         if !versioned.is_empty() && versioned != "0" {

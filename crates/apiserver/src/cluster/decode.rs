@@ -65,8 +65,9 @@ pub fn decode(
     let strict = settle(kind, &bytes, &mut object)
         .map_err(|why| unreadable(&kind.def.version, &kind.def.kind, &why))?;
     let strict = [twice, strict].concat();
-    let mut warnings = judge(strict, validation, |why| unreadable(&kind.def.version, &kind.def.kind, why))?;
-    warnings.extend(name_owners_once(&mut object, ""));
+    let mut warnings =
+        check_strict(strict, validation, |why| unreadable(&kind.def.version, &kind.def.kind, why))?;
+    warnings.extend(dedup_owner_references(&mut object, ""));
     Ok((object, warnings))
 }
 
@@ -74,7 +75,7 @@ pub fn decode(
 /// kube-apiserver does this instead of rejecting them (`dedupOwnerReferences` in k8s.io/apiserver
 /// v0.36.4 pkg/endpoints/handlers/rest.go). `when` is the text that the warning about a patch has
 /// in addition.
-pub(super) fn name_owners_once(object: &mut Value, when: &str) -> Option<String> {
+pub(super) fn dedup_owner_references(object: &mut Value, when: &str) -> Option<String> {
     let owners = object.pointer_mut("/metadata/ownerReferences")?.as_array_mut()?;
     let mut seen = HashSet::with_capacity(owners.len());
     let mut again = Vec::new();
@@ -111,8 +112,8 @@ pub fn decode_as(
     let refused = |why: &str| unreadable(version, kind, why);
     let strict = settle_typed(&schema, &bytes, &mut object).map_err(|why| refused(&why))?;
     defaults::apply(group, version, kind, &mut object);
-    name_it(&mut object, api_version, kind);
-    Ok((object, judge([twice, strict].concat(), validation, refused)?))
+    set_type_meta(&mut object, api_version, kind);
+    Ok((object, check_strict([twice, strict].concat(), validation, refused)?))
 }
 
 /// Completes an object that a patch produced: drops unknown fields and fills in defaults. Returns
@@ -127,7 +128,7 @@ pub(super) fn settle(kind: &Kind, bytes: &[u8], object: &mut Value) -> Result<Ve
         if kind.is("apiextensions.k8s.io", "customresourcedefinitions") {
             custom::definition::fill_defaults(object);
         }
-        name_it(object, &kind.def.api_version(), &kind.def.kind);
+        set_type_meta(object, &kind.def.api_version(), &kind.def.kind);
         return Ok(strict);
     };
     let mut strict = builtin::duplicate_fields(bytes);
@@ -145,7 +146,7 @@ fn settle_typed(schema: &Schema, bytes: &[u8], object: &mut Value) -> Result<Vec
     Ok(findings.strict)
 }
 
-fn name_it(object: &mut Value, api_version: &str, kind: &str) {
+fn set_type_meta(object: &mut Value, api_version: &str, kind: &str) {
     if let Some(map) = object.as_object_mut() {
         map.insert("apiVersion".to_owned(), api_version.into());
         map.insert("kind".to_owned(), kind.into());
@@ -153,7 +154,7 @@ fn name_it(object: &mut Value, api_version: &str, kind: &str) {
 }
 
 /// Rejects the errors of strict decoding, or turns them into warnings.
-pub(super) fn judge(
+pub(super) fn check_strict(
     strict: Vec<String>,
     validation: FieldValidation,
     refused: impl Fn(&str) -> Refusal,
@@ -198,7 +199,7 @@ fn parse(expected: &str, body: &Body) -> Result<(Bytes, Value, Vec<String>), Ref
             let why = depth::exceeded();
             return Err(unrecognized(&format!("couldn't get version/kind; json parse error: {why}")));
         }
-        Ok(object @ Value::Object(_)) => match untold(&object) {
+        Ok(object @ Value::Object(_)) => match type_meta_error(&object) {
             None => return Ok((bytes, object, twice)),
             Some(why) => return Err(unrecognized(&why)),
         },
@@ -221,7 +222,7 @@ fn parse(expected: &str, body: &Body) -> Result<(Bytes, Value, Vec<String>), Ref
 
 /// Returns the error of kube-apiserver if `apiVersion` or `kind` of an object cannot be read;
 /// `None` if they can, or are absent.
-fn untold(object: &Value) -> Option<String> {
+fn type_meta_error(object: &Value) -> Option<String> {
     for key in ["apiVersion", "kind"] {
         let found = match object.get(key) {
             Some(Value::Number(_)) => "number",

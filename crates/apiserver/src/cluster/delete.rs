@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::hooks::Asked;
+use super::admission_webhooks::AdmissionAttributes;
 use super::pipeline::{is_definition, metadata_mut, object_mut};
 use super::place::MODIFIED;
-use super::update::{ATTEMPTS, goes};
+use super::update::{ATTEMPTS, is_to_be_removed};
 use super::{Cluster, Place, Shown, Writer};
 use crate::custom::{definition, names};
 use crate::kinds::look::{at, items, number, text};
@@ -125,7 +125,7 @@ impl Cluster {
         options: &DeleteOptions,
         writer: &Writer,
     ) -> Result<Deleted, Refusal> {
-        Self::refuse_immortal(place)?;
+        Self::refuse_protected(place)?;
         let kind = place.kind;
         let warnings: Vec<String> =
             warning_of_deleting(kind, options).map(str::to_owned).into_iter().collect();
@@ -136,7 +136,7 @@ impl Cluster {
             if self.has_webhooks() {
                 self.ready_to_show(kind, std::slice::from_ref(&current)).await?;
                 let old = kind.show(&current);
-                let asked = Asked::delete(place, &old, writer, options.to_value());
+                let asked = AdmissionAttributes::delete(place, &old, writer, options.to_value());
                 warnings.extend(self.mutate(&asked, &mut None).await?);
                 warnings.extend(self.approve(&asked, None).await?);
             }
@@ -239,11 +239,11 @@ impl Cluster {
     /// Decides the next step of the deletion of an object. Works on the stored form.
     fn next_step(&self, kind: &Kind, stored: &Value, options: &DeleteOptions) -> DeletionStep {
         if kind.is("", "namespaces") {
-            return self.next_step_of_namespace(stored);
+            return self.next_step_for_namespace(stored);
         }
         if is_definition(kind) && at(stored, "/metadata/deletionTimestamp").is_none() {
             let mut object = stored.clone();
-            self.mark_going(&mut object, 0);
+            self.mark_deleting(&mut object, 0);
             add_finalizer(&mut object, definition::CLEANUP);
             names::mark_terminating(&mut object, &self.source.stamp());
             return DeletionStep::Mark { object, then_remove: false };
@@ -255,11 +255,11 @@ impl Cluster {
         let held = !finalizers.is_empty();
         match (at(stored, "/metadata/deletionTimestamp").is_some(), grace_of(kind, stored, options)) {
             (false, Some(grace)) => {
-                self.mark_going(&mut object, grace);
+                self.mark_deleting(&mut object, grace);
                 DeletionStep::Mark { object, then_remove: grace == 0 && !held }
             }
             (false, None) if held => {
-                self.mark_going(&mut object, 0);
+                self.mark_deleting(&mut object, 0);
                 DeletionStep::Mark { object, then_remove: false }
             }
             (false, None) => DeletionStep::Remove,
@@ -272,14 +272,14 @@ impl Cluster {
                 }
                 match (refinalized, held) {
                     (true, true) => DeletionStep::Mark { object, then_remove: false },
-                    (_, false) if goes(kind, &object) => DeletionStep::Remove,
+                    (_, false) if is_to_be_removed(kind, &object) => DeletionStep::Remove,
                     _ => DeletionStep::Wait,
                 }
             }
         }
     }
 
-    fn next_step_of_namespace(&self, stored: &Value) -> DeletionStep {
+    fn next_step_for_namespace(&self, stored: &Value) -> DeletionStep {
         if at(stored, "/metadata/deletionTimestamp").is_some() {
             let done = items(stored, "/spec/finalizers").is_empty()
                 && items(stored, "/metadata/finalizers").is_empty();
@@ -292,7 +292,7 @@ impl Cluster {
     }
 
     /// Sets the deletion timestamp of an object to `grace` seconds from now.
-    fn mark_going(&self, object: &mut Value, grace: i64) {
+    fn mark_deleting(&self, object: &mut Value, grace: i64) {
         let end = time::seconds_after(self.source.now(), grace);
         let generation = number(object, "/metadata/generation").unwrap_or(0);
         let metadata = metadata_mut(object);

@@ -13,7 +13,7 @@ use crate::store::CollectionName;
 static NAMESPACES: LazyLock<CollectionName> = LazyLock::new(|| "/namespaces".into());
 
 /// The namespaces that cannot be deleted.
-const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 impl Cluster {
     /// Sets the namespace of an object to that of the request, and rejects an object that names
@@ -65,8 +65,8 @@ impl Cluster {
     }
 
     /// Rejects the deletion of a namespace that the cluster needs.
-    pub(super) fn refuse_immortal(place: &Place<'_>) -> Result<(), Refusal> {
-        if place.kind.is("", "namespaces") && IMMORTAL.contains(&place.name) {
+    pub(super) fn refuse_protected(place: &Place<'_>) -> Result<(), Refusal> {
+        if place.kind.is("", "namespaces") && PROTECTED.contains(&place.name) {
             return Err(Refusal::forbidden(
                 "",
                 "namespaces",

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use dogwatch_core::Reason;
 use serde_json::{Value, json};
 
-use super::decode::{check_custom_kind, check_type, judge, name_owners_once, settle};
+use super::decode::{check_custom_kind, check_strict, check_type, dedup_owner_references, settle};
 use super::pipeline::{Owning, metadata_mut};
 use super::place::MODIFIED;
 use super::update::{ATTEMPTS, Attempt, check_name, check_version};
@@ -202,8 +202,8 @@ fn settle_patched(
         metadata_mut(new).insert("managedFields".to_owned(), json!([{}]));
     }
     let strict = patch.strict_errors().iter().cloned().chain(found).collect();
-    let mut warnings = judge(strict, writer.validation, |why| patch.unfit(&patched, why))?;
-    warnings.extend(name_owners_once(new, " after mutating admission happens"));
+    let mut warnings = check_strict(strict, writer.validation, |why| patch.unfit(&patched, why))?;
+    warnings.extend(dedup_owner_references(new, " after mutating admission happens"));
     Ok(warnings)
 }
 

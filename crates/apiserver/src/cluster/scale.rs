@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::decode::judge;
-use super::hooks::Asked;
+use super::admission_webhooks::AdmissionAttributes;
+use super::decode::check_strict;
 use super::patch::{decode_applied, decode_patch};
 use super::pipeline::{Owning, metadata_mut, object_mut};
 use super::place::MODIFIED;
@@ -57,7 +57,7 @@ impl Cluster {
                     let patched = scale.clone();
                     let found = settle(&schema, &mut scale).map_err(|why| patch.unfit(&patched, &why))?;
                     let strict = patch.strict_errors().iter().cloned().chain(found).collect();
-                    let warnings = judge(strict, writer.validation, |why| patch.unfit(&patched, why))?;
+                    let warnings = check_strict(strict, writer.validation, |why| patch.unfit(&patched, why))?;
                     Ok((scale, warnings))
                 })
                 .await
@@ -92,7 +92,7 @@ impl Cluster {
             let (old, new, warnings) = self.scaled(place, &current, &paths, (writer, owning), &next)?;
             let shown = |it: &Value| Ok(finished(kind, it, scale::scale_of(it, &paths)?));
             let (before, after): (Value, Value) = (shown(&old)?, shown(&new)?);
-            let asked = Asked::update(place, &before, writer);
+            let asked = AdmissionAttributes::update(place, &before, writer);
             let mut warnings = warnings;
             warnings.extend(self.approve(&asked, Some(&after)).await?);
             match self.attempt(place, &current, &old, new, writer, Owning::Settled).await? {

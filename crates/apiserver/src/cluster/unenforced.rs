@@ -156,7 +156,10 @@ mod tests {
         let configuration = json!({ "webhooks": [{ "name": "a" },
             { "name": "b", "matchConditions": [{ "name": "c", "expression": "true" }] }] });
         let warnings = unevaluated_conditions(&configuration, None);
-        assert!(warnings.len() == 1 && warnings[0].starts_with("webhooks[1].matchConditions"), "{warnings:?}");
+        assert!(
+            warnings.len() == 1 && warnings[0].starts_with("webhooks[1].matchConditions"),
+            "{warnings:?}"
+        );
         assert!(unevaluated_conditions(&configuration, Some(&configuration)).is_empty());
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::claim::Claim;
-use super::hooks::Asked;
+use super::address_claim::AddressClaim;
+use super::admission_webhooks::AdmissionAttributes;
 use super::pipeline::{Owning, metadata_mut};
 use super::place::MODIFIED;
 use super::{Cluster, Place, Shown, Writer, Written};
@@ -106,19 +106,19 @@ impl Cluster {
     ) -> Result<Attempt, Refusal> {
         let kind = place.kind;
         self.begin_change(place, old, &mut new, writer, owning);
-        let asked = Asked::update(place, old, writer);
+        let asked = AdmissionAttributes::update(place, old, writer);
         // For these subresources the webhooks have been called before, with the subresource instead
         // of the whole object.
-        let by_hooks = !matches!(place.part, "binding" | "scale");
+        let calls_webhooks = !matches!(place.part, "binding" | "scale");
         let mut warned = Vec::new();
-        if by_hooks {
+        if calls_webhooks {
             let mut mutated = Some(new);
             warned = self.mutate(&asked, &mut mutated).await?;
             new = mutated.unwrap_or_default();
         }
-        let _claim = Claim::of(self, kind, current.uid(), Some(current.key().clone()));
+        let _claim = AddressClaim::of(self, kind, current.uid(), Some(current.key().clone()));
         self.ready_change(place, old, &mut new)?;
-        if by_hooks {
+        if calls_webhooks {
             warned.extend(self.approve(&asked, Some(&new)).await?);
         }
         let _charge = self.admit(place, Some(old), &new, writer).await?;
@@ -128,14 +128,14 @@ impl Cluster {
         self.ready_to_store(kind, &new).await?;
         self.check_defined(kind)?;
         let draft = kind.draft(&new)?;
-        if draft.says_what(current) && !goes(kind, &new) {
+        if draft.says_what(current) && !is_to_be_removed(kind, &new) {
             return done(Written::stored(Arc::clone(current), false));
         }
         if writer.dry_run {
             return done(Written::value(new, false));
         }
         let (expect, key) = (Expect::At(current.version()), current.key());
-        if goes(kind, &new) {
+        if is_to_be_removed(kind, &new) {
             // The last finalizer is gone, or the grace period is over.
             return match self.storage.commit(&kind.collection, key, expect, None).await {
                 Ok(_) => {
@@ -158,7 +158,7 @@ impl Cluster {
 
 /// Returns true if a state of an object means that it is to be removed: it is being deleted and
 /// nothing holds it any more.
-pub(super) fn goes(kind: &Kind, object: &Value) -> bool {
+pub(super) fn is_to_be_removed(kind: &Kind, object: &Value) -> bool {
     at(object, "/metadata/deletionTimestamp").is_some()
         && items(object, "/metadata/finalizers").is_empty()
         && number(object, "/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0

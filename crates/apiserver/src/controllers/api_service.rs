@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use dogwatch_core::ObjectKey;
 
-use super::part::{builtin, writer};
+use super::background::{builtin, writer};
 use super::pauses::Pauses;
 use super::reconcile::{Next, Reconciler};
 use crate::cluster::{Cluster, own_service};

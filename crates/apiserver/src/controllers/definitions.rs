@@ -8,9 +8,9 @@
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
+use super::background::{builtin, writer};
 use super::finalizers;
-use super::part::{builtin, writer};
-use super::purge::{Left, purge};
+use super::purge::{Remaining, purge};
 use super::reconcile::{Next, Reconciler};
 use crate::cluster::{Cluster, Place, Writer};
 use crate::custom::definition::CLEANUP;
@@ -114,9 +114,9 @@ async fn delete_objects(
 /// Removes objects that no version serves, so that no request could delete them: those of a
 /// definition whose versions are all disabled. The collection of a definition that was never
 /// established belongs to another definition and is not touched.
-async fn remove_unserved(cluster: &Cluster, collection: &CollectionName, definition: &Value) -> Left {
+async fn remove_unserved(cluster: &Cluster, collection: &CollectionName, definition: &Value) -> Remaining {
     if !names::is_true(definition, "Established") {
-        return Left::default();
+        return Remaining::default();
     }
     let objects: Vec<_> = cluster.store().read(collection, |history, version| {
         history.list_at(version, None).into_iter().flatten().cloned().collect()
@@ -125,5 +125,5 @@ async fn remove_unserved(cluster: &Cluster, collection: &CollectionName, definit
         // If another write is first, the next pass handles it.
         let _ = cluster.storage().commit(collection, object.key(), Expect::At(object.version()), None).await;
     }
-    Left::default()
+    Remaining::default()
 }

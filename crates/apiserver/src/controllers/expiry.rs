@@ -8,8 +8,8 @@ use std::time::Duration;
 use dogwatch_core::ObjectKey;
 use tokio::time::Instant;
 
-use super::feed::{Feed, Step};
-use super::part::{builtin, writer};
+use super::background::{builtin, writer};
+use super::feed::{Feed, FeedEvent};
 use crate::cluster::{Cluster, DeleteOptions, Place};
 use crate::store::Encoded;
 use crate::time;
@@ -67,8 +67,8 @@ pub(super) async fn run(cluster: Arc<Cluster>) {
         for step in feed.take() {
             let now = Instant::now();
             match step {
-                Step::Listed(_, events) => events.iter().for_each(|it| expiring.add(it, now)),
-                Step::Changed(_, change) => match (&change.after, &change.before) {
+                FeedEvent::Listed(_, events) => events.iter().for_each(|it| expiring.add(it, now)),
+                FeedEvent::Changed(_, change) => match (&change.after, &change.before) {
                     (Some(after), _) => expiring.add(after, now),
                     (None, Some(before)) => drop(expiring.remove(before.key())),
                     (None, None) => {}

@@ -19,14 +19,14 @@ use crate::store::{Change, CollectionName, Compacted, Cursor, Encoded, Store};
 pub(crate) struct Feed {
     store: Store,
     followed: BTreeMap<CollectionName, Followed>,
-    marks: Arc<Marks>,
-    bells: JoinSet<()>,
+    dirty: Arc<DirtyCollections>,
+    notifiers: JoinSet<()>,
 }
 
 #[derive(Debug)]
 struct Followed {
     cursor: Cursor,
-    bell: AbortHandle,
+    notifier: AbortHandle,
     /// The initial content, until it is taken.
     listed: Option<Vec<Arc<Encoded>>>,
     /// The objects as the controller last saw them, for controllers that must see every deletion.
@@ -35,14 +35,14 @@ struct Followed {
 
 /// The collections with changes that were not taken yet.
 #[derive(Debug, Default)]
-struct Marks {
-    marked: Mutex<BTreeSet<CollectionName>>,
-    rung: Notify,
+struct DirtyCollections {
+    names: Mutex<BTreeSet<CollectionName>>,
+    notify: Notify,
 }
 
 /// A change of a collection.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum FeedEvent {
     /// All objects: at the beginning, and again when changes were missed and the former objects are
     /// not known.
     Listed(CollectionName, Vec<Arc<Encoded>>),
@@ -52,7 +52,7 @@ pub(crate) enum Step {
 
 impl Feed {
     pub(crate) fn new(store: Store) -> Self {
-        Self { store, followed: BTreeMap::new(), marks: Arc::default(), bells: JoinSet::new() }
+        Self { store, followed: BTreeMap::new(), dirty: Arc::default(), notifiers: JoinSet::new() }
     }
 
     /// Follows a collection from now on; its content comes first. Does nothing if it is followed
@@ -63,7 +63,7 @@ impl Feed {
         }
         let (listed, cursor, version) = list(&self.store, collection);
         self.add(collection, cursor, version, Some(listed), None);
-        self.marks.mark(collection);
+        self.dirty.mark(collection);
     }
 
     /// Follows a collection like [`Self::follow`], and keeps the last state of each object. When
@@ -76,7 +76,7 @@ impl Feed {
         let (listed, cursor, version) = list(&self.store, collection);
         let known = listed.iter().map(|it| (it.key().clone(), Arc::clone(it))).collect();
         self.add(collection, cursor, version, Some(listed), Some(known));
-        self.marks.mark(collection);
+        self.dirty.mark(collection);
     }
 
     /// Follows a collection from a version on. Does nothing if it is followed already.
@@ -87,7 +87,7 @@ impl Feed {
         if !self.followed.contains_key(collection) {
             let cursor = self.store.watch(collection, version)?;
             self.add(collection, cursor, version, None, None);
-            self.marks.mark(collection);
+            self.dirty.mark(collection);
         }
         Ok(())
     }
@@ -95,7 +95,7 @@ impl Feed {
     /// Stops following a collection.
     pub(crate) fn leave(&mut self, collection: &CollectionName) {
         if let Some(followed) = self.followed.remove(collection) {
-            followed.bell.abort();
+            followed.notifier.abort();
         }
     }
 
@@ -109,19 +109,19 @@ impl Feed {
     /// # Cancel safety
     /// Dropping the future loses nothing.
     pub(crate) async fn wait(&self) {
-        while self.marks.is_clean() {
-            self.marks.rung.notified().await;
+        while self.dirty.is_clean() {
+            self.dirty.notify.notified().await;
         }
     }
 
     /// Returns the changes of dirty collections.
-    pub(crate) fn take(&mut self) -> Vec<Step> {
-        let marked = self.marks.take();
-        marked.iter().flat_map(|collection| self.news(collection)).collect()
+    pub(crate) fn take(&mut self) -> Vec<FeedEvent> {
+        let names = self.dirty.take();
+        names.iter().flat_map(|collection| self.news(collection)).collect()
     }
 
     /// Returns all changes up to now, also of collections that are not marked yet.
-    pub(crate) fn catch_up(&mut self) -> Vec<Step> {
+    pub(crate) fn catch_up(&mut self) -> Vec<FeedEvent> {
         let all: Vec<_> = self.followed.keys().cloned().collect();
         all.iter().flat_map(|collection| self.news(collection)).collect()
     }
@@ -135,21 +135,22 @@ impl Feed {
         known: Option<BTreeMap<ObjectKey, Arc<Encoded>>>,
     ) {
         // Notifiers that were stopped stay in the set until they are joined.
-        while self.bells.try_join_next().is_some() {}
-        let ring = ring(self.store.clone(), Arc::clone(collection), version, Arc::clone(&self.marks));
-        let bell = self.bells.spawn(ring);
-        self.followed.insert(Arc::clone(collection), Followed { cursor, bell, listed, known });
+        while self.notifiers.try_join_next().is_some() {}
+        let notify_changes =
+            notify_changes(self.store.clone(), Arc::clone(collection), version, Arc::clone(&self.dirty));
+        let notifier = self.notifiers.spawn(notify_changes);
+        self.followed.insert(Arc::clone(collection), Followed { cursor, notifier, listed, known });
     }
 
-    fn news(&mut self, collection: &CollectionName) -> Vec<Step> {
+    fn news(&mut self, collection: &CollectionName) -> Vec<FeedEvent> {
         let Some(followed) = self.followed.get_mut(collection) else { return Vec::new() };
-        let listed = followed.listed.take().map(|it| Step::Listed(Arc::clone(collection), it));
+        let listed = followed.listed.take().map(|it| FeedEvent::Listed(Arc::clone(collection), it));
         let mut news = Vec::from_iter(listed);
         loop {
             match followed.cursor.try_next() {
                 Ok(Some(change)) => {
-                    followed.note(&change);
-                    news.push(Step::Changed(Arc::clone(collection), change));
+                    followed.apply(&change);
+                    news.push(FeedEvent::Changed(Arc::clone(collection), change));
                 }
                 Ok(None) => return news,
                 Err(Compacted { .. }) => {
@@ -164,7 +165,7 @@ impl Feed {
 
 impl Followed {
     /// Updates the known objects with a change.
-    fn note(&mut self, change: &Change) {
+    fn apply(&mut self, change: &Change) {
         let Some(known) = &mut self.known else { return };
         match (&change.after, &change.before) {
             (Some(after), _) => drop(known.insert(after.key().clone(), Arc::clone(after))),
@@ -180,15 +181,15 @@ impl Followed {
         collection: &CollectionName,
         listed: Vec<Arc<Encoded>>,
         version: u64,
-    ) -> Vec<Step> {
+    ) -> Vec<FeedEvent> {
         let Some(known) = &mut self.known else {
-            return vec![Step::Listed(Arc::clone(collection), listed)];
+            return vec![FeedEvent::Listed(Arc::clone(collection), listed)];
         };
         let now = listed.iter().map(|it| (it.key().clone(), Arc::clone(it))).collect();
         let mut before: BTreeMap<ObjectKey, Arc<Encoded>> = std::mem::replace(known, now);
         let changed = |before: Option<Arc<Encoded>>, after: Option<Arc<Encoded>>| {
             let version = after.as_ref().map_or(version, |it| it.version());
-            Step::Changed(Arc::clone(collection), Arc::new(Change::new(version, before, after)))
+            FeedEvent::Changed(Arc::clone(collection), Arc::new(Change::new(version, before, after)))
         };
         let mut there = Vec::new();
         for after in listed {
@@ -206,22 +207,22 @@ impl Followed {
     }
 }
 
-impl Marks {
+impl DirtyCollections {
     fn mark(&self, collection: &CollectionName) {
-        self.marked().insert(Arc::clone(collection));
-        self.rung.notify_one();
+        self.names().insert(Arc::clone(collection));
+        self.notify.notify_one();
     }
 
     fn is_clean(&self) -> bool {
-        self.marked().is_empty()
+        self.names().is_empty()
     }
 
     fn take(&self) -> BTreeSet<CollectionName> {
-        std::mem::take(&mut *self.marked())
+        std::mem::take(&mut *self.names())
     }
 
-    fn marked(&self) -> std::sync::MutexGuard<'_, BTreeSet<CollectionName>> {
-        self.marked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn names(&self) -> std::sync::MutexGuard<'_, BTreeSet<CollectionName>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -239,19 +240,24 @@ fn list(store: &Store, collection: &CollectionName) -> (Vec<Arc<Encoded>>, Curso
 }
 
 /// Marks a collection as dirty whenever it has changed since a version.
-async fn ring(store: Store, collection: CollectionName, mut version: u64, marks: Arc<Marks>) {
+async fn notify_changes(
+    store: Store,
+    collection: CollectionName,
+    mut version: u64,
+    dirty: Arc<DirtyCollections>,
+) {
     loop {
         let Ok(mut cursor) = store.watch(&collection, version) else {
-            marks.mark(&collection);
+            dirty.mark(&collection);
             version = store.revision();
             continue;
         };
         while cursor.next().await.is_ok() {
             // One mark for all changes so far.
             while let Ok(Some(_)) = cursor.try_next() {}
-            marks.mark(&collection);
+            dirty.mark(&collection);
         }
-        marks.mark(&collection);
+        dirty.mark(&collection);
         version = store.revision();
     }
 }
@@ -269,13 +275,13 @@ mod tests {
         store.commit(collection, &key, Expect::Absent, Some(draft)).unwrap().version()
     }
 
-    fn described(steps: Vec<Step>) -> Vec<String> {
+    fn described(steps: Vec<FeedEvent>) -> Vec<String> {
         let name = |it: &Arc<Encoded>| it.key().to_string();
         let describe = |step| match step {
-            Step::Listed(collection, all) => {
+            FeedEvent::Listed(collection, all) => {
                 format!("{collection}: {:?}", Vec::from_iter(all.iter().map(name)))
             }
-            Step::Changed(collection, change) => format!(
+            FeedEvent::Changed(collection, change) => format!(
                 "{collection} {:?} -> {:?}",
                 change.before.as_ref().map(name),
                 change.after.as_ref().map(name)

@@ -14,7 +14,7 @@
 //!
 //! The `mod` lines below are in layer order.
 
-mod part;
+mod background;
 mod supervise;
 pub(crate) mod feed;
 pub(crate) mod pending;
@@ -29,14 +29,14 @@ mod volumes;
 mod quotas;
 mod api_service;
 mod expiry;
-mod forgetting;
+mod compaction;
 mod garbage;
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use part::{Running, builtin, together, writer};
+pub(crate) use background::{Running, builtin, together, writer};
 pub(crate) use supervise::supervised;
 
 use crate::cluster::Cluster;
@@ -137,7 +137,7 @@ impl Controllers {
             all.push(supervised("event-expiry", cluster, |it| Box::pin(expiry::run(it))));
         }
         if let Some(period) = self.history {
-            all.push(supervised("history", cluster, move |it| Box::pin(forgetting::run(it, period))));
+            all.push(supervised("history", cluster, move |it| Box::pin(compaction::run(it, period))));
         }
         all
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! deletionTimestamp ─► a pause ─► pods ─► everything else ─► conditions ─► /finalize without `kubernetes` ─► gone
-//!                                 └───────────┴─ something is left: wait until it changes
+//!                                  └───────────┴─ something is left: wait until it changes
 //! ```
 
 use std::collections::BTreeMap;
@@ -12,10 +12,10 @@ use dogwatch_core::ObjectKey;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::background::{builtin, writer};
 use super::finalizers;
-use super::part::{builtin, writer};
 use super::pauses::Pauses;
-use super::purge::{Left, purge};
+use super::purge::{Remaining, purge};
 use super::reconcile::{Next, Reconciler};
 use crate::cluster::{Cluster, Place, Writer};
 use crate::kinds::look::{at, items, number, text};
@@ -42,7 +42,7 @@ pub(super) struct Namespaces {
 
 /// The result of deleting all content of a namespace.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Pass {
+struct DeletionPass {
     /// The number of objects left of each resource, as `plural.group`.
     remaining: BTreeMap<String, usize>,
     /// The number of them that have each finalizer.
@@ -125,12 +125,12 @@ impl Reconciler for Namespaces {
 }
 
 /// Deletes the content of a namespace: pods first, and nothing else while there are any.
-async fn empty(cluster: &Cluster, namespace: &str, elapsed: i64, writer: &Writer) -> Pass {
+async fn empty(cluster: &Cluster, namespace: &str, elapsed: i64, writer: &Writer) -> DeletionPass {
     let catalog = cluster.catalog();
     let deletable = |it: &Kind| it.def.namespaced && it.def.has_verb("delete");
     let mut kinds: Vec<_> = catalog.stored().into_iter().filter(|it| deletable(it)).collect();
     kinds.sort_by_key(|it| !it.is("", "pods"));
-    let mut pass = Pass::default();
+    let mut pass = DeletionPass::default();
     for kind in kinds {
         let pods = kind.is("", "pods");
         let grace = if pods { longest_grace(cluster, &kind, namespace) } else { 0 };
@@ -146,10 +146,10 @@ async fn empty(cluster: &Cluster, namespace: &str, elapsed: i64, writer: &Writer
     pass
 }
 
-impl Pass {
+impl DeletionPass {
     /// Adds the objects left of a kind. Returns true if there are any. With `in_time`, their grace
     /// period is not over yet.
-    fn add(&mut self, kind: &Kind, namespace: &str, left: Result<Left, Refusal>, in_time: bool) -> bool {
+    fn add(&mut self, kind: &Kind, namespace: &str, left: Result<Remaining, Refusal>, in_time: bool) -> bool {
         let left = match left {
             Ok(left) => left,
             Err(refusal) => {
@@ -176,7 +176,7 @@ impl Pass {
     }
 }
 
-impl Pass {
+impl DeletionPass {
     /// Returns the reason and message of the condition about failed deletions.
     fn failed(&self) -> Option<(&'static str, String)> {
         let mut failures = self.failures.clone();
@@ -225,7 +225,7 @@ fn elapsed(namespace: &Value, now: Timestamp) -> i64 {
 
 /// Writes the result of a pass into the conditions of the namespace. Returns true if that changed
 /// anything.
-fn report(namespace: &mut Value, pass: &Pass, now: &str) -> bool {
+fn report(namespace: &mut Value, pass: &DeletionPass, now: &str) -> bool {
     if at(namespace, "/metadata/deletionTimestamp").is_none() {
         return false;
     }
@@ -312,24 +312,24 @@ mod tests {
     #[test]
     fn an_empty_namespace_has_five_conditions_without_a_problem() {
         let mut namespace = terminating();
-        assert!(report(&mut namespace, &Pass::default(), "t1"));
+        assert!(report(&mut namespace, &DeletionPass::default(), "t1"));
         assert_eq!(items(&namespace, "/status/conditions").len(), 5);
         assert!(items(&namespace, "/status/conditions").iter().all(|it| it["status"] == "False"));
         assert_eq!(
             condition(&namespace, "NamespaceContentRemaining")["message"],
             "All content successfully removed"
         );
-        assert!(!report(&mut namespace, &Pass::default(), "t2"), "nothing has changed");
+        assert!(!report(&mut namespace, &DeletionPass::default(), "t2"), "nothing has changed");
     }
 
     #[test]
     fn remaining_content_is_reported_in_the_words_of_kube_controller_manager() {
         let mut namespace = terminating();
-        let pass = Pass {
+        let pass = DeletionPass {
             remaining: [("pods.".to_owned(), 2), ("foos.ex.io".to_owned(), 1)].into(),
             finalizers: [("ex.io/keep".to_owned(), 3)].into(),
             failures: vec!["b".to_owned(), "a".to_owned()],
-            ..Pass::default()
+            ..DeletionPass::default()
         };
         assert!(report(&mut namespace, &pass, "t1"));
         for (kind, reason, message) in [
@@ -353,7 +353,7 @@ mod tests {
             assert_eq!((&found["status"], &found["reason"]), (&json!("True"), &json!(reason)));
             assert_eq!(found["message"], message);
         }
-        assert!(report(&mut namespace, &Pass::default(), "t2"));
+        assert!(report(&mut namespace, &DeletionPass::default(), "t2"));
         let found = condition(&namespace, "NamespaceContentRemaining");
         assert_eq!((&found["status"], &found["lastTransitionTime"]), (&json!("False"), &json!("t2")));
         assert_eq!(condition(&namespace, "NamespaceDeletionDiscoveryFailure")["lastTransitionTime"], "t1");
@@ -362,6 +362,6 @@ mod tests {
     #[test]
     fn a_namespace_that_is_not_being_deleted_gets_no_conditions() {
         let mut namespace = json!({ "metadata": { "name": "a" } });
-        assert!(!report(&mut namespace, &Pass::default(), "t1"));
+        assert!(!report(&mut namespace, &DeletionPass::default(), "t1"));
     }
 }

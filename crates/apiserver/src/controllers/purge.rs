@@ -15,7 +15,7 @@ use crate::registry::Kind;
 /// The objects of a kind that are left after a deletion: they wait for their finalizers, or for
 /// their grace period.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Left {
+pub(crate) struct Remaining {
     /// The number of objects.
     pub(crate) objects: usize,
     /// The number of them that have each finalizer.
@@ -36,7 +36,7 @@ pub(crate) async fn purge(
     kind: &Kind,
     namespace: Option<&str>,
     writer: &Writer,
-) -> Result<Left, Refusal> {
+) -> Result<Remaining, Refusal> {
     let options = DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
     let (mut refused, begun) = (None, Instant::now());
     for stored in cluster.list(kind, namespace) {
@@ -65,8 +65,8 @@ fn needs_delete(object: &Value) -> bool {
         || items(object, "/metadata/finalizers").iter().any(|it| it == "foregroundDeletion" || it == "orphan")
 }
 
-fn left(objects: impl Iterator<Item = Value>) -> Left {
-    let mut left = Left::default();
+fn left(objects: impl Iterator<Item = Value>) -> Remaining {
+    let mut left = Remaining::default();
     for object in objects {
         left.objects += 1;
         for finalizer in items(&object, "/metadata/finalizers").iter().filter_map(Value::as_str) {
@@ -103,6 +103,6 @@ mod tests {
             json!({ "metadata": { "finalizers": ["b"] } }),
         ];
         let finalizers = [("a".to_owned(), 1), ("b".to_owned(), 2)].into();
-        assert_eq!(left(objects.into_iter()), Left { objects: 2, finalizers });
+        assert_eq!(left(objects.into_iter()), Remaining { objects: 2, finalizers });
     }
 }

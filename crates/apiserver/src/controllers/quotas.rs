@@ -14,7 +14,7 @@ use std::time::Duration;
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
-use super::part::{builtin, writer};
+use super::background::{builtin, writer};
 use super::pauses::Pauses;
 use super::reconcile::{Next, Reconciler};
 use crate::admission::Amounts;

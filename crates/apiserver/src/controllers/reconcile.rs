@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use dogwatch_core::ObjectKey;
 
-use super::feed::{Feed, Step};
-use super::part::Running;
+use super::background::Running;
+use super::feed::{Feed, FeedEvent};
 use super::pending::Pending;
 use super::supervise;
 use crate::cluster::Cluster;
@@ -145,7 +145,7 @@ impl Runner {
     fn absorb(&mut self, cluster: &Cluster, reconciler: &mut impl Reconciler) {
         for step in self.feed.take() {
             match step {
-                Step::Listed(collection, objects) => {
+                FeedEvent::Listed(collection, objects) => {
                     for object in &objects {
                         self.touch(cluster, reconciler, &collection, None, Some(object));
                     }
@@ -155,7 +155,7 @@ impl Runner {
                         self.wake(&collection, &key);
                     }
                 }
-                Step::Changed(collection, change) => {
+                FeedEvent::Changed(collection, change) => {
                     let (before, after) = (change.before.as_deref(), change.after.as_deref());
                     self.touch(cluster, reconciler, &collection, before, after);
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::part::Running;
+use super::background::Running;
 use crate::cluster::Cluster;
 use crate::panics::caught;
 

@@ -11,8 +11,8 @@ use std::time::Duration;
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
+use super::background::{builtin, writer};
 use super::finalizers;
-use super::part::{builtin, writer};
 use super::pauses::Pauses;
 use super::reconcile::{Next, Reconciler};
 use crate::cluster::{Cluster, Place};

@@ -7,15 +7,15 @@
 
 use serde_json::Value;
 
+use super::dns_names::{label_faults, subdomain_faults};
+use super::go_format::{json as compact, quoted};
 use super::internal::{self, SharedByVersions};
-use super::label::{label_faults, subdomain_faults};
-use super::parts::{
+use super::keywords::{flag, listed, text};
+use super::version_checks::{
     check_choice, check_columns, check_conversion, check_deprecation, check_selectable, check_subresources,
     forbidden, invalid,
 };
-use super::printed::{json as compact, quoted};
-use super::words::{flag, listed, text};
-use super::{Structural, defaulted, names, openapi, rules, words};
+use super::{Structural, default_checks, keywords, names, openapi, structural_rules};
 use crate::refusal::{Problem, ProblemKind};
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
@@ -251,12 +251,12 @@ fn check_schema(schema: &Value, status: bool, path: &str, problems: &mut Vec<Pro
     if flag(root, "nullable") {
         problems.push(forbidden(&format!("{path}.nullable"), "nullable cannot be true at the root"));
     }
-    let unsupported = rules::unsupported(root);
+    let unsupported = structural_rules::unsupported(root);
     let before = problems.len();
     if unsupported.is_none() {
-        let found = rules::problems(root, &path);
+        let found = structural_rules::problems(root, &path);
         if found.is_empty() {
-            problems.extend(defaulted::problems(&Structural::parse(root), &path));
+            problems.extend(default_checks::problems(&Structural::parse(root), &path));
         } else {
             problems.extend(found);
         }
@@ -359,7 +359,7 @@ fn unchecked_formats(definition: &Value) -> Vec<String> {
         for key in ["allOf", "anyOf", "oneOf"] {
             listed(schema, key).iter().for_each(|schema| collect(schema, found));
         }
-        words::named(schema, "properties").for_each(|(_, schema)| collect(schema, found));
+        keywords::named(schema, "properties").for_each(|(_, schema)| collect(schema, found));
     }
     let versions = listed(&definition["spec"], "versions");
     let mut found = Vec::new();

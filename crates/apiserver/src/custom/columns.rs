@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde_json::{Number, Value, json};
 
+use super::go_format::{json as compact, shown_number};
 use super::jsonpath::JsonPath;
-use super::printed::{json as compact, shown_number};
 
 const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources \
                     may allow a client to request the generation of an appropriate name automatically. Name is primarily \

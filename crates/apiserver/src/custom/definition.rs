@@ -8,7 +8,7 @@ use serde_json::{Map as Object, Value, json};
 use super::Structural;
 use super::columns::Column;
 use super::convert::Conversions;
-use super::printed::shown;
+use super::go_format::shown;
 use super::scale::ScalePaths;
 use crate::discovery::by_stability;
 

@@ -4,9 +4,9 @@
 use serde_json::{Map as Object, Value, json};
 
 use super::Structural;
-use super::label::label_faults;
+use super::dns_names::label_faults;
+use super::go_format::{quoted, shown};
 use super::nodes::{child, nodes};
-use super::printed::{quoted, shown};
 use crate::kinds::look::text;
 use crate::kinds::traits::NameRule;
 use crate::kinds::validate::metadata::common;

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::label::{is_label, is_subdomain};
+use super::dns_names::{is_label, is_subdomain};
 
 const KNOWN: [&str; 26] = [
     "bsonobjectid",

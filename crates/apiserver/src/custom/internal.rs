@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::printed::{json, quoted};
+use super::go_format::{json, quoted};
 
 #[derive(Clone, Copy)]
 enum Shape {

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use serde_json::{Map as Object, Value};
 
 use super::Structural;
+use super::go_format::shown;
 use super::nodes::{Node, nodes};
-use super::printed::shown;
 use crate::refusal::{Problem, ProblemKind};
 use crate::schema::Topology;
 

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::Structural;
-use super::printed::{quoted, shown};
+use super::go_format::{quoted, shown};
 use crate::patch::json_name;
 
 enum Kind {
@@ -62,7 +62,7 @@ const META: &[(&str, Kind)] = &[
 
 /// Returns the error of kube-apiserver if the `metadata` of an object cannot be decoded.
 pub fn misfit(object: &Value) -> Option<String> {
-    misfit_of(object.get("metadata")?)
+    decode_error_of(object.get("metadata")?)
 }
 
 /// Drops the unknown fields of the `metadata` of an object and of its embedded resources. Returns
@@ -125,7 +125,7 @@ fn coerce_meta(key: &str, child: &mut Value, path: &str, unknown: &mut Vec<Strin
             Err(format!("{path}: Invalid value: {}: must be a string", shown(child)))
         }
         "metadata" => {
-            if let Some(words) = misfit_of(child) {
+            if let Some(words) = decode_error_of(child) {
                 return Err(format!("{path}: Invalid value: {}: {words}", shown(child)));
             }
             drop_unknown(child, META, path, unknown);
@@ -138,17 +138,17 @@ fn coerce_meta(key: &str, child: &mut Value, path: &str, unknown: &mut Vec<Strin
     }
 }
 
-fn misfit_of(metadata: &Value) -> Option<String> {
+fn decode_error_of(metadata: &Value) -> Option<String> {
     match metadata {
         Value::Null => None,
-        Value::Object(_) => misfit_in(metadata, META, "ObjectMeta", ""),
+        Value::Object(_) => decode_error_in(metadata, META, "ObjectMeta", ""),
         other => {
             Some(format!("json: cannot unmarshal {} into Go value of type v1.ObjectMeta", json_name(other)))
         }
     }
 }
 
-fn misfit_in(value: &Value, fields: &[(&str, Kind)], owner: &str, above: &str) -> Option<String> {
+fn decode_error_in(value: &Value, fields: &[(&str, Kind)], owner: &str, above: &str) -> Option<String> {
     fields.iter().find_map(|(name, kind)| {
         let value = value.get(name).filter(|value| !value.is_null())?;
         let path = if above.is_empty() { (*name).to_owned() } else { format!("{above}.{name}") };
@@ -166,20 +166,20 @@ fn misfit_in(value: &Value, fields: &[(&str, Kind)], owner: &str, above: &str) -
             (Kind::Whole, Value::Number(number)) if number.as_i64().is_some() => None,
             (Kind::Whole, value) => refuse(value, "int64"),
             (Kind::Flag, value) => refuse(value, "bool"),
-            (Kind::Time, value) => misfit_time(value),
+            (Kind::Time, value) => decode_error_of_time(value),
             (Kind::Texts, Value::Array(items)) => items.iter().find_map(text),
             (Kind::Texts, value) => refuse(value, "[]string"),
             (Kind::TextMap, Value::Object(map)) => map.values().find_map(text),
             (Kind::TextMap, value) => refuse(value, "map[string]string"),
             (Kind::Entries { name, fields, .. }, Value::Array(items)) => {
-                items.iter().find_map(|item| misfit_in(item, fields, name, &path))
+                items.iter().find_map(|item| decode_error_in(item, fields, name, &path))
             }
             (Kind::Entries { go, .. }, value) => refuse(value, go),
         }
     })
 }
 
-fn misfit_time(value: &Value) -> Option<String> {
+fn decode_error_of_time(value: &Value) -> Option<String> {
     let Some(text) = value.as_str() else {
         return Some(format!("json: cannot unmarshal {} into Go value of type string", json_name(value)));
     };
@@ -190,7 +190,7 @@ fn misfit_time(value: &Value) -> Option<String> {
     Some(format!("parsing time {text} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text} as \"2006\""))
 }
 
-fn is_hollow(value: &Value) -> bool {
+fn is_empty_value(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.is_empty(),
         Value::Object(fields) => fields.is_empty(),
@@ -217,10 +217,10 @@ fn drop_unknown(value: &mut Value, fields: &[(&str, Kind)], path: &str, unknown:
             }
             // Empty values are dropped, except for an empty `managedFields`, which resets all
             // managers.
-            Some((_, Kind::Texts | Kind::TextMap)) if is_hollow(child) => return false,
+            Some((_, Kind::Texts | Kind::TextMap)) if is_empty_value(child) => return false,
             Some(_) => {}
         }
-        key == "managedFields" || !(child.is_array() && is_hollow(child))
+        key == "managedFields" || !(child.is_array() && is_empty_value(child))
     });
 }
 

@@ -8,8 +8,8 @@
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
-mod printed;
-mod label;
+mod go_format;
+mod dns_names;
 mod formats;
 mod go_syntax;
 pub mod pattern;
@@ -28,13 +28,13 @@ pub mod columns;
 pub mod convert;
 pub mod definition;
 pub mod names;
-mod words;
-mod places;
-mod rules;
+mod keywords;
+mod schema_nodes;
+mod structural_rules;
 mod openapi;
-mod defaulted;
+mod default_checks;
 mod internal;
-mod parts;
+mod version_checks;
 pub mod check;
 pub mod object;
 

@@ -5,7 +5,7 @@
 
 use serde_json::{Number, Value};
 
-use super::printed::{shown_float, shown_number};
+use super::go_format::{shown_float, shown_number};
 use super::structural::{Structural, Type};
 
 /// A violated limit.
@@ -76,7 +76,7 @@ pub(crate) fn listed(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Number(number) => shown_number(number),
-        other => super::printed::json(other),
+        other => super::go_format::json(other),
     }
 }
 

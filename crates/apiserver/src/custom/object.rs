@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::definition::Version;
-pub use super::printed::settle_numbers;
+pub use super::go_format::settle_numbers;
 use super::{default, embedded, listtype, metadata, prune, scale, validate};
 use crate::refusal::{Problem, ProblemKind};
 
@@ -145,7 +145,8 @@ pub fn validate_status(object: &Value, old: &Value, version: &Version) -> Vec<Pr
 }
 
 /// Adds the message of kube-apiserver that validation rules were not checked, if the schema has
-/// rules and the object is structurally invalid.
+/// rules and the object is structurally invalid
+/// (k8s.io/apiextensions-apiserver v0.36.4 pkg/registry/customresource/strategy.go).
 fn blocked_rules(version: &Version, problems: &mut Vec<Problem>) {
     use ProblemKind::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
     let blocks =

@@ -86,13 +86,13 @@ impl<'a> Known<'a> {
 
 fn dropped(value: &mut Value, known: Known<'_>) -> Vec<String> {
     let mut dropped = Vec::new();
-    sift(value, known, &mut String::new(), &mut dropped);
+    prune_value(value, known, &mut String::new(), &mut dropped);
     dropped.sort();
     dropped
 }
 
 /// Prunes a value at `path`, which has its former content again afterwards.
-fn sift(value: &mut Value, known: Known<'_>, path: &mut String, dropped: &mut Vec<String>) {
+fn prune_value(value: &mut Value, known: Known<'_>, path: &mut String, dropped: &mut Vec<String>) {
     let here = path.len();
     match value {
         Value::Object(fields) => fields.retain(|key, field| {
@@ -101,7 +101,7 @@ fn sift(value: &mut Value, known: Known<'_>, path: &mut String, dropped: &mut Ve
             let action = known.field(key);
             match &action {
                 FieldAction::Keep => {}
-                FieldAction::Prune(known) => sift(field, *known, path, dropped),
+                FieldAction::Prune(known) => prune_value(field, *known, path, dropped),
                 FieldAction::Drop => dropped.push(path.clone()),
             }
             path.truncate(here);
@@ -111,7 +111,7 @@ fn sift(value: &mut Value, known: Known<'_>, path: &mut String, dropped: &mut Ve
             let Some(known) = known.items() else { return };
             for (index, item) in items.iter_mut().enumerate() {
                 path.push_str(&format!("[{index}]"));
-                sift(item, known, path, dropped);
+                prune_value(item, known, path, dropped);
                 path.truncate(here);
             }
         }

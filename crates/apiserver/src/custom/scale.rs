@@ -3,7 +3,7 @@
 
 use serde_json::{Map as Object, Value, json};
 
-use super::printed::shown_number;
+use super::go_format::shown_number;
 use crate::refusal::{Problem, ProblemKind, Refusal};
 
 /// The paths of the fields of a Scale in an object, such as `.spec.replicas`.

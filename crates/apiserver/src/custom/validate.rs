@@ -8,8 +8,8 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map as Object, Value};
 
+use super::go_format::{quoted, quoted_list, shown};
 use super::numbers::{self, Fault};
-use super::printed::{quoted, quoted_list, shown};
 use super::structural::{Additional, Structural, Type};
 use super::{formats, prune};
 use crate::refusal::{Problem, ProblemKind};

@@ -15,13 +15,13 @@ use dogwatch_core::Reason;
 use serde_json::Value;
 
 use super::changes::Changes;
-use super::check::{Duplicates, Mistakes, check};
-use super::client_side::{KUBECTL, left_as_applied, renew};
-use super::dropping::{dropped, without};
+use super::check::{Duplicates, SchemaErrors, check};
+use super::client_side_apply::{KUBECTL, left_as_applied, renew};
 use super::element::same;
 use super::field_set::FieldSet;
 use super::managed::{Managed, Manager, Operation, Owned, strip};
 use super::merge::merge;
+use super::pruning::{dropped, without};
 use super::stated::fields_of;
 use super::update::{manager_of, nothing, stamp, track, without_stripped};
 use super::views::{owned_in, settle, view};
@@ -64,7 +64,7 @@ pub fn apply(
     };
     let (new, mut managed) = application.settle(managed).map_err(|failure| match failure {
         ApplyFailure::Conflicts(conflicts) => refusal(conflicts),
-        ApplyFailure::Mistakes(mistakes) => Refusal::unexplained(mistakes.to_string()),
+        ApplyFailure::SchemaErrors(errors) => Refusal::unexplained(errors.to_string()),
     })?;
     let mut result = new;
     if same(&live, &result) {
@@ -99,8 +99,8 @@ fn split_managed(
         return Ok((live, managed));
     }
     let before = Writer { manager: BEFORE_FIRST_APPLY, ..*writer };
-    let managed = track(&nothing(target), &live, managed, target, &before).map_err(|mistakes| {
-        Refusal::unexplained(format!("failed to create manager for existing fields: {mistakes}"))
+    let managed = track(&nothing(target), &live, managed, target, &before).map_err(|errors| {
+        Refusal::unexplained(format!("failed to create manager for existing fields: {errors}"))
     })?;
     Ok((live, managed))
 }
@@ -114,13 +114,13 @@ fn check_kind(applied: &Value, target: &Target<'_>) -> Result<(), Refusal> {
 }
 
 fn check_schema(applied: &Value, live: &Value, target: &Target<'_>) -> Result<(), Refusal> {
-    check(applied, target.schema, target.definitions, Duplicates::Refused).map_err(|mistakes| {
+    check(applied, target.schema, target.definitions, Duplicates::Refused).map_err(|errors| {
         let what = described(applied);
-        Refusal::unexplained(format!("failed to create typed patch object ({what}): {mistakes}"))
+        Refusal::unexplained(format!("failed to create typed patch object ({what}): {errors}"))
     })?;
-    check(live, target.schema, target.definitions, Duplicates::Allowed).map_err(|mistakes| {
+    check(live, target.schema, target.definitions, Duplicates::Allowed).map_err(|errors| {
         let what = described(live);
-        Refusal::unexplained(format!("failed to create typed live object ({what}): {mistakes}"))
+        Refusal::unexplained(format!("failed to create typed live object ({what}): {errors}"))
     })
 }
 
@@ -138,12 +138,12 @@ struct Application<'a> {
 enum ApplyFailure {
     /// The fields that others own and would lose.
     Conflicts(BTreeMap<Manager, FieldSet>),
-    Mistakes(Mistakes),
+    SchemaErrors(SchemaErrors),
 }
 
-impl From<Mistakes> for ApplyFailure {
-    fn from(mistakes: Mistakes) -> Self {
-        Self::Mistakes(mistakes)
+impl From<SchemaErrors> for ApplyFailure {
+    fn from(errors: SchemaErrors) -> Self {
+        Self::SchemaErrors(errors)
     }
 }
 
@@ -178,7 +178,12 @@ impl Application<'_> {
     /// Returns the merged object without the fields that the manager owned before and that have no
     /// owner now. The comparison is in the version in which the manager applied before, since its
     /// fields are those of that version.
-    fn without_dropped(&self, merged: Value, before: &Owned, managed: &Managed) -> Result<Value, Mistakes> {
+    fn without_dropped(
+        &self,
+        merged: Value,
+        before: &Owned,
+        managed: &Managed,
+    ) -> Result<Value, SchemaErrors> {
         let version = &before.api_version;
         let then = view(&merged, version, self.target)
             .map_err(|why| why.within("failed to convert merged object to last applied version"))?;

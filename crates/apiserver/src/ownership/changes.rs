@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::Target;
-use super::check::Mistakes;
+use super::check::SchemaErrors;
 use super::compare::{Comparison, compare};
 use super::field_set::FieldSet;
 use super::managed::{Managed, Manager};
@@ -40,7 +40,7 @@ impl Changes {
         new: &Value,
         target: &Target<'_>,
         managed: &Managed,
-    ) -> Result<Self, Mistakes> {
+    ) -> Result<Self, SchemaErrors> {
         let found = compare(old, new, target.schema, target.definitions);
         let here = target.api_version.to_owned();
         let mut by_version = BTreeMap::from([(here.clone(), Difference::of(found, target))]);
@@ -50,7 +50,7 @@ impl Changes {
                 continue;
             }
             let shown = |which: &str, object: &Value| {
-                let failed = |why: Mistakes| why.within(&format!("failed to convert {which} object"));
+                let failed = |why: SchemaErrors| why.within(&format!("failed to convert {which} object"));
                 view(object, version, target).map_err(failed)
             };
             let (Some((old, schema)), Some((new, _))) = (shown("old", old)?, shown("new", new)?) else {

@@ -4,10 +4,10 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
+use super::content::{Content, Part, PartValue};
 use super::element::same;
 use super::field_set::FieldSet;
-use super::pairing::{Pair, side_by_side};
-use super::parts::{Content, Held, Part};
+use super::merge_join::{Pair, merge_join};
 use super::stated::everything_in;
 use crate::schema::{Definitions, Schema};
 
@@ -38,10 +38,10 @@ fn between(old: &Value, new: &Value, schema: &Schema, definitions: &dyn Definiti
     // another value, and its parts are removed or added. A value that only loses or gains all its
     // parts is still the same.
     let another = match (&was, &is) {
-        (Content::Parts(_), Content::Parts(_) | Content::Nothing) | (Content::Nothing, Content::Parts(_)) => {
+        (Content::Parts(_), Content::Parts(_) | Content::Empty) | (Content::Empty, Content::Parts(_)) => {
             false
         }
-        (Content::Parts(_), Content::Whole) | (Content::Whole, Content::Parts(_)) => true,
+        (Content::Parts(_), Content::Leaf) | (Content::Leaf, Content::Parts(_)) => true,
         _ => !same(old, new),
     };
     (another, of_parts(was.parts(), is.parts(), definitions))
@@ -50,32 +50,32 @@ fn between(old: &Value, new: &Value, schema: &Schema, definitions: &dyn Definiti
 fn of_parts(old: Vec<Part<'_>>, new: Vec<Part<'_>>, definitions: &dyn Definitions) -> Comparison {
     let mut found = Comparison::default();
     let order = |a: &Part<'_>, b: &Part<'_>| -> Ordering { a.element.cmp(&b.element) };
-    for pair in side_by_side(old, new, order) {
+    for pair in merge_join(old, new, order) {
         match pair {
-            Pair::Left(gone) => found.goes(gone, definitions),
-            Pair::Right(come) => found.comes(come, definitions),
-            Pair::Both(was, is) => found.stays(was, is, definitions),
+            Pair::Left(gone) => found.add_removed(gone, definitions),
+            Pair::Right(come) => found.add_new(come, definitions),
+            Pair::Both(was, is) => found.compare_part(was, is, definitions),
         }
     }
     found
 }
 
 impl Comparison {
-    fn comes(&mut self, part: Part<'_>, definitions: &dyn Definitions) {
+    fn add_new(&mut self, part: Part<'_>, definitions: &dyn Definitions) {
         let below = everything_in(part.content(definitions), definitions);
         self.added.put(part.element, true, below);
     }
 
-    fn goes(&mut self, part: Part<'_>, definitions: &dyn Definitions) {
+    fn add_removed(&mut self, part: Part<'_>, definitions: &dyn Definitions) {
         let below = everything_in(part.content(definitions), definitions);
         self.removed.put(part.element, true, below);
     }
 
     /// Compares a part that both objects have. Duplicate items are one value together; an item that
     /// is added to them or removed changes it.
-    fn stays(&mut self, was: Part<'_>, is: Part<'_>, definitions: &dyn Definitions) {
+    fn compare_part(&mut self, was: Part<'_>, is: Part<'_>, definitions: &dyn Definitions) {
         match (&was.held, &is.held) {
-            (Held::One(old), Held::One(new)) => {
+            (PartValue::One(old), PartValue::One(new)) => {
                 let (another, inside) = between(old, new, &is.schema, definitions);
                 for (all, below) in [(&mut self.added, inside.added), (&mut self.removed, inside.removed)] {
                     if !below.is_empty() {
@@ -84,13 +84,13 @@ impl Comparison {
                 }
                 self.modified.put(is.element, another, inside.modified);
             }
-            (Held::Several(old), Held::Several(new)) => {
+            (PartValue::Several(old), PartValue::Several(new)) => {
                 let equal = old.len() == new.len() && old.iter().zip(new).all(|(old, new)| same(old, new));
                 self.modified.put(is.element, !equal, FieldSet::new());
             }
             _ => {
-                self.goes(was, definitions);
-                self.comes(is, definitions);
+                self.add_removed(was, definitions);
+                self.add_new(is, definitions);
             }
         }
     }

@@ -96,8 +96,8 @@ impl fmt::Display for Element {
             Self::Index(index) => write!(f, "[{index}]"),
             Self::Key(fields) => {
                 f.write_str("[")?;
-                for (place, (name, value)) in fields.iter().enumerate() {
-                    let comma = if place == 0 { "" } else { "," };
+                for (index, (name, value)) in fields.iter().enumerate() {
+                    let comma = if index == 0 { "" } else { "," };
                     write!(f, "{comma}{name}={}", value.plain())?;
                 }
                 f.write_str("]")

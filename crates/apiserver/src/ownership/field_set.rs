@@ -9,7 +9,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use super::element::{BadElement, Element};
-use super::pairing::{Pair, side_by_side};
+use super::merge_join::{Pair, merge_join};
 
 /// A set of field paths.
 ///
@@ -222,7 +222,7 @@ impl FieldSet {
     fn combined(&self, other: &Self, rule: impl Fn(bool, bool) -> bool + Copy) -> Self {
         let (of_here, of_there) = (rule(true, false), rule(false, true));
         let mut nodes = Vec::new();
-        for pair in side_by_side(&self.nodes, &other.nodes, |a, b| a.element.cmp(&b.element)) {
+        for pair in merge_join(&self.nodes, &other.nodes, |a, b| a.element.cmp(&b.element)) {
             match pair {
                 // A node in only one of the sets is kept or dropped with everything below it.
                 Pair::Left(node) => nodes.extend(of_here.then(|| node.clone())),

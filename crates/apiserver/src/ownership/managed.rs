@@ -80,13 +80,13 @@ impl Managed {
             Some(Value::Array(entries)) => entries,
             Some(_) => return Err(Unreadable::Shape),
         };
-        for (place, entry) in entries.iter().enumerate() {
-            managed.read(place, entry.as_object().ok_or(Unreadable::Shape)?)?;
+        for (index, entry) in entries.iter().enumerate() {
+            managed.read(index, entry.as_object().ok_or(Unreadable::Shape)?)?;
         }
         Ok(managed)
     }
 
-    fn read(&mut self, place: usize, entry: &Map<String, Value>) -> Result<(), Unreadable> {
+    fn read(&mut self, index: usize, entry: &Map<String, Value>) -> Result<(), Unreadable> {
         let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let operation = match text("operation").as_str() {
             "Apply" => Operation::Apply,
@@ -99,8 +99,8 @@ impl Managed {
         }
         match text("fieldsType").as_str() {
             "FieldsV1" => {}
-            "" => return Err(Unreadable::NoFieldsType(place)),
-            other => return Err(Unreadable::FieldsType(place, other.to_owned())),
+            "" => return Err(Unreadable::NoFieldsType(index)),
+            other => return Err(Unreadable::FieldsType(index, other.to_owned())),
         }
         let fields = match entry.get("fieldsV1") {
             None | Some(Value::Null) => FieldSet::new(),

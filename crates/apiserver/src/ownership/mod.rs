@@ -5,9 +5,9 @@
 //! last. They know nothing of requests, storage or clocks: the time comes with the [`Writer`].
 //!
 //! ```text
-//! value + Schema --shape--> parts --> FieldSet (stated), Comparison (compare), dropped fields (dropping)
-//!                                       \--> owners (managed), in all versions (views, changes)
-//!                                               \--> update, apply
+//! value + Schema --shape--> content --> FieldSet (stated), Comparison (compare), dropped fields (pruning)
+//!                                          \--> owners (managed), in all versions (views, changes)
+//!                                                  \--> update, apply
 //! ```
 //!
 //! A manager that writes a field owns it alone. A manager that applies a field shares it with all
@@ -17,21 +17,21 @@
 //! The `mod` lines below are in layer order.
 
 mod element;
-mod pairing;
+mod merge_join;
 mod field_set;
 mod shape;
-mod parts;
+mod content;
 mod check;
 mod stated;
 mod compare;
 mod merge;
-mod dropping;
+mod pruning;
 mod managed;
 mod scale;
 mod views;
 mod changes;
 mod update;
-mod client_side;
+mod client_side_apply;
 mod apply;
 
 use jiff::Timestamp;

@@ -4,9 +4,9 @@
 
 use serde_json::{Map, Value};
 
+use super::content::Content;
 use super::element::Element;
 use super::field_set::FieldSet;
-use super::parts::Content;
 use super::shape::{Members, Shape};
 use crate::schema::{Definitions, Schema};
 

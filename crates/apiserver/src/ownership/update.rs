@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::changes::Changes;
-use super::check::{Duplicates, Mistakes, check};
+use super::check::{Duplicates, SchemaErrors, check};
 use super::field_set::FieldSet;
 use super::managed::{Managed, Manager, Operation, Owned, asks_for_reset, entries_of, strip};
 use super::views::settle;
@@ -77,7 +77,7 @@ pub(super) fn track(
     mut managed: Managed,
     target: &Target<'_>,
     writer: &Writer<'_>,
-) -> Result<Managed, Mistakes> {
+) -> Result<Managed, SchemaErrors> {
     let mut live = Cow::Borrowed(live);
     if entries_of(&live).is_some() {
         strip(live.to_mut());

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::Target;
-use super::check::{Duplicates, Mistakes, check};
-use super::dropping::only;
+use super::check::{Duplicates, SchemaErrors, check};
 use super::field_set::FieldSet;
 use super::managed::Managed;
+use super::pruning::only;
 use super::stated::{fields_of, settled};
 use crate::schema::Schema;
 
@@ -24,7 +24,7 @@ pub(super) fn view(
     object: &Value,
     api_version: &str,
     target: &Target<'_>,
-) -> Result<Option<(Value, Schema)>, Mistakes> {
+) -> Result<Option<(Value, Schema)>, SchemaErrors> {
     if api_version == target.api_version && object.get("apiVersion").is_none_or(|it| it == api_version) {
         return Ok(Some((object.clone(), target.schema.clone())));
     }
@@ -35,7 +35,7 @@ pub(super) fn view(
 
 /// Updates all sets to the current schemas, and drops entries of versions that do not exist any
 /// more.
-pub(super) fn settle(live: &Value, managed: &mut Managed, target: &Target<'_>) -> Result<(), Mistakes> {
+pub(super) fn settle(live: &Value, managed: &mut Managed, target: &Target<'_>) -> Result<(), SchemaErrors> {
     let versions: BTreeSet<String> = managed.sets.values().map(|owned| owned.api_version.clone()).collect();
     let mut schemas = BTreeMap::new();
     for version in versions {
@@ -63,7 +63,7 @@ pub(super) fn owned_in(
     object: &Value,
     managed: &Managed,
     target: &Target<'_>,
-) -> Result<FieldSet, Mistakes> {
+) -> Result<FieldSet, SchemaErrors> {
     let mut by_version: BTreeMap<&str, FieldSet> = BTreeMap::new();
     for owned in managed.sets.values() {
         let all = by_version.entry(&owned.api_version).or_default();
@@ -72,7 +72,7 @@ pub(super) fn owned_in(
     let mut found = by_version.remove(version).unwrap_or_default();
     let same = FieldSet::of_fields(IN_ALL_VERSIONS);
     for (another, fields) in by_version {
-        let failed = |why: Mistakes| {
+        let failed = |why: SchemaErrors| {
             why.within(&format!(
                 "failed add back owned items: failed to convert merged object at version {another}"
             ))

@@ -16,7 +16,7 @@ mod settings;
 mod condition;
 mod owner;
 mod selector;
-mod view;
+mod decoded_cache;
 mod accounts;
 mod nodes;
 mod scheduler;

@@ -9,13 +9,13 @@ use dogwatch_core::ObjectKey;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::decoded_cache::{DecodedCache, FromStored};
 use super::owner::{adopt, controller, controller_key, is_deleting, key_of, reference, release};
 use super::selector::{of_labels, of_workload};
-use super::view::{Digest, View};
 use super::{condition, owner};
 use crate::cluster::{Cluster, DeleteOptions, Place, Writer};
 use crate::controllers::reconcile::{Next, Reconciler};
-use crate::controllers::recorder::{Note, record};
+use crate::controllers::recorder::{Event, record};
 use crate::controllers::{builtin, writer};
 use crate::kinds::look::{entries, number, text};
 use crate::refusal::Refusal;
@@ -28,7 +28,7 @@ const BURST: usize = 500;
 /// Keeps ReplicaSets at their size.
 #[derive(Debug, Default)]
 pub(super) struct ReplicaSets {
-    pods: View<Pod>,
+    pods: DecodedCache<Pod>,
 }
 
 /// The relevant facts of a pod. A set of 10,000 pods is counted whenever some of them have changed,
@@ -46,7 +46,7 @@ struct Pod {
     ready: Option<Option<Timestamp>>,
 }
 
-impl Digest for Pod {
+impl FromStored for Pod {
     fn read(object: &Encoded) -> Self {
         let pod = object.to_value();
         let ready = condition::find(&pod, "Ready").filter(|it| text(it, "/status") == "True");
@@ -122,7 +122,7 @@ impl Reconciler for ReplicaSets {
         let pods = self.pods.all(cluster, &builtin(cluster, "", "v1", "pods"), key.namespace());
         let plan = decide(&set, &pods, cluster.source().now());
         let writer = writer("replicaset-controller", "kube-controller-manager");
-        let failed = carry_out(cluster, &set, &plan, &writer).await.err();
+        let failed = execute(cluster, &set, &plan, &writer).await.err();
         let now = cluster.source().stamp();
         let report = |it: &mut Value| {
             let same = text(it, "/metadata/uid") == text(&set, "/metadata/uid");
@@ -139,7 +139,7 @@ impl Reconciler for ReplicaSets {
     }
 }
 
-async fn carry_out(cluster: &Cluster, set: &Value, plan: &Plan, writer: &Writer) -> Result<(), Refusal> {
+async fn execute(cluster: &Cluster, set: &Value, plan: &Plan, writer: &Writer) -> Result<(), Refusal> {
     let kind = builtin(cluster, "", "v1", "pods");
     for key in &plan.adopt {
         cluster.change(&Place::of(&kind, key), writer, |it| adopt(set, it)).await?;
@@ -150,15 +150,15 @@ async fn carry_out(cluster: &Cluster, set: &Value, plan: &Plan, writer: &Writer)
     for _ in 0..plan.create.min(BURST) {
         let created = cluster.add(pod(set), writer).await?;
         let name = text(&created.object.to_value(&kind), "/metadata/name").to_owned();
-        let note = Note::normal("SuccessfulCreate", format!("Created pod: {name}"));
-        record(cluster, writer, set, &note).await;
+        let event = Event::normal("SuccessfulCreate", format!("Created pod: {name}"));
+        record(cluster, writer, set, &event).await;
     }
     for key in &plan.delete {
         match cluster.delete(&Place::of(&kind, key), &DeleteOptions::default(), writer).await {
             Err(refusal) if refusal.0.code != 404 => return Err(refusal),
             _ => {
-                let note = Note::normal("SuccessfulDelete", format!("Deleted pod: {}", key.name()));
-                record(cluster, writer, set, &note).await;
+                let event = Event::normal("SuccessfulDelete", format!("Deleted pod: {}", key.name()));
+                record(cluster, writer, set, &event).await;
             }
         }
     }

@@ -11,7 +11,7 @@ use super::owner::is_deleting;
 use super::selector::{of_labels, selects};
 use crate::cluster::{Cluster, Place};
 use crate::controllers::reconcile::{Next, Reconciler};
-use crate::controllers::recorder::{Note, record};
+use crate::controllers::recorder::{Event, record};
 use crate::controllers::{builtin, writer};
 use crate::kinds::look::{at, flag, items, text};
 use crate::refusal::Refusal;
@@ -69,7 +69,7 @@ impl Reconciler for Scheduler {
             };
             cluster.change(&place.part("status"), &writer, report).await?;
             if reported {
-                record(cluster, &writer, &pod, &Note::warning("FailedScheduling", message)).await;
+                record(cluster, &writer, &pod, &Event::warning("FailedScheduling", message)).await;
             }
             return Ok(Next::touch());
         };
@@ -79,8 +79,8 @@ impl Reconciler for Scheduler {
         match cluster.create(&place.part("binding"), binding, &writer).await {
             Ok(_) => {
                 self.round += 1;
-                let note = Note::normal("Scheduled", format!("Successfully assigned {key} to {name}"));
-                record(cluster, &writer, &pod, &note).await;
+                let event = Event::normal("Scheduled", format!("Successfully assigned {key} to {name}"));
+                record(cluster, &writer, &pod, &event).await;
                 Ok(Next::touch())
             }
             // It has a node already, or is gone.
@@ -107,7 +107,7 @@ fn choose<'a>(pod: &Value, nodes: &'a [Value], round: usize) -> Option<&'a Value
             && !flag(node, "/spec/unschedulable")
             && !is_deleting(node)
             && selects(&wanted, node)
-            && is_wanted(pod, node)
+            && matches_node_affinity(pod, node)
             && items(node, "/spec/taints").iter().all(|it| tolerates(pod, it))
     };
     let fitting: Vec<_> = nodes.iter().filter(fits).collect();
@@ -116,7 +116,7 @@ fn choose<'a>(pod: &Value, nodes: &'a [Value], round: usize) -> Option<&'a Value
 
 /// Returns true if a node matches the required node affinity of a pod: all requirements of at least
 /// one term.
-fn is_wanted(pod: &Value, node: &Value) -> bool {
+fn matches_node_affinity(pod: &Value, node: &Value) -> bool {
     let required = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
     if at(pod, required).is_none() {
         return true;

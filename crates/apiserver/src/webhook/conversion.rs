@@ -1,4 +1,5 @@
-//! ConversionReviews, which convert objects between versions of a custom kind.
+//! ConversionReviews, which convert objects between versions of a custom kind, with the messages of
+//! k8s.io/apiextensions-apiserver v0.36.4 pkg/apiserver/conversion/webhook_converter.go.
 
 use serde_json::{Value, json};
 

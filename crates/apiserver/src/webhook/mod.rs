@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! clientConfig ─► target ─┐
-//!         rules ─► review ─► call (connections, trust) ─► verdict
-//!             conversion ─┘
+//!          rules ─► review ─► call (connections, trust) ─► verdict
+//!              conversion ─┘
 //! ```
 //!
 //! This module locates and calls webhooks and reads their responses. The

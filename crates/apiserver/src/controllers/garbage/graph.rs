@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use dogwatch_core::ObjectKey;
 
-use super::head::{Head, OwnerRef};
+use super::owner_meta::{OwnerMeta, OwnerRef};
 use crate::store::CollectionName;
 
 /// The uid of an object, unique over time.
@@ -21,7 +21,7 @@ pub(super) type Uid = Arc<str>;
 pub(super) struct Node {
     pub(super) collection: CollectionName,
     pub(super) key: ObjectKey,
-    pub(super) head: Head,
+    pub(super) meta: OwnerMeta,
     /// True until it is processed for the first time.
     pub(super) fresh: bool,
 }
@@ -70,30 +70,30 @@ impl Graph {
         collection: &CollectionName,
         key: &ObjectKey,
         uid: &str,
-        head: Head,
+        meta: OwnerMeta,
     ) -> Vec<Uid> {
-        let kept = !head.owners.is_empty() || head.waits_for_dependents() || head.leaves_dependents();
+        let kept = !meta.owners.is_empty() || meta.waits_for_dependents() || meta.orphans_dependents();
         let known = self.nodes.get_key_value(uid);
-        if known.is_some_and(|(_, node)| node.head == head) || (known.is_none() && !kept) {
+        if known.is_some_and(|(_, node)| node.meta == meta) || (known.is_none() && !kept) {
             return Vec::new();
         }
         let uid = known.map_or_else(|| Uid::from(uid), |(uid, _)| Arc::clone(uid));
         let before = self.nodes.remove(&uid);
-        let old = before.as_ref().map(|it| it.head.clone()).unwrap_or_default();
+        let old = before.as_ref().map(|it| it.meta.clone()).unwrap_or_default();
         self.unlink(&uid, &old.owners);
-        let mut look = self.unblocked(&old.owners, &head.owners);
+        let mut look = self.unblocked(&old.owners, &meta.owners);
         if kept {
-            for owner in &head.owners {
+            for owner in &meta.owners {
                 self.dependents.entry(Uid::from(owner.uid.as_str())).or_default().insert(Arc::clone(&uid));
             }
             look.push(Arc::clone(&uid));
         }
-        if head.waits_for_dependents() && !old.waits_for_dependents() {
+        if meta.waits_for_dependents() && !old.waits_for_dependents() {
             look.extend(self.dependents(&uid).map(|(it, _)| Arc::clone(it)));
         }
         if kept {
             let (collection, key) = (Arc::clone(collection), key.clone());
-            self.nodes.insert(uid, Node { collection, key, head, fresh: before.is_none_or(|it| it.fresh) });
+            self.nodes.insert(uid, Node { collection, key, meta, fresh: before.is_none_or(|it| it.fresh) });
         }
         look
     }
@@ -103,8 +103,8 @@ impl Graph {
     pub(super) fn forget(&mut self, uid: &str) -> Vec<Uid> {
         let mut look: Vec<Uid> = self.dependents(uid).map(|(it, _)| Arc::clone(it)).collect();
         if let Some((uid, node)) = self.nodes.remove_entry(uid) {
-            self.unlink(&uid, &node.head.owners);
-            look.extend(self.unblocked(&node.head.owners, &[]));
+            self.unlink(&uid, &node.meta.owners);
+            look.extend(self.unblocked(&node.meta.owners, &[]));
         }
         look
     }
@@ -132,8 +132,8 @@ impl Graph {
 mod tests {
     use super::*;
 
-    fn observe(graph: &mut Graph, uid: &str, head: Head) -> Vec<String> {
-        let mut look = graph.observe(&"/things".into(), &ObjectKey::cluster(uid), uid, head);
+    fn observe(graph: &mut Graph, uid: &str, meta: OwnerMeta) -> Vec<String> {
+        let mut look = graph.observe(&"/things".into(), &ObjectKey::cluster(uid), uid, meta);
         look.sort();
         look.iter().map(ToString::to_string).collect()
     }
@@ -144,18 +144,21 @@ mod tests {
         look.iter().map(ToString::to_string).collect()
     }
 
-    fn owned(owners: &[(&str, bool)]) -> Head {
-        Head { owners: owners.iter().map(|(uid, it)| OwnerRef::to(uid, *it)).collect(), ..Head::default() }
+    fn owned(owners: &[(&str, bool)]) -> OwnerMeta {
+        OwnerMeta {
+            owners: owners.iter().map(|(uid, it)| OwnerRef::to(uid, *it)).collect(),
+            ..OwnerMeta::default()
+        }
     }
 
-    fn waiting() -> Head {
-        Head { deleting: true, foreground: true, ..Head::default() }
+    fn waiting() -> OwnerMeta {
+        OwnerMeta { deleting: true, foreground: true, ..OwnerMeta::default() }
     }
 
     #[test]
     fn objects_without_owners_are_not_kept() {
         let mut graph = Graph::default();
-        assert!(observe(&mut graph, "a", Head::default()).is_empty());
+        assert!(observe(&mut graph, "a", OwnerMeta::default()).is_empty());
         assert!(graph.all().is_empty());
         assert!(forget(&mut graph, "a").is_empty());
     }
@@ -181,7 +184,7 @@ mod tests {
         assert_eq!(observe(&mut graph, "b", owned(&[("a", false)])), ["a", "b"], "it no longer blocks");
         assert_eq!(forget(&mut graph, "c"), ["a"]);
         assert!(forget(&mut graph, "d").is_empty(), "it never blocked");
-        assert_eq!(observe(&mut graph, "b", Head::default()), Vec::<String>::new());
+        assert_eq!(observe(&mut graph, "b", OwnerMeta::default()), Vec::<String>::new());
         assert!(graph.dependents("a").next().is_none());
         assert_eq!(graph.all().len(), 1);
     }
@@ -196,14 +199,14 @@ mod tests {
                 let owners: Vec<_> = owners.iter().map(|(it, blocks)| (it.as_str(), *blocks)).collect();
                 match what {
                     0 => drop(forget(&mut graph, &uid.to_string())),
-                    1 => drop(observe(&mut graph, &uid.to_string(), Head::default())),
+                    1 => drop(observe(&mut graph, &uid.to_string(), OwnerMeta::default())),
                     _ => drop(observe(&mut graph, &uid.to_string(), owned(&owners))),
                 }
             }
             for owner in 0..6u8 {
                 let owner = owner.to_string();
                 let found: BTreeSet<_> = graph.dependents(&owner).map(|(it, _)| Arc::clone(it)).collect();
-                let names = |node: &Node| node.head.owners.iter().any(|it| it.uid == owner);
+                let names = |node: &Node| node.meta.owners.iter().any(|it| it.uid == owner);
                 let named: BTreeSet<_> =
                     graph.nodes.iter().filter(|(_, it)| names(it)).map(|(it, _)| Arc::clone(it)).collect();
                 proptest::prop_assert_eq!(found, named);

@@ -12,7 +12,7 @@
 //!
 //! The `mod` lines below are in layer order.
 
-mod head;
+mod owner_meta;
 mod graph;
 mod decide;
 
@@ -23,19 +23,19 @@ use std::time::Duration;
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
-use super::feed::{Feed, Step};
+use super::background::{builtin, writer};
+use super::feed::{Feed, FeedEvent};
 use super::finalizers;
-use super::part::{builtin, writer};
 use super::pending::Pending;
-use super::recorder::{self, Note};
+use super::recorder::{self, Event};
 use crate::cluster::{Cluster, DeleteOptions, Place, Propagation, Writer};
 use crate::panics::caught;
 use crate::refusal::Refusal;
 use crate::registry::{Catalog, Kind};
 use crate::store::{CollectionName, Encoded};
-use decide::{Standing, Verdict};
+use decide::{OwnerState, Verdict};
 use graph::{Graph, Node, Uid};
-use head::{FOREGROUND, Head, ORPHAN, OwnerRef};
+use owner_meta::{FOREGROUND, ORPHAN, OwnerMeta, OwnerRef};
 
 /// The name, for logs, metrics and health checks.
 pub(super) const NAME: &str = "garbage-collector";
@@ -102,7 +102,7 @@ struct Collector<'a> {
 
 /// The states of all owners of an object.
 enum Owners {
-    Known(Vec<Standing>),
+    Known(Vec<OwnerState>),
     /// A cluster-scoped object cannot have an owner in a namespace; it is ignored.
     Impossible,
     /// The kind of an owner is not served now.
@@ -148,8 +148,8 @@ impl<'a> Collector<'a> {
         let steps = if everywhere { self.feed.catch_up() } else { self.feed.take() };
         for step in steps {
             let look = match step {
-                Step::Listed(collection, objects) => self.list(&collection, &objects),
-                Step::Changed(collection, change) => {
+                FeedEvent::Listed(collection, objects) => self.list(&collection, &objects),
+                FeedEvent::Changed(collection, change) => {
                     if collection == self.definitions {
                         self.refresh();
                         self.pending.add_after(Work::Catalog, CATALOG_RECHECK);
@@ -166,7 +166,7 @@ impl<'a> Collector<'a> {
     }
 
     fn observe(&mut self, collection: &CollectionName, object: &Encoded) -> Vec<Uid> {
-        self.graph.observe(collection, object.key(), object.uid(), Head::read(object))
+        self.graph.observe(collection, object.key(), object.uid(), OwnerMeta::read(object))
     }
 
     /// Applies the whole content of a collection. Other objects may be gone, among them owners of
@@ -192,31 +192,31 @@ impl<'a> Collector<'a> {
             self.gone(uid);
             return Ok(());
         };
-        let head = Head::read(&stored);
-        let verdict = if head.deleting {
+        let meta = OwnerMeta::read(&stored);
+        let verdict = if meta.deleting {
             self.absorb(true);
-            decide::about_deleted(&head, uid, &self.graph)
+            decide::decide_deleting(&meta, uid, &self.graph)
         } else {
-            let standings = match self.standings(&kind, &key, &head) {
-                Owners::Known(standings) => standings,
+            let states = match self.states(&kind, &key, &meta) {
+                Owners::Known(states) => states,
                 Owners::Impossible => return Ok(()),
                 Owners::Unknown(kind) => {
                     return Err(Refusal::internal(format!("no kind {kind:?} is served")));
                 }
             };
-            if standings.contains(&Standing::Waiting) {
+            if states.contains(&OwnerState::Waiting) {
                 self.absorb(true);
             }
-            if fresh && standings.contains(&Standing::Dangling) {
-                self.report_other_namespaces(&kind, &stored, &head, &standings).await;
+            if fresh && states.contains(&OwnerState::Dangling) {
+                self.report_other_namespaces(&kind, &stored, &meta, &states).await;
             }
-            decide::about_owned(&head, &standings, uid, &self.graph)
+            decide::decide_owned(&meta, &states, uid, &self.graph)
         };
         self.graph.set_processed(uid);
-        self.carry_out(verdict, &kind, &key, uid, &stored).await
+        self.execute(verdict, &kind, &key, uid, &stored).await
     }
 
-    async fn carry_out(
+    async fn execute(
         &mut self,
         verdict: Verdict,
         kind: &Kind,
@@ -232,9 +232,9 @@ impl<'a> Collector<'a> {
             }
             Verdict::StopWaiting => self.change(kind, key, uid, |it| drop_finalizer(it, FOREGROUND)).await,
             Verdict::DropOwners(owners) => self.change(kind, key, uid, |it| drop_owners(it, &owners)).await,
-            Verdict::Leave(dependents) => {
+            Verdict::Orphan(dependents) => {
                 for dependent in dependents {
-                    self.leave(&dependent, uid).await?;
+                    self.orphan(&dependent, uid).await?;
                 }
                 self.change(kind, key, uid, |it| drop_finalizer(it, ORPHAN)).await
             }
@@ -252,7 +252,7 @@ impl<'a> Collector<'a> {
     }
 
     /// Removes the reference to an owner from a dependent.
-    async fn leave(&self, dependent: &Uid, owner: &Uid) -> Result<(), Refusal> {
+    async fn orphan(&self, dependent: &Uid, owner: &Uid) -> Result<(), Refusal> {
         let Some(node) = self.graph.node(dependent) else { return Ok(()) };
         let Some(kind) = self.kinds.get(&node.collection) else { return Ok(()) };
         let owner = [owner.to_string()];
@@ -302,38 +302,44 @@ impl<'a> Collector<'a> {
         self.graph.forget(uid).into_iter().for_each(|it| self.pending.add(Work::Object(it)));
     }
 
-    fn standings(&self, kind: &Kind, key: &ObjectKey, head: &Head) -> Owners {
+    fn states(&self, kind: &Kind, key: &ObjectKey, meta: &OwnerMeta) -> Owners {
         let catalog = self.cluster.catalog();
-        let mut standings = Vec::with_capacity(head.owners.len());
-        for owner in &head.owners {
+        let mut states = Vec::with_capacity(meta.owners.len());
+        for owner in &meta.owners {
             let Some(owner_kind) = catalog.kind_of(&owner.api_version, &owner.kind) else {
                 return Owners::Unknown(format!("{}/{}", owner.api_version, owner.kind));
             };
             if owner_kind.def.namespaced && !kind.def.namespaced {
                 return Owners::Impossible;
             }
-            standings.push(self.standing(&owner_kind, key, owner));
+            states.push(self.owner_state(&owner_kind, key, owner));
         }
-        Owners::Known(standings)
+        Owners::Known(states)
     }
 
-    fn standing(&self, owner_kind: &Kind, dependent: &ObjectKey, owner: &OwnerRef) -> Standing {
+    fn owner_state(&self, owner_kind: &Kind, dependent: &ObjectKey, owner: &OwnerRef) -> OwnerState {
         let namespace = dependent.namespace().filter(|_| owner_kind.def.namespaced);
         let found = ObjectKey::from_parts(namespace, &owner.name).ok();
         let found = found.and_then(|it| self.cluster.get(owner_kind, &it));
         match found.filter(|it| it.uid() == owner.uid) {
-            None => Standing::Dangling,
-            Some(it) if Head::read(&it).waits_for_dependents() => Standing::Waiting,
-            Some(_) => Standing::Solid,
+            None => OwnerState::Dangling,
+            Some(it) if OwnerMeta::read(&it).waits_for_dependents() => OwnerState::Waiting,
+            Some(_) => OwnerState::Solid,
         }
     }
 
     /// Records an event if an owner exists, but in another namespace, which is an error of the
     /// client (k8s.io/kubernetes v1.36.4 pkg/controller/garbagecollector/graph_builder.go).
-    async fn report_other_namespaces(&self, kind: &Kind, stored: &Encoded, head: &Head, standings: &[Standing]) {
+    async fn report_other_namespaces(
+        &self,
+        kind: &Kind,
+        stored: &Encoded,
+        meta: &OwnerMeta,
+        states: &[OwnerState],
+    ) {
         let catalog = self.cluster.catalog();
         let namespace = stored.key().namespace().unwrap_or_default();
-        for (owner, _) in head.owners.iter().zip(standings).filter(|(_, it)| **it == Standing::Dangling) {
+        for (owner, _) in meta.owners.iter().zip(states).filter(|(_, it)| **it == OwnerState::Dangling) {
             let Some(owner_kind) = catalog.kind_of(&owner.api_version, &owner.kind) else { continue };
             let elsewhere = self.cluster.store().read(&owner_kind.collection, |history, revision| {
                 history.list_at(revision, None).into_iter().flatten().any(|it| it.uid() == owner.uid)
@@ -346,8 +352,8 @@ impl<'a> Collector<'a> {
                 "ownerRef [{api_version}/{owner_kind}, namespace: {namespace}, name: {name}, uid: {uid}] does not exist \
                  in namespace {namespace:?}"
             );
-            let note = Note::warning("OwnerRefInvalidNamespace", message);
-            recorder::record(self.cluster, &self.writer, &kind.show(stored), &note).await;
+            let event = Event::warning("OwnerRefInvalidNamespace", message);
+            recorder::record(self.cluster, &self.writer, &kind.show(stored), &event).await;
         }
     }
 }

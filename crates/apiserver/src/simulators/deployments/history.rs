@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::model::{DESIRED, HASH, HISTORY, MAXIMUM, REVISION, Set, Wanted, annotation};
+use super::model::{DESIRED, Desired, HASH, HISTORY, MAXIMUM, REVISION, ReplicaSetState, annotation};
 use crate::kinds::look::{entries, number, text};
 use crate::simulators::owner::reference;
 
@@ -71,7 +71,7 @@ pub(super) fn annotate(deployment: &Value, set: &mut Value, revision: i64) -> bo
             set["metadata"]["annotations"][HISTORY] = history.into();
         }
     }
-    let wanted = Wanted::read(deployment);
+    let wanted = Desired::read(deployment);
     if fresh || annotation(set, DESIRED).is_empty() {
         set_size(set, number(set, "/spec/replicas").unwrap_or(0), &wanted);
     }
@@ -80,7 +80,7 @@ pub(super) fn annotate(deployment: &Value, set: &mut Value, revision: i64) -> bo
 
 /// Sets the size of a ReplicaSet, and the annotations about the desired size. Returns true if that
 /// changed anything.
-pub(super) fn set_size(set: &mut Value, size: i64, wanted: &Wanted) -> bool {
+pub(super) fn set_size(set: &mut Value, size: i64, wanted: &Desired) -> bool {
     let before = (set["spec"]["replicas"].clone(), set["metadata"]["annotations"].clone());
     set["spec"]["replicas"] = size.into();
     set["metadata"]["annotations"][DESIRED] = wanted.replicas.to_string().into();
@@ -89,7 +89,7 @@ pub(super) fn set_size(set: &mut Value, size: i64, wanted: &Wanted) -> bool {
 }
 
 /// Returns the revision of the current template: one more than all others have.
-pub(super) fn next_revision(olds: &[Set]) -> i64 {
+pub(super) fn next_revision(olds: &[ReplicaSetState]) -> i64 {
     olds.iter().map(|it| it.revision).max().unwrap_or(0).saturating_add(1)
 }
 

@@ -14,25 +14,25 @@ use std::time::Duration;
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
+use super::decoded_cache::DecodedCache;
 use super::owner::{adopt, controller, controller_key, controls, is_deleting, key_of, release};
 use super::selector::{of_workload, selects};
-use super::view::View;
 use crate::cluster::{Cluster, DeleteOptions, Place, Writer};
 use crate::controllers::reconcile::{Next, Reconciler};
-use crate::controllers::recorder::{Note, record};
+use crate::controllers::recorder::{Event, record};
 use crate::controllers::{builtin, writer};
 use crate::kinds::look::{number, text};
 use crate::refusal::Refusal;
 use crate::registry::Kind;
 use crate::store::{CollectionName, Encoded};
-use model::{REVISION, Set, Wanted, annotation};
-use rollout::Step;
+use model::{Desired, REVISION, ReplicaSetState, annotation};
+use rollout::RolloutStep;
 use status::Observed;
 
 /// Rolls Deployments out.
 #[derive(Debug, Default)]
 pub(super) struct Deployments {
-    sets: View,
+    sets: DecodedCache,
 }
 
 /// One Deployment while it is processed.
@@ -42,7 +42,7 @@ struct Rollout<'a> {
     deployments: Arc<Kind>,
     sets: Arc<Kind>,
     deployment: Value,
-    wanted: Wanted,
+    wanted: Desired,
     /// The ReplicaSet of the current template, if there is one.
     new: Option<Arc<Value>>,
     /// All others.
@@ -85,7 +85,7 @@ impl Reconciler for Deployments {
         let mut rollout = Rollout {
             cluster,
             writer: writer("deployment-controller", "kube-controller-manager"),
-            wanted: Wanted::read(&deployment),
+            wanted: Desired::read(&deployment),
             sets: builtin(cluster, "apps", "v1", "replicasets"),
             deployments,
             deployment,
@@ -130,7 +130,7 @@ impl Deployments {
 impl Rollout<'_> {
     /// Finds the ReplicaSets of the Deployment. Adopts those without a controller, and releases
     /// those that it no longer selects.
-    async fn claim(&mut self, view: &mut View, key: &ObjectKey) -> Result<(), Refusal> {
+    async fn claim(&mut self, view: &mut DecodedCache, key: &ObjectKey) -> Result<(), Refusal> {
         let Some(selector) = of_workload(&self.deployment) else { return Ok(()) };
         let alive = !is_deleting(&self.deployment);
         let mut claimed = Vec::new();
@@ -149,7 +149,9 @@ impl Rollout<'_> {
                 claimed.push(set);
             }
         }
-        claimed.sort_by(|left, right| Set::read(left).age().cmp(&Set::read(right).age()));
+        claimed.sort_by(|left, right| {
+            ReplicaSetState::read(left).age().cmp(&ReplicaSetState::read(right).age())
+        });
         let current = claimed.iter().position(|it| history::is_current(&self.deployment, it));
         self.new = current.map(|at| claimed.remove(at));
         self.olds = claimed;
@@ -164,13 +166,15 @@ impl Rollout<'_> {
         }
         let olds = self.old_sets();
         self.annotate(&olds).await?;
-        let new = self.new.as_deref().map(Set::read);
+        let new = self.new.as_deref().map(ReplicaSetState::read);
         let old_pods = self.wanted.recreate && self.has_old_pods();
         let mut created = false;
         match rollout::step(&self.wanted, new.as_ref(), &olds, old_pods) {
-            Step::Rest => {}
-            Step::Create(size) => created = self.create(key, size, history::next_revision(&olds)).await?,
-            Step::Resize(sizes) => {
+            RolloutStep::Rest => {}
+            RolloutStep::Create(size) => {
+                created = self.create(key, size, history::next_revision(&olds)).await?
+            }
+            RolloutStep::Resize(sizes) => {
                 for (name, size) in sizes {
                     self.resize(key, &name, size).await?;
                 }
@@ -178,15 +182,17 @@ impl Rollout<'_> {
         }
         let status = &self.deployment["status"];
         if self.wanted.paused || status::is_complete(&self.deployment, &self.wanted, status) {
-            for name in rollout::to_forget(number(&self.deployment, "/spec/revisionHistoryLimit"), &olds) {
+            for name in
+                rollout::expired_revisions(number(&self.deployment, "/spec/revisionHistoryLimit"), &olds)
+            {
                 self.forget(key, &name).await?;
             }
         }
         self.report(key, created).await
     }
 
-    fn old_sets(&self) -> Vec<Set> {
-        self.olds.iter().map(|it| Set::read(it)).collect()
+    fn old_sets(&self) -> Vec<ReplicaSetState> {
+        self.olds.iter().map(|it| ReplicaSetState::read(it)).collect()
     }
 
     /// Returns true if pods of old ReplicaSets still exist.
@@ -199,7 +205,7 @@ impl Rollout<'_> {
     }
 
     /// Updates the annotations of the current ReplicaSet.
-    async fn annotate(&mut self, olds: &[Set]) -> Result<(), Refusal> {
+    async fn annotate(&mut self, olds: &[ReplicaSetState]) -> Result<(), Refusal> {
         let Some(new) = self.new.clone() else { return Ok(()) };
         let Some(key) = key_of(&new) else { return Ok(()) };
         let revision = history::next_revision(olds);
@@ -265,8 +271,8 @@ impl Rollout<'_> {
     }
 
     async fn record_event(&self, message: String) {
-        let note = Note::normal("ScalingReplicaSet", message);
-        record(self.cluster, &self.writer, &self.deployment, &note).await;
+        let event = Event::normal("ScalingReplicaSet", message);
+        record(self.cluster, &self.writer, &self.deployment, &event).await;
     }
 
     async fn forget(&self, key: &ObjectKey, name: &str) -> Result<(), Refusal> {
@@ -280,7 +286,7 @@ impl Rollout<'_> {
 
     /// Writes the status and the revision.
     async fn report(&self, key: &ObjectKey, created: bool) -> Result<Option<i64>, Refusal> {
-        let (new, olds) = (self.new.as_deref().map(Set::read), self.old_sets());
+        let (new, olds) = (self.new.as_deref().map(ReplicaSetState::read), self.old_sets());
         let revision = self.new.as_deref().map_or("", |it| annotation(it, REVISION));
         let mut again = None;
         let report = |it: &mut Value| {

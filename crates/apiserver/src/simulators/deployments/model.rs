@@ -18,7 +18,7 @@ pub(super) const HASH: &str = "pod-template-hash";
 
 /// The desired state of a Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct Desired {
     pub(super) replicas: i64,
     /// The number of additional replicas during a rollout.
     pub(super) surge: i64,
@@ -33,7 +33,7 @@ pub(super) struct Wanted {
 
 /// A ReplicaSet of a Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Set {
+pub(super) struct ReplicaSetState {
     pub(super) name: String,
     /// The desired number of pods.
     pub(super) replicas: i64,
@@ -51,7 +51,7 @@ pub(super) struct Set {
     pub(super) deleting: bool,
 }
 
-impl Wanted {
+impl Desired {
     pub(super) fn read(deployment: &Value) -> Self {
         let replicas = number(deployment, "/spec/replicas").unwrap_or(1);
         let recreate = text(deployment, "/spec/strategy/type") == "Recreate";
@@ -81,7 +81,7 @@ impl Wanted {
     }
 }
 
-impl Set {
+impl ReplicaSetState {
     pub(super) fn read(set: &Value) -> Self {
         let count = |pointer: &str| number(set, pointer).unwrap_or(0);
         let annotated = |name: &str| annotation(set, name).parse().ok();
@@ -138,10 +138,10 @@ mod tests {
         ] {
             let deployment = json!({ "spec": { "replicas": replicas,
                 "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": surge, "maxUnavailable": unavailable } } } });
-            let wanted = Wanted::read(&deployment);
+            let wanted = Desired::read(&deployment);
             assert_eq!((wanted.surge, wanted.unavailable), expected, "{deployment}");
         }
-        let wanted = Wanted::read(&json!({ "spec": { "replicas": 3, "strategy": { "type": "Recreate" } } }));
+        let wanted = Desired::read(&json!({ "spec": { "replicas": 3, "strategy": { "type": "Recreate" } } }));
         assert_eq!((wanted.recreate, wanted.maximum()), (true, 3));
     }
 
@@ -149,7 +149,7 @@ mod tests {
     fn a_set_is_read_with_its_annotations() {
         let set = json!({ "metadata": { "name": "a", "generation": 2, "annotations": { REVISION: "7", DESIRED: "3" } },
             "spec": { "replicas": 2 }, "status": { "replicas": 1, "observedGeneration": 1 } });
-        let set = Set::read(&set);
+        let set = ReplicaSetState::read(&set);
         assert_eq!((set.revision, set.desired, set.maximum), (7, Some(3), None));
         assert_eq!((set.replicas, set.actual, set.observed), (2, 1, false));
     }

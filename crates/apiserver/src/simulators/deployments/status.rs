@@ -1,19 +1,20 @@
-//! The status of a Deployment: counts, and the conditions `Available` and `Progressing`.
+//! The status of a Deployment: counts, and the conditions `Available` and `Progressing`, as in
+//! k8s.io/kubernetes v1.36.4 pkg/controller/deployment/sync.go and progress.go.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::model::{Set, Wanted};
+use super::model::{Desired, ReplicaSetState};
 use crate::kinds::look::{flag, items, number, text};
 
 /// The inputs of the status.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observed<'a> {
     pub(super) deployment: &'a Value,
-    pub(super) wanted: &'a Wanted,
+    pub(super) wanted: &'a Desired,
     /// The ReplicaSet of the current template.
-    pub(super) new: Option<&'a Set>,
-    pub(super) olds: &'a [Set],
+    pub(super) new: Option<&'a ReplicaSetState>,
+    pub(super) olds: &'a [ReplicaSetState],
     /// True if a ReplicaSet was just created.
     pub(super) created: bool,
     pub(super) now: Timestamp,
@@ -46,7 +47,7 @@ pub(super) fn status(observed: Observed<'_>) -> (Value, Option<i64>) {
 }
 
 /// Returns true if a Deployment has reached its desired state, by a status.
-pub(super) fn is_complete(deployment: &Value, wanted: &Wanted, status: &Value) -> bool {
+pub(super) fn is_complete(deployment: &Value, wanted: &Desired, status: &Value) -> bool {
     let count = |field: &str| number(status, field).unwrap_or(0);
     ["/updatedReplicas", "/replicas", "/availableReplicas"].iter().all(|it| count(it) == wanted.replicas)
         && count("/observedGeneration") >= number(deployment, "/metadata/generation").unwrap_or(0)
@@ -59,7 +60,7 @@ fn deadline(deployment: &Value) -> Option<i64> {
 
 fn counts(observed: Observed<'_>) -> Value {
     let all = || observed.olds.iter().chain(observed.new);
-    let sum = |of: fn(&Set) -> i64| all().map(of).sum::<i64>();
+    let sum = |of: fn(&ReplicaSetState) -> i64| all().map(of).sum::<i64>();
     let available = sum(|it| it.available);
     let mut status = json!({ "terminatingReplicas": sum(|it| it.terminating) });
     for (field, count) in [
@@ -112,7 +113,7 @@ fn progress(
         set(conditions, "Progressing", "True", "NewReplicaSetAvailable", &message, now);
         return None;
     }
-    if is_moving(&deployment["status"], status) {
+    if has_progressed(&deployment["status"], status) {
         let message = format!("{about} is progressing.");
         conditions.iter_mut().filter(|it| text(it, "/type") == "Progressing").for_each(|it| {
             // Progress updates the condition even if nothing else in it changes.
@@ -150,7 +151,7 @@ fn begin(observed: Observed<'_>, known: &Value, conditions: &mut Vec<Value>, now
 }
 
 /// Returns true if a status shows progress over another.
-fn is_moving(before: &Value, after: &Value) -> bool {
+fn has_progressed(before: &Value, after: &Value) -> bool {
     let count = |of: &Value, field: &str| number(of, field).unwrap_or(0);
     let grew = |field: &str| count(after, field) > count(before, field);
     let old = |of: &Value| count(of, "/replicas") - count(of, "/updatedReplicas");
@@ -190,16 +191,28 @@ mod tests {
             "status": status })
     }
 
-    fn set_of(replicas: i64, actual: i64, available: i64) -> Set {
-        Set { name: NEW.to_owned(), replicas, actual, ready: available, available, ..Set::default() }
+    fn set_of(replicas: i64, actual: i64, available: i64) -> ReplicaSetState {
+        ReplicaSetState {
+            name: NEW.to_owned(),
+            replicas,
+            actual,
+            ready: available,
+            available,
+            ..ReplicaSetState::default()
+        }
     }
 
     fn at(time: &str) -> Timestamp {
         format!("2026-01-01T{time}Z").parse().unwrap()
     }
 
-    fn status_at(deployment: &Value, new: &Set, created: bool, now: &str) -> (Value, Option<i64>) {
-        let wanted = Wanted::read(deployment);
+    fn status_at(
+        deployment: &Value,
+        new: &ReplicaSetState,
+        created: bool,
+        now: &str,
+    ) -> (Value, Option<i64>) {
+        let wanted = Desired::read(deployment);
         status(Observed { deployment, wanted: &wanted, new: Some(new), olds: &[], created, now: at(now) })
     }
 
@@ -238,7 +251,7 @@ mod tests {
         let counts = json!({ "observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2,
             "availableReplicas": 2, "terminatingReplicas": 0, "conditions": it["status"]["conditions"] });
         assert_eq!(it["status"], counts, "zero counts are left out");
-        assert!(is_complete(&it, &Wanted::read(&it), &it["status"]));
+        assert!(is_complete(&it, &Desired::read(&it), &it["status"]));
     }
 
     #[test]

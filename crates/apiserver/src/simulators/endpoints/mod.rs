@@ -12,9 +12,9 @@ use std::sync::Arc;
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
+use super::decoded_cache::DecodedCache;
 use super::owner::is_deleting;
 use super::selector::{of_labels, selects};
-use super::view::View;
 use crate::cluster::{Cluster, DeleteOptions, Place, Writer};
 use crate::controllers::reconcile::{Next, Reconciler};
 use crate::controllers::{builtin, writer};
@@ -31,8 +31,8 @@ const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 /// Writes the EndpointSlices and Endpoints of services.
 #[derive(Debug, Default)]
 pub(super) struct Endpoints {
-    pods: View,
-    services: View,
+    pods: DecodedCache,
+    services: DecodedCache,
 }
 
 impl Reconciler for Endpoints {
@@ -105,7 +105,8 @@ impl Reconciler for Endpoints {
             let zone = zones.get(text(pod, "/spec/nodeName")).map(String::as_str);
             addresses::endpoint(&service, pod, zone)
         };
-        let wanted = groups.iter().map(|it| (it.ports.clone(), it.pods.iter().map(endpoint).collect())).collect();
+        let wanted =
+            groups.iter().map(|it| (it.ports.clone(), it.pods.iter().map(endpoint).collect())).collect();
         let writes = slices::writes(&service, wanted, own_slices(cluster, key));
         write_slices(cluster, key, writes, &writer).await?;
         let subsets = groups.iter().filter_map(|it| addresses::subset(&service, it)).collect();

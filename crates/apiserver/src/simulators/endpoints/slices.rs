@@ -197,7 +197,11 @@ mod tests {
         assert_eq!(sizes(&slices), [100, 100, 50]);
         assert_eq!(apply(&mut slices, all(0..260)), (0, 1, 0));
         assert_eq!(sizes(&slices), [100, 100, 60]);
-        assert_eq!(apply(&mut slices, all(10..265)), (0, 1, 0), "new endpoints go into the slice that has lost some");
+        assert_eq!(
+            apply(&mut slices, all(10..265)),
+            (0, 1, 0),
+            "new endpoints go into the slice that has lost some"
+        );
         assert_eq!(sizes(&slices), [95, 100, 60]);
         assert_eq!(apply(&mut slices, all(100..200)), (0, 0, 2));
         assert_eq!(sizes(&slices), [100]);

@@ -17,7 +17,7 @@ use super::owner::{controller_key, is_deleting};
 use super::settings::Simulators;
 use crate::cluster::{Cluster, DeleteOptions, Place, Writer};
 use crate::controllers::reconcile::{Next, Reconciler};
-use crate::controllers::recorder::{Note, record};
+use crate::controllers::recorder::{Event, record};
 use crate::controllers::{builtin, writer};
 use crate::kinds::look::{at, flag, items, number, text};
 use crate::refusal::Refusal;
@@ -32,13 +32,13 @@ use status::Facts;
 pub(super) struct Kubelet {
     settings: Simulators,
     /// The next stage of each pod, its start and its duration.
-    stages: HashMap<ObjectKey, Begun>,
+    stages: HashMap<ObjectKey, StageTimer>,
     /// The addresses of pods.
     addresses: Addresses,
 }
 
 #[derive(Debug)]
-struct Begun {
+struct StageTimer {
     uid: String,
     stage: Stage,
     since: Instant,
@@ -81,7 +81,7 @@ impl Kubelet {
                     self.settings.stop_after.min(Duration::from_secs(grace.unsigned_abs()))
                 }
             };
-            let begun = Begun { uid: uid.to_owned(), stage, since: Instant::now(), takes };
+            let begun = StageTimer { uid: uid.to_owned(), stage, since: Instant::now(), takes };
             self.stages.insert(key.clone(), begun);
         }
         self.stages.get(key).map_or(Duration::ZERO, |it| it.takes.saturating_sub(it.since.elapsed()))
@@ -164,8 +164,10 @@ impl Reconciler for Kubelet {
         };
         cluster.change(&Place::of(&kind, key).part("status"), &writer, report).await?;
         if stage == Stage::Start {
-            record_each(cluster, &pod, &writer, |it| Note::normal("Started", format!("Started container {it}")))
-                .await;
+            record_each(cluster, &pod, &writer, |it| {
+                Event::normal("Started", format!("Started container {it}"))
+            })
+            .await;
         }
         Ok(left.filter(|_| stage == Stage::Refresh && !over).map_or_else(Next::touch, Next::after))
     }
@@ -218,7 +220,8 @@ async fn stop(
     pod: &Value,
     writer: &Writer,
 ) -> Result<Next, Refusal> {
-    record_each(cluster, pod, writer, |it| Note::normal("Killing", format!("Stopping container {it}"))).await;
+    record_each(cluster, pod, writer, |it| Event::normal("Killing", format!("Stopping container {it}")))
+        .await;
     let uid = Some(text(pod, "/metadata/uid").to_owned());
     let options = DeleteOptions { grace: Some(0), uid, ..DeleteOptions::default() };
     match cluster.delete(&Place::of(kind, key), &options, writer).await {
@@ -228,9 +231,9 @@ async fn stop(
 }
 
 /// Records an event for each container.
-async fn record_each(cluster: &Cluster, pod: &Value, writer: &Writer, note: impl Fn(&str) -> Note) {
+async fn record_each(cluster: &Cluster, pod: &Value, writer: &Writer, event: impl Fn(&str) -> Event) {
     for container in items(pod, "/spec/containers") {
-        record(cluster, writer, pod, &note(text(container, "/name"))).await;
+        record(cluster, writer, pod, &event(text(container, "/name"))).await;
     }
 }
 

@@ -13,9 +13,9 @@ use crate::schema::{Definitions, Schema};
 #[derive(Debug)]
 pub(super) enum Content<'a> {
     /// A leaf, whose parts cannot be owned: a scalar, or an atomic list or object.
-    Whole,
+    Leaf,
     /// An empty list or object, or null in place of one.
-    Nothing,
+    Empty,
     /// Parts, sorted by element, without duplicates. Fields that are not in the schema and items
     /// without a key are not among them.
     Parts(Vec<Part<'a>>),
@@ -29,12 +29,12 @@ pub(super) struct Part<'a> {
     /// True for a field that the schema names, as opposed to an item or a map key that a user
     /// chose. A named field has no owner of its own: it counts as owned if something in it is.
     pub(super) named: bool,
-    pub(super) held: Held<'a>,
+    pub(super) held: PartValue<'a>,
 }
 
 /// The value at an element.
 #[derive(Debug)]
-pub(super) enum Held<'a> {
+pub(super) enum PartValue<'a> {
     One(&'a Value),
     /// Items with the same key, which are one value together.
     Several(Vec<&'a Value>),
@@ -45,7 +45,7 @@ impl<'a> Content<'a> {
     pub(super) fn of(value: &'a Value, schema: &Schema, definitions: &dyn Definitions) -> Self {
         let shape = Shape::of(schema, Some(value), definitions);
         if shape.is_atomic() {
-            return Self::Whole;
+            return Self::Leaf;
         }
         match shape {
             Shape::List(list) if !items(value).is_empty() => {
@@ -54,7 +54,7 @@ impl<'a> Content<'a> {
             Shape::Object { members, .. } if fields(value).next().is_some() => {
                 Self::Parts(of_object(&members, value))
             }
-            _ => Self::Nothing,
+            _ => Self::Empty,
         }
     }
 
@@ -62,7 +62,7 @@ impl<'a> Content<'a> {
     pub(super) fn parts(self) -> Vec<Part<'a>> {
         match self {
             Self::Parts(parts) => parts,
-            Self::Whole | Self::Nothing => Vec::new(),
+            Self::Leaf | Self::Empty => Vec::new(),
         }
     }
 }
@@ -71,8 +71,8 @@ impl<'a> Part<'a> {
     /// Returns the content of the part. Duplicate items count as a leaf.
     pub(super) fn content(&self, definitions: &dyn Definitions) -> Content<'a> {
         match &self.held {
-            Held::One(value) => Content::of(value, &self.schema, definitions),
-            Held::Several(_) => Content::Whole,
+            PartValue::One(value) => Content::of(value, &self.schema, definitions),
+            PartValue::Several(_) => Content::Leaf,
         }
     }
 
@@ -81,8 +81,8 @@ impl<'a> Part<'a> {
     pub(super) fn is_stated(&self, content: &Content<'_>) -> bool {
         match (content, &self.held) {
             _ if !self.named => true,
-            (Content::Whole, _) => true,
-            (Content::Nothing, Held::One(value)) => !value.is_array(),
+            (Content::Leaf, _) => true,
+            (Content::Empty, PartValue::One(value)) => !value.is_array(),
             _ => false,
         }
     }
@@ -92,7 +92,7 @@ fn of_object<'a>(members: &Members, value: &'a Value) -> Vec<Part<'a>> {
     let each = fields(value).filter_map(|(name, value)| {
         let schema = members.schema(name)?;
         let (element, named) = (Element::field(name), members.names(name));
-        Some(Part { element, schema, named, held: Held::One(value) })
+        Some(Part { element, schema, named, held: PartValue::One(value) })
     });
     let mut parts: Vec<_> = each.collect();
     // Objects are sorted already unless their order is preserved.
@@ -111,12 +111,12 @@ fn of_list<'a>(list: &Items, items: &'a [Value], definitions: &dyn Definitions) 
     for (element, item) in sorted {
         match parts.last_mut().filter(|last| last.element == element) {
             Some(last) => match &mut last.held {
-                Held::One(first) => last.held = Held::Several(vec![*first, item]),
-                Held::Several(all) => all.push(item),
+                PartValue::One(first) => last.held = PartValue::Several(vec![*first, item]),
+                PartValue::Several(all) => all.push(item),
             },
             None => {
                 let schema = list.schema.clone();
-                parts.push(Part { element, schema, named: false, held: Held::One(item) });
+                parts.push(Part { element, schema, named: false, held: PartValue::One(item) });
             }
         }
     }
@@ -143,8 +143,8 @@ mod tests {
         for (value, whole) in [(json!([1]), true), (json!(1), true), (json!(null), false), (json!({}), false)]
         {
             let content = Content::of(&value, &Schema::Any, &NoDefinitions);
-            assert_eq!(matches!(content, Content::Whole), whole, "{value}");
-            assert_eq!(matches!(content, Content::Nothing), !whole, "{value}");
+            assert_eq!(matches!(content, Content::Leaf), whole, "{value}");
+            assert_eq!(matches!(content, Content::Empty), !whole, "{value}");
         }
     }
 
@@ -155,6 +155,6 @@ mod tests {
         let value = json!(["b", "a", null, "b"]);
         assert_eq!(elements(&value, &set), [r#"[="a"]"#, r#"[="b"]"#], "null is not an item of a set");
         let parts = Content::of(&value, &set, &NoDefinitions).parts();
-        assert!(matches!(&parts[1].held, Held::Several(both) if both.len() == 2));
+        assert!(matches!(&parts[1].held, PartValue::Several(both) if both.len() == 2));
     }
 }

@@ -4,8 +4,8 @@
 use serde_json::Value;
 
 use super::Structural;
-use super::printed::{json as compact, quoted, quoted_list};
-use super::words::{flag, listed, text};
+use super::go_format::{json as compact, quoted, quoted_list};
+use super::keywords::{flag, listed, text};
 use crate::refusal::{Problem, ProblemKind};
 
 /// Checks the deprecation warning of a version.

@@ -14,13 +14,13 @@ use crate::registry::Kind;
 /// has just stored.
 #[derive(Debug)]
 #[must_use = "dropping it releases the addresses that are not stored"]
-pub(super) struct Claim<'a> {
+pub(super) struct AddressClaim<'a> {
     cluster: &'a Cluster,
     /// The uid and the key of the service; `None` for other kinds, which have no addresses.
     service: Option<(String, Option<ObjectKey>)>,
 }
 
-impl<'a> Claim<'a> {
+impl<'a> AddressClaim<'a> {
     /// Starts a write of the object with this uid. `key` is the key under which it is or will be
     /// stored.
     pub(super) fn of(cluster: &'a Cluster, kind: &Kind, uid: &str, key: Option<ObjectKey>) -> Self {
@@ -32,7 +32,7 @@ impl<'a> Claim<'a> {
     }
 }
 
-impl Drop for Claim<'_> {
+impl Drop for AddressClaim<'_> {
     fn drop(&mut self) {
         if let Some((uid, key)) = self.service.take() {
             self.cluster.addresses().end_write(&uid);

@@ -12,7 +12,7 @@ pub(super) const ORPHAN: &str = "orphan";
 
 /// The part of an object's metadata that is about owners and deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct OwnerMeta {
     pub(super) owners: Vec<OwnerRef>,
     /// True if it is being deleted.
     pub(super) deleting: bool,
@@ -47,7 +47,7 @@ struct Metadata {
     deletion_timestamp: Option<String>,
 }
 
-impl Head {
+impl OwnerMeta {
     pub(super) fn read(stored: &Encoded) -> Self {
         if stored.is_tied() { Self::from_json(stored.json()) } else { Self::default() }
     }
@@ -71,7 +71,7 @@ impl Head {
     }
 
     /// Returns true if it is being deleted and orphans its dependents.
-    pub(super) fn leaves_dependents(&self) -> bool {
+    pub(super) fn orphans_dependents(&self) -> bool {
         self.deleting && self.orphan
     }
 }
@@ -94,18 +94,18 @@ mod tests {
 
     #[test]
     fn owners_finalizers_and_deletion_are_read_from_partial_objects() {
-        let head = Head::from_json(
+        let meta = OwnerMeta::from_json(
             br#"{"kind":"Pod","metadata":{"name":"a","ownerReferences":[{"apiVersion":"v1","kind":"X","name":"x",
                 "uid":"u","blockOwnerDeletion":true,"controller":true},{"uid":"w"}],"finalizers":["orphan"],
                 "deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"containers":[]}}"#,
         );
         assert_eq!(
-            head.owners.iter().map(|it| (it.uid.as_str(), it.blocks())).collect::<Vec<_>>(),
+            meta.owners.iter().map(|it| (it.uid.as_str(), it.blocks())).collect::<Vec<_>>(),
             [("u", true), ("w", false)]
         );
-        assert!(head.leaves_dependents() && !head.waits_for_dependents());
+        assert!(meta.orphans_dependents() && !meta.waits_for_dependents());
         for nothing in [&b"{}"[..], br#"{"metadata":{"ownerReferences":null,"finalizers":null}}"#, b"5"] {
-            assert_eq!(Head::from_json(nothing), Head::default());
+            assert_eq!(OwnerMeta::from_json(nothing), OwnerMeta::default());
         }
     }
 }

@@ -6,11 +6,11 @@
 
 use serde_json::{Value, json};
 
-use super::words::{flag, listed, named, property};
+use super::keywords::{flag, listed, named, property};
 
 /// A node of a schema.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct SchemaNode<'a> {
     pub(crate) path: String,
     pub(crate) schema: &'a Value,
     pub(crate) role: Role<'a>,
@@ -22,7 +22,7 @@ pub(crate) enum Role<'a> {
     /// It describes a value.
     Part(Level),
     /// It restricts the values of a part.
-    Restriction(About<'a>),
+    Restriction(RestrictionTarget<'a>),
 }
 
 /// The position of a part.
@@ -35,7 +35,7 @@ pub(crate) enum Level {
 
 /// The part that a restriction applies to.
 #[derive(Clone, Debug)]
-pub(crate) enum About<'a> {
+pub(crate) enum RestrictionTarget<'a> {
     /// The part, with its path.
     Part(&'a Value, String),
     /// There is no such part; it should be at this path.
@@ -44,7 +44,7 @@ pub(crate) enum About<'a> {
     Nothing,
 }
 
-impl Place<'_> {
+impl SchemaNode<'_> {
     /// Returns the path of one of its keywords.
     pub(crate) fn at(&self, key: &str) -> String {
         format!("{}.{key}", self.path)
@@ -57,13 +57,13 @@ impl Place<'_> {
 }
 
 /// Returns all nodes of a schema that is at a path.
-pub(crate) fn places<'a>(schema: &'a Value, path: &str) -> Vec<Place<'a>> {
+pub(crate) fn schema_nodes<'a>(schema: &'a Value, path: &str) -> Vec<SchemaNode<'a>> {
     let mut found = Vec::new();
     part(schema, path.to_owned(), Level::Root, &mut found);
     found
 }
 
-fn part<'a>(schema: &'a Value, path: String, level: Level, found: &mut Vec<Place<'a>>) {
+fn part<'a>(schema: &'a Value, path: String, level: Level, found: &mut Vec<SchemaNode<'a>>) {
     if let Some(items) = schema.get("items") {
         part(items, format!("{path}.items"), Level::Item, found);
     }
@@ -74,12 +74,16 @@ fn part<'a>(schema: &'a Value, path: String, level: Level, found: &mut Vec<Place
         part(more, format!("{path}.additionalProperties"), Level::Field, found);
     }
     // kube-apiserver checks only the restrictions of the root for missing parts.
-    let about = if level == Level::Root { About::Part(schema, path.clone()) } else { About::Nothing };
+    let target = if level == Level::Root {
+        RestrictionTarget::Part(schema, path.clone())
+    } else {
+        RestrictionTarget::Nothing
+    };
     // `anyOf` integer or string is the only restriction that may have types: here, or in the first
     // entry of `allOf`.
     let exempt_first = listed(schema, "allOf").first().is_some_and(is_number_or_text);
-    restrictions(schema, &path, &about, is_number_or_text(schema), exempt_first, found);
-    found.push(Place { path, schema, role: Role::Part(level) });
+    restrictions(schema, &path, &target, is_number_or_text(schema), exempt_first, found);
+    found.push(SchemaNode { path, schema, role: Role::Part(level) });
 }
 
 fn is_number_or_text(schema: &Value) -> bool {
@@ -91,10 +95,10 @@ fn is_number_or_text(schema: &Value) -> bool {
 fn restrictions<'a>(
     schema: &'a Value,
     path: &str,
-    about: &About<'a>,
+    target: &RestrictionTarget<'a>,
     exempt: bool,
     exempt_first: bool,
-    found: &mut Vec<Place<'a>>,
+    found: &mut Vec<SchemaNode<'a>>,
 ) {
     for key in ["allOf", "anyOf", "oneOf"] {
         if exempt && key == "anyOf" {
@@ -102,35 +106,35 @@ fn restrictions<'a>(
         }
         for (index, inner) in listed(schema, key).iter().enumerate() {
             let exempt = exempt_first && key == "allOf" && index == 0;
-            restriction(inner, format!("{path}.{key}[{index}]"), about.clone(), exempt, found);
+            restriction(inner, format!("{path}.{key}[{index}]"), target.clone(), exempt, found);
         }
     }
     if let Some(not) = schema.get("not") {
-        restriction(not, format!("{path}.not"), about.clone(), false, found);
+        restriction(not, format!("{path}.not"), target.clone(), false, found);
     }
 }
 
 fn restriction<'a>(
     schema: &'a Value,
     path: String,
-    about: About<'a>,
+    target: RestrictionTarget<'a>,
     exempt: bool,
-    found: &mut Vec<Place<'a>>,
+    found: &mut Vec<SchemaNode<'a>>,
 ) {
-    restrictions(schema, &path, &about, exempt, false, found);
+    restrictions(schema, &path, &target, exempt, false, found);
     if let Some(items) = schema.get("items") {
-        let inner = about.inner(|part| part.get("items"), |path| format!("{path}.items"));
+        let inner = target.inner(|part| part.get("items"), |path| format!("{path}.items"));
         restriction(items, format!("{path}.items"), inner, false, found);
     }
     for (name, field) in named(schema, "properties") {
-        let inner = about
+        let inner = target
             .inner(|part| part.get("properties").and_then(|it| it.get(name)), |path| property(path, name));
         restriction(field, property(&path, name), inner, false, found);
     }
-    found.push(Place { path, schema, role: Role::Restriction(about) });
+    found.push(SchemaNode { path, schema, role: Role::Restriction(target) });
 }
 
-impl<'a> About<'a> {
+impl<'a> RestrictionTarget<'a> {
     /// Returns the target of a restriction inside of one with this target.
     fn inner(&self, part: impl Fn(&'a Value) -> Option<&'a Value>, path: impl Fn(&str) -> String) -> Self {
         match self {
@@ -156,13 +160,13 @@ mod tests {
             "properties": {"a": {"items": {}, "not": {"properties": {"b": {}}}}},
             "allOf": [{"anyOf": [{"type": "integer"}, {"type": "string"}], "items": {"not": {}}}],
         });
-        let mut found: Vec<String> = places(&schema, "s")
+        let mut found: Vec<String> = schema_nodes(&schema, "s")
             .into_iter()
-            .map(|place| match place.role {
-                Role::Part(level) => format!("{} {level:?}", place.path),
-                Role::Restriction(About::Part(_, path)) => format!("{} of {path}", place.path),
-                Role::Restriction(About::Missing(path)) => format!("{} misses {path}", place.path),
-                Role::Restriction(About::Nothing) => format!("{} of nothing", place.path),
+            .map(|node| match node.role {
+                Role::Part(level) => format!("{} {level:?}", node.path),
+                Role::Restriction(RestrictionTarget::Part(_, path)) => format!("{} of {path}", node.path),
+                Role::Restriction(RestrictionTarget::Missing(path)) => format!("{} misses {path}", node.path),
+                Role::Restriction(RestrictionTarget::Nothing) => format!("{} of nothing", node.path),
             })
             .collect();
         found.sort();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::pipeline::{Owning, metadata_mut, object_mut};
 use super::place::MODIFIED;
-use super::selected::selects;
+use super::selector::selects;
 use super::update::{ATTEMPTS, Attempt};
 use super::{Cluster, DeleteOptions, Place, Propagation, Shown, Writer, Written};
 use crate::kinds::look::{at, entries, items, number, text};

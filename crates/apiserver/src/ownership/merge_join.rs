@@ -12,7 +12,7 @@ pub(super) enum Pair<L, R> {
 
 /// Walks two sequences in the order of their keys. Each must be sorted by its key, without
 /// duplicates.
-pub(super) fn side_by_side<L, R>(
+pub(super) fn merge_join<L, R>(
     left: impl IntoIterator<Item = L>,
     right: impl IntoIterator<Item = R>,
     order: impl Fn(&L, &R) -> Ordering,
@@ -38,9 +38,9 @@ mod tests {
 
     #[test]
     fn every_key_comes_once_and_in_order() {
-        let pairs: Vec<_> = side_by_side([1, 3, 4], [2, 3, 5], Ord::cmp).collect();
+        let pairs: Vec<_> = merge_join([1, 3, 4], [2, 3, 5], Ord::cmp).collect();
         let expected = [Pair::Left(1), Pair::Right(2), Pair::Both(3, 3), Pair::Left(4), Pair::Right(5)];
         assert_eq!(pairs, expected);
-        assert_eq!(side_by_side([0; 0], [0; 0], Ord::cmp).count(), 0);
+        assert_eq!(merge_join([0; 0], [0; 0], Ord::cmp).count(), 0);
     }
 }

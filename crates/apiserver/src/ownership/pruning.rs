@@ -6,9 +6,9 @@
 
 use serde_json::{Map, Value};
 
+use super::content::{Content, Part};
 use super::element::Element;
 use super::field_set::FieldSet;
-use super::parts::{Content, Part};
 use super::shape::Shape;
 use crate::schema::{Definitions, Schema, Topology};
 
@@ -51,10 +51,10 @@ fn dropped_parts(
         // A named field is owned if something in it is.
         let was_owned = was || (part.named && !owned_in_it.is_empty());
         let is_owned = is || (part.named && !owned_now.is_empty());
-        let says_something = says_something(&part, &content, definitions);
+        let states_anything = states_anything(&part, &content, definitions);
         let owned = above.owned || was_owned;
-        let abandoned = above.abandoned || (says_something && owned && !is_owned);
-        if was_owned && says_something && abandoned {
+        let abandoned = above.abandoned || (states_anything && owned && !is_owned);
+        if was_owned && states_anything && abandoned {
             gone.put(part.element, true, FieldSet::new());
         } else {
             let above = Above { owned, abandoned };
@@ -66,8 +66,8 @@ fn dropped_parts(
 }
 
 /// Returns true if a part, or anything in it, is stated: an empty list between named fields is not.
-fn says_something(part: &Part<'_>, content: &Content<'_>, definitions: &dyn Definitions) -> bool {
-    let inside = |inner: &Part<'_>| says_something(inner, &inner.content(definitions), definitions);
+fn states_anything(part: &Part<'_>, content: &Content<'_>, definitions: &dyn Definitions) -> bool {
+    let inside = |inner: &Part<'_>| states_anything(inner, &inner.content(definitions), definitions);
     part.is_stated(content) || matches!(content, Content::Parts(parts) if parts.iter().any(inside))
 }
 
@@ -84,7 +84,7 @@ pub(super) fn without(
         Some((true, _)) => None,
         Some((false, below)) => Some(without(value, below, schema, definitions)),
     };
-    let left = sifted(value, schema, definitions, keep);
+    let left = filtered(value, schema, definitions, keep);
     if left.as_array().is_some_and(Vec::is_empty) || left.as_object().is_some_and(Map::is_empty) {
         return Value::Null;
     }
@@ -95,7 +95,7 @@ pub(super) fn without(
 /// list items.
 pub(super) fn only(value: &Value, set: &FieldSet, schema: &Schema, definitions: &dyn Definitions) -> Value {
     let shape = Shape::of(schema, Some(value), definitions);
-    sifted(value, schema, definitions, |element, value, inner| {
+    filtered(value, schema, definitions, |element, value, inner| {
         let (_, below) = set.at(element)?;
         let mut left = only(value, below, inner, definitions);
         if let (Shape::List(list), Some(item), Some(left)) = (&shape, value.as_object(), left.as_object_mut())
@@ -110,7 +110,7 @@ pub(super) fn only(value: &Value, set: &FieldSet, schema: &Schema, definitions: 
 
 /// Returns the value with each of its parts replaced by the result of `keep`, or removed if that is
 /// `None`. Everything that is not a part is kept.
-fn sifted(
+fn filtered(
     value: &Value,
     schema: &Schema,
     definitions: &dyn Definitions,
@@ -172,7 +172,7 @@ mod tests {
         let map = |fields: Value| json!({"f:spec": {"f:map": fields}});
         let item = |fields: Value| json!({"f:spec": {"f:list": {r#"k:{"name":"a"}"#: fields}}});
         let whole = json!({".": {}, "f:name": {}, "f:v": {}});
-        for (what, before, now, goes) in [
+        for (what, before, now, expected) in [
             ("a key", map(json!({"f:x": {}})), map(json!({"f:y": {}})), vec![".spec.map.x"]),
             ("a key that another owns", map(json!({"f:x": {}})), map(json!({"f:x": {}, "f:y": {}})), vec![]),
             ("everything", map(json!({"f:x": {}})), json!({}), vec![".spec"]),
@@ -199,7 +199,7 @@ mod tests {
         ] {
             let gone = dropped(&object, &set(before), &set(now), &schema(), &NoDefinitions);
             let gone: Vec<String> = gone.paths().iter().map(ToString::to_string).collect();
-            assert_eq!(gone, goes, "{what}");
+            assert_eq!(gone, expected, "{what}");
         }
     }
 

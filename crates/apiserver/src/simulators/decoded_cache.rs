@@ -12,32 +12,32 @@ use crate::registry::Kind;
 use crate::store::Encoded;
 
 /// A value that is derived from an object and cached.
-pub(super) trait Digest {
+pub(super) trait FromStored {
     /// Derives the value from an object as it is stored.
     fn read(object: &Encoded) -> Self;
 }
 
 /// The whole object.
-impl Digest for Value {
+impl FromStored for Value {
     fn read(object: &Encoded) -> Self {
         object.to_value()
     }
 }
 
-/// A cache of the values of one kind. Holds at most one value for each object, if [`View::forget`]
+/// A cache of the values of one kind. Holds at most one value for each object, if [`DecodedCache::forget`]
 /// is called for those that are gone.
 #[derive(Debug)]
-pub(super) struct View<T = Value> {
+pub(super) struct DecodedCache<T = Value> {
     decoded: HashMap<ObjectKey, (u64, Arc<T>)>,
 }
 
-impl<T> Default for View<T> {
+impl<T> Default for DecodedCache<T> {
     fn default() -> Self {
         Self { decoded: HashMap::new() }
     }
 }
 
-impl<T: Digest> View<T> {
+impl<T: FromStored> DecodedCache<T> {
     /// Returns the value of an object.
     pub(super) fn value(&mut self, object: &Encoded) -> Arc<T> {
         match self.decoded.get(object.key()) {
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn an_object_is_decoded_once_for_each_version() {
         let at = |version| Draft::new(&json!({ "metadata": { "name": "a" } }), vec![]).unwrap().at(version);
-        let mut view = View::<Value>::default();
+        let mut view = DecodedCache::<Value>::default();
         let first = view.value(&at(1));
         assert!(Arc::ptr_eq(&first, &view.value(&at(1))));
         assert_eq!(view.value(&at(2))["metadata"]["resourceVersion"], "2");

@@ -4,8 +4,9 @@
 use serde_json::Value;
 
 use super::Structural;
-use super::printed::shown;
-use super::{embedded, metadata, prune, validate, words};
+use super::go_format::shown;
+use super::keywords;
+use super::{embedded, metadata, prune, validate};
 use crate::refusal::{Problem, ProblemKind};
 
 /// Returns the problems of the defaults of a structural schema.
@@ -27,7 +28,7 @@ fn visit(schema: &Structural, path: &str, inside_meta: bool, problems: &mut Vec<
     }
     for (name, property) in &schema.properties {
         let meta = inside_meta || (schema.embedded && prune::is_meta(name));
-        visit(property, &words::property(path, name), meta, problems);
+        visit(property, &keywords::property(path, name), meta, problems);
     }
 }
 

@@ -21,7 +21,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::decode::settle;
-use super::selected::selects;
+use super::selector::selects;
 use super::{Cluster, Place, Writer};
 use crate::kinds::look::{at, items, number, text};
 use crate::patch::{Patch, PatchKind};
@@ -42,7 +42,7 @@ const DEFAULT_TIMEOUT_SECONDS: i64 = 10;
 
 /// The attributes of a write that webhooks review.
 #[derive(Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct AdmissionAttributes<'a> {
     place: &'a Place<'a>,
     operation: &'static str,
     /// The object before the write.
@@ -53,14 +53,14 @@ pub(super) struct Asked<'a> {
 }
 
 /// A webhook whose rules match a write.
-struct Hook {
+struct MatchedWebhook {
     /// The webhook as its configuration describes it.
     webhook: Value,
     /// The version in which the webhook sees the object, if it is another than that of the request.
     kind: Option<Arc<Kind>>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> AdmissionAttributes<'a> {
     /// Describes a creation.
     pub(super) fn create(place: &'a Place<'a>, writer: &'a Writer) -> Self {
         Self { place, operation: "CREATE", old: None, writer, options: ("CreateOptions", Value::Null) }
@@ -176,19 +176,19 @@ impl Cluster {
     /// The denial of a webhook; 500 if a webhook with `failurePolicy: Fail` does not respond.
     pub(super) async fn mutate(
         &self,
-        asked: &Asked<'_>,
+        asked: &AdmissionAttributes<'_>,
         object: &mut Option<Value>,
     ) -> Result<Vec<String>, Refusal> {
         let mut warnings = Vec::new();
-        let mut left: Vec<(Hook, Option<Value>)> = Vec::new();
+        let mut left: Vec<(MatchedWebhook, Option<Value>)> = Vec::new();
         for hook in self.hooks(&MUTATING, asked) {
-            warnings.extend(self.changed_by(&hook, asked, object).await?);
+            warnings.extend(self.mutate_by(&hook, asked, object).await?);
             left.push((hook, object.clone()));
         }
         // `reinvocationPolicy: IfNeeded`: called again if later webhooks have changed the object.
         for (hook, seen) in left {
             if text(&hook.webhook, "/reinvocationPolicy") == "IfNeeded" && *object != seen {
-                warnings.extend(self.changed_by(&hook, asked, object).await?);
+                warnings.extend(self.mutate_by(&hook, asked, object).await?);
             }
         }
         Ok(warnings)
@@ -201,7 +201,7 @@ impl Cluster {
     /// Those of [`Self::mutate`].
     pub(super) async fn approve(
         &self,
-        asked: &Asked<'_>,
+        asked: &AdmissionAttributes<'_>,
         object: Option<&Value>,
     ) -> Result<Vec<String>, Refusal> {
         let hooks = self.hooks(&VALIDATING, asked);
@@ -217,9 +217,9 @@ impl Cluster {
     ///
     /// # Errors
     /// Those of [`Self::mutate`].
-    pub(super) async fn admit_by_hooks(
+    pub(super) async fn admit_by_webhooks(
         &self,
-        asked: &Asked<'_>,
+        asked: &AdmissionAttributes<'_>,
         object: &mut Value,
     ) -> Result<Vec<String>, Refusal> {
         let mut changed = Some(object.take());
@@ -240,7 +240,7 @@ impl Cluster {
     }
 
     /// Returns the webhooks of these configurations whose rules match, in order.
-    fn hooks(&self, configurations: &CollectionName, asked: &Asked<'_>) -> Vec<Hook> {
+    fn hooks(&self, configurations: &CollectionName, asked: &AdmissionAttributes<'_>) -> Vec<MatchedWebhook> {
         let stored = self.store().read(configurations, |history, revision| {
             history.list_at(revision, None).into_iter().flatten().cloned().collect::<Vec<_>>()
         });
@@ -253,7 +253,7 @@ impl Cluster {
         webhooks.filter_map(|it| self.hook(it, asked)).collect()
     }
 
-    fn hook(&self, webhook: Value, asked: &Asked<'_>) -> Option<Hook> {
+    fn hook(&self, webhook: Value, asked: &AdmissionAttributes<'_>) -> Option<MatchedWebhook> {
         let plain = asked.place.kind;
         let wanted = if rules::wants(&webhook, &asked.subject(plain)) {
             None
@@ -267,14 +267,14 @@ impl Cluster {
             let all = catalog.served().resources().iter().filter(|it| it.plural == plain.def.plural);
             Some(all.filter_map(|it| catalog.kind(&it.group, &it.version, &it.plural)).find(twin)?)
         };
-        Some(Hook { webhook, kind: wanted })
+        Some(MatchedWebhook { webhook, kind: wanted })
     }
 
     /// Returns true if the selectors of a webhook match a request whose object is now `object`.
     ///
     /// They are evaluated just before the webhook is called, since an earlier webhook may have
     /// changed the labels.
-    fn selected(&self, webhook: &Value, asked: &Asked<'_>, object: Option<&Value>) -> bool {
+    fn selected(&self, webhook: &Value, asked: &AdmissionAttributes<'_>, object: Option<&Value>) -> bool {
         let by_object = |selector: &Value| {
             let sides = [object, asked.old].into_iter().flatten();
             sides.into_iter().any(|side| selects(selector, &labels(side)))
@@ -293,7 +293,7 @@ impl Cluster {
     /// A namespace that is created or updated is selected by its new labels; for its subresources
     /// and its deletion the stored labels count (k8s.io/apiserver v0.36.4
     /// pkg/admission/plugin/webhook/predicates/namespace/matcher.go).
-    fn namespace_labels(&self, asked: &Asked<'_>, object: Option<&Value>) -> Option<Value> {
+    fn namespace_labels(&self, asked: &AdmissionAttributes<'_>, object: Option<&Value>) -> Option<Value> {
         if asked.place.kind.is("", "namespaces") {
             let new = object.filter(|_| asked.place.part.is_empty() && asked.operation != "DELETE");
             return Some(new.or(asked.old).map(labels).unwrap_or_default());
@@ -303,10 +303,10 @@ impl Cluster {
         Some(labels(&namespace.to_value()))
     }
 
-    async fn changed_by(
+    async fn mutate_by(
         &self,
-        hook: &Hook,
-        asked: &Asked<'_>,
+        hook: &MatchedWebhook,
+        asked: &AdmissionAttributes<'_>,
         object: &mut Option<Value>,
     ) -> Result<Vec<String>, Refusal> {
         let Some(verdict) = self.ask(hook, asked, object.as_ref()).await? else { return Ok(Vec::new()) };
@@ -320,8 +320,8 @@ impl Cluster {
     /// and has `failurePolicy: Ignore`.
     async fn ask(
         &self,
-        hook: &Hook,
-        asked: &Asked<'_>,
+        hook: &MatchedWebhook,
+        asked: &AdmissionAttributes<'_>,
         object: Option<&Value>,
     ) -> Result<Option<Verdict>, Refusal> {
         let (webhook, name) = (&hook.webhook, text(&hook.webhook, "/name"));
@@ -331,7 +331,7 @@ impl Cluster {
         if asked.writer.dry_run && !matches!(text(webhook, "/sideEffects"), "None" | "NoneOnDryRun") {
             return Err(Refusal::bad_request(format!("admission webhook {name:?} does not support dry run")));
         }
-        match self.answer_of(hook, asked, object).await {
+        match self.call_webhook(hook, asked, object).await {
             Ok(verdict) if verdict.allowed => Ok(Some(verdict)),
             Ok(verdict) => Err(review::denied(name, verdict.status.as_ref())),
             Err(why) if text(webhook, "/failurePolicy") == "Ignore" => {
@@ -342,10 +342,10 @@ impl Cluster {
         }
     }
 
-    async fn answer_of(
+    async fn call_webhook(
         &self,
-        hook: &Hook,
-        asked: &Asked<'_>,
+        hook: &MatchedWebhook,
+        asked: &AdmissionAttributes<'_>,
         object: Option<&Value>,
     ) -> Result<Verdict, String> {
         let webhook = &hook.webhook;
@@ -401,7 +401,12 @@ impl Cluster {
 }
 
 /// Applies the JSON patch of a webhook to an object of the request's version.
-fn patched(hook: &Hook, asked: &Asked<'_>, before: &Value, patch: &[u8]) -> Result<Value, String> {
+fn patched(
+    hook: &MatchedWebhook,
+    asked: &AdmissionAttributes<'_>,
+    before: &Value,
+    patch: &[u8],
+) -> Result<Value, String> {
     let plain = asked.place.kind;
     let kind = hook.kind.as_deref().unwrap_or(plain);
     let patch = Patch::decode(PatchKind::Json, patch, false).map_err(|it| it.0.message)?;
