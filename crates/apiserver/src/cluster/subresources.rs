@@ -1,5 +1,5 @@
 //! Subresources with behaviour of their own: binding, eviction, tokens; and reads of all
-//! subresources.
+//! subresources. The messages are those of k8s.io/kubernetes v1.36.4 pkg/registry/core/pod.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
 //! Defaulting by a structural schema, when an object is written, and when it is read after its
-//! definition has changed.
+//! definition has changed, as k8s.io/apiextensions-apiserver v0.36.4
+//! pkg/apiserver/schema/defaulting/algorithm.go does.
 
 use serde_json::Value;
 

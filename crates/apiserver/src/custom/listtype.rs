@@ -1,4 +1,5 @@
-//! Validation of sets and keyed lists, which must not have duplicates.
+//! Validation of sets and keyed lists, which must not have duplicates, with the messages of
+//! k8s.io/apiextensions-apiserver v0.36.4 pkg/apiserver/schema/listtype/validation.go.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,8 @@
 //! The fields of `metadata` and their types, for the root of an object and for embedded resources.
 //!
 //! The schema of a custom kind does not describe them, so they are listed here. The syntax of names
-//! and labels is validated elsewhere.
+//! and labels is validated elsewhere. The counterpart is k8s.io/apiextensions-apiserver v0.36.4
+//! pkg/apiserver/schema/objectmeta.
 
 use serde_json::Value;
 

@@ -1,4 +1,5 @@
-//! Validation of the keywords of a schema, beyond being structural.
+//! Validation of the keywords of a schema, beyond being structural, with the messages of
+//! k8s.io/apiextensions-apiserver v0.36.4 pkg/apis/apiextensions/validation/validation.go.
 
 use serde_json::Value;
 

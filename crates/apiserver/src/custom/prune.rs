@@ -1,4 +1,5 @@
-//! Pruning: drops the fields that a structural schema does not know, and reports them.
+//! Pruning: drops the fields that a structural schema does not know, and reports them, as
+//! k8s.io/apiextensions-apiserver v0.36.4 pkg/apiserver/schema/pruning/algorithm.go does.
 
 use serde_json::Value;
 

@@ -98,7 +98,8 @@ impl Items {
     /// Returns the element that identifies an item of this list.
     ///
     /// # Errors
-    /// The reason why the item has none, in the words of structured-merge-diff.
+    /// The reason why the item has none, in the words of structured-merge-diff v6.3.3
+    /// typed/helpers.go.
     pub(super) fn element(&self, item: &Value, definitions: &dyn Definitions) -> Result<Element, String> {
         match &self.topology {
             Topology::Atomic => Err("invalid indexing of non-associative list".to_owned()),

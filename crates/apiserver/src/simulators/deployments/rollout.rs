@@ -1,4 +1,5 @@
-//! The next sizes of the ReplicaSets of a Deployment.
+//! The next sizes of the ReplicaSets of a Deployment, as rolling.go, recreate.go and sync.go in
+//! k8s.io/kubernetes v1.36.4 pkg/controller/deployment decide them.
 
 use super::model::{Desired, ReplicaSetState};
 
