@@ -26,7 +26,8 @@ impl Cluster {
     /// The charge must be kept until the object is stored.
     ///
     /// # Errors
-    /// 403 if a policy or a quota does not allow the object.
+    /// 403 if a policy or a quota does not allow the object; 409 if other writes change the quotas
+    /// each time they are charged.
     pub(super) async fn admit(
         &self,
         place: &Place<'_>,

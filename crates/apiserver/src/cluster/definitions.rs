@@ -13,8 +13,8 @@ use crate::registry::Kind;
 use crate::store::{Encoded, Pending};
 
 impl Cluster {
-    /// Sets whether the names of definitions are accepted at once. If not, definitions wait until a
-    /// client updates their status.
+    /// Sets whether the names of definitions are accepted as soon as they are stored. If not,
+    /// definitions wait until a controller or a client accepts their names.
     pub fn establish_definitions(&self, at_once: bool) {
         self.establishing.store(at_once, std::sync::atomic::Ordering::Relaxed);
     }

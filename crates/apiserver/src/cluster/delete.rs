@@ -378,7 +378,8 @@ fn check_preconditions(place: &Place<'_>, options: &DeleteOptions, current: &Enc
     let refused =
         |why: String| Refusal::conflict(&place.kind.def.group, &place.kind.def.kind, place.name, &why);
     if let Some(uid) = options.uid.as_deref().filter(|it| *it != current.uid()) {
-        // kube-apiserver checks namespaces in a strategy of their own, with another message.
+        // kube-apiserver checks namespaces with another message (k8s.io/kubernetes v1.36.4
+        // pkg/registry/core/namespace/storage/storage.go).
         if place.kind.is("", "namespaces") {
             let why = format!(
                 "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",

@@ -27,7 +27,7 @@ impl Cluster {
             }
             Some(namespace) if said == namespace => {}
             // kube-apiserver removes the namespace from cluster-scoped objects instead of rejecting
-            // them.
+            // them (k8s.io/apiserver v0.36.4 pkg/registry/rest/meta.go).
             None => {
                 metadata.remove("namespace");
             }

@@ -165,7 +165,8 @@ impl Cluster {
 /// Decodes a patch.
 ///
 /// # Errors
-/// 415 for a strategic merge patch of a custom object; 400 if the patch cannot be decoded.
+/// 415 for a strategic merge patch of a custom object; 400 if the patch cannot be decoded; 413 if
+/// it has too many operations.
 pub(super) fn decode_patch(
     place: &Place<'_>,
     kind: PatchKind,

@@ -1,5 +1,6 @@
 //! Subresources with behaviour of their own: binding, eviction, tokens; and reads of all
-//! subresources. The messages are those of k8s.io/kubernetes v1.36.4 pkg/registry/core/pod.
+//! subresources. The messages about pods are those of k8s.io/kubernetes v1.36.4
+//! pkg/registry/core/pod.
 
 use std::sync::Arc;
 

@@ -151,8 +151,8 @@ fn numbers_or_text(node: &SchemaNode<'_>, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Checks the fields that every resource has: a schema can only restrict the names, and only at the
-/// root or in an embedded resource.
+/// Checks the fields that every resource has: their types at the root and in embedded resources,
+/// and that the root restricts nothing but the names in `metadata`.
 fn inherited_fields(node: &SchemaNode<'_>, level: Level, problems: &mut Vec<Problem>) {
     let whole = level == Level::Root || node.is_embedded();
     for (name, kind) in [("kind", "string"), ("apiVersion", "string"), ("metadata", "object")] {
