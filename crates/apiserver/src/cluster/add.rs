@@ -1,4 +1,4 @@
-//! Objects that are put in from inside: as they are, wherever they say they belong.
+//! Creation of objects by the server itself, in the namespace that each object names.
 
 use serde_json::Value;
 
@@ -6,10 +6,11 @@ use super::{Body, Cluster, FieldValidation, Place, Writer, Written, decode};
 use crate::refusal::Refusal;
 
 impl Cluster {
-    /// Makes an object of any kind that is served, wherever it says it belongs. For what is put in from inside.
+    /// Creates an object of any served kind, in the namespace that it names, or `default` if it
+    /// names none. For objects that do not come from a request.
     ///
     /// # Errors
-    /// As for [`Cluster::create`]; 400 for a kind that is not served.
+    /// Those of [`Cluster::create`]; 400 for a kind that is not served.
     pub async fn add(&self, object: Value, writer: &Writer) -> Result<Written, Refusal> {
         let says =
             |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();

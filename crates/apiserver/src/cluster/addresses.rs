@@ -1,6 +1,7 @@
-//! Addresses and ports of services: who has which.
+//! Allocation of the cluster IPs and node ports of services.
 //!
-//! An address is taken before the service is stored, and given back when it is not stored after all or no longer uses it.
+//! An address is allocated before the service is stored. It is released if the service is not
+//! stored after all, or no longer uses it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,24 +12,26 @@ use crate::kinds::look::{items, number, text};
 use crate::refusal::Refusal;
 use crate::{Problem, ProblemKind};
 
-/// The addresses of services: 10.96.0.0/16. The first is the API server's own.
+/// The first two octets of the service CIDR, 10.96.0.0/16. The API server itself has the first
+/// address.
 const NETWORK: [u8; 2] = [10, 96];
-/// The ports of nodes.
+/// The range of node ports.
 const PORTS: std::ops::RangeInclusive<i64> = 30000..=32767;
 
-/// What is taken, by whom: the uid of the service.
+/// The allocated addresses and ports, each with the uid of its service.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
     addresses: BTreeMap<IpAddr, String>,
     ports: BTreeMap<(i64, String), String>,
-    /// Where the search for a free one goes on.
+    /// The host part of the address that was allocated last; the search for a free one continues
+    /// after it.
     next: u16,
-    /// How many writes of each service are under way.
+    /// The number of writes in progress, by the uid of the service.
     writes: BTreeMap<String, usize>,
 }
 
 impl Addresses {
-    /// The same for a copy of the cluster, in which no write is under way.
+    /// Returns a copy for a fork of the cluster, in which no write is in progress.
     pub(super) fn fork(&self) -> Self {
         Self {
             addresses: self.addresses.clone(),
@@ -38,12 +41,12 @@ impl Addresses {
         }
     }
 
-    /// Begins a write of a service.
+    /// Records the start of a write of a service.
     pub(super) fn begin_write(&mut self, uid: &str) {
         *self.writes.entry(uid.to_owned()).or_default() += 1;
     }
 
-    /// Ends a write of a service.
+    /// Records the end of a write of a service.
     pub(super) fn end_write(&mut self, uid: &str) {
         if let Some(count) = self.writes.get_mut(uid) {
             *count = count.saturating_sub(1);
@@ -53,12 +56,13 @@ impl Addresses {
         }
     }
 
-    /// Whether a write of a service is under way, which may have taken what is not stored yet.
+    /// Returns true while a write of the service is in progress, which may hold addresses that are
+    /// not stored yet.
     pub(super) fn is_written(&self, uid: &str) -> bool {
         self.writes.contains_key(uid)
     }
 
-    /// An address for a service: the one it wants, or a free one.
+    /// Allocates an address for a service: the one it asks for, or a free one.
     pub(super) fn take_address(&mut self, service: &Value, wanted: Option<&str>) -> Result<String, Refusal> {
         let uid = text(service, "/metadata/uid").to_owned();
         if let Some(wanted) = wanted {
@@ -80,7 +84,7 @@ impl Addresses {
             self.next = self.next.wrapping_add(1);
             let [third, fourth] = self.next.to_be_bytes();
             let address = IpAddr::V4(Ipv4Addr::new(NETWORK[0], NETWORK[1], third, fourth));
-            // The first is the API server's, the last the broadcast address.
+            // The first address belongs to the API server, the last is the broadcast address.
             if self.next > 1 && self.next < u16::MAX && !self.addresses.contains_key(&address) {
                 self.addresses.insert(address, uid);
                 return Ok(address.to_string());
@@ -89,7 +93,7 @@ impl Addresses {
         Err(Refusal::internal("failed to allocate a serviceIP: range is full"))
     }
 
-    /// A port for a service: the one it wants, or a free one.
+    /// Allocates a port for a service: the one it asks for, or a free one.
     pub(super) fn take_port(
         &mut self,
         service: &Value,
@@ -102,16 +106,16 @@ impl Addresses {
         let port = match wanted {
             Some(port) if !PORTS.contains(&port) => {
                 let why = "provided port is not in the valid range. The range of valid ports is 30000-32767";
-                return Err(refused_number(service, index, port, why));
+                return Err(invalid_port(service, index, port, why));
             }
             Some(port) if !free(port) => {
-                return Err(refused_number(service, index, port, "provided port is already allocated"));
+                return Err(invalid_port(service, index, port, "provided port is already allocated"));
             }
             Some(port) => port,
             None => PORTS
                 .clone()
                 .find(|port| {
-                    // With any protocol: names sort behind the empty one.
+                    // For every protocol: the names of protocols sort after the empty string.
                     let mut taken = self.ports.range((*port, String::new())..(*port + 1, String::new()));
                     taken.all(|(_, owner)| *owner == uid)
                 })
@@ -121,7 +125,7 @@ impl Addresses {
         Ok(port)
     }
 
-    /// Lets a service have what the stored state of it uses, and gives back what else it had.
+    /// Allocates to a service what its stored state uses, and releases everything else it had.
     pub(super) fn settle(&mut self, uid: &str, stored: Option<&Value>) {
         let used = |pointer: &str| stored.map_or(&[] as &[Value], |it| items(it, pointer));
         let mut addresses: BTreeSet<IpAddr> =
@@ -143,7 +147,7 @@ impl Addresses {
     }
 }
 
-/// The protocol of a port of a service.
+/// Returns the protocol of a service port, TCP by default.
 fn protocol(port: &Value) -> &str {
     match text(port, "/protocol") {
         "" => "TCP",
@@ -151,13 +155,13 @@ fn protocol(port: &Value) -> &str {
     }
 }
 
-/// Why a service cannot have an address, if it cannot.
+/// Returns the reason why a service cannot have an address, if there is one.
 fn out_of_range(address: IpAddr) -> Option<String> {
     let mismatched = || Some("the provided network does not match the current range".to_owned());
     let IpAddr::V4(address) = address else { return mismatched() };
     match address.octets() {
         [first, second, ..] if [first, second] != NETWORK => mismatched(),
-        // The addresses of the network itself and of all its hosts belong to no service.
+        // The network and the broadcast address are not for services.
         [first, second, 0, 0] | [first, second, 255, 255] => Some(format!(
             "the provided IP ({address}) is not in the valid range. The range of valid IPs is {first}.{second}.0.0/16"
         )),
@@ -170,7 +174,7 @@ fn refused(service: &Value, field: &str, value: &str, why: &str) -> Refusal {
     Refusal::invalid("", "Service", text(service, "/metadata/name"), &[problem])
 }
 
-fn refused_number(service: &Value, index: usize, port: i64, why: &str) -> Refusal {
+fn invalid_port(service: &Value, index: usize, port: i64, why: &str) -> Refusal {
     let field = format!("spec.ports[{index}].nodePort");
     let problem = Problem::with_value(field, ProblemKind::Invalid, port, why);
     Refusal::invalid("", "Service", text(service, "/metadata/name"), &[problem])
@@ -183,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_gets_what_another_has_and_what_is_given_back_is_free_again() {
+    fn an_allocated_address_is_refused_to_other_services_until_it_is_released() {
         let mut addresses = Addresses::default();
         let service = |uid: &str| json!({ "metadata": { "name": uid, "uid": uid } });
         let first = addresses.take_address(&service("a"), None).expect("free");
@@ -201,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn no_service_gets_the_address_of_the_network_or_of_all_its_hosts() {
+    fn the_network_and_broadcast_addresses_are_never_allocated() {
         let mut addresses = Addresses::default();
         let service = json!({ "metadata": { "name": "a", "uid": "a" } });
         for (wanted, why) in [

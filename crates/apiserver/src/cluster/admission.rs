@@ -1,4 +1,5 @@
-//! The last step before an object is stored: policies may refuse it, and quotas are charged for it.
+//! The last step before an object is stored: limit ranges and runtime classes may reject it, and
+//! quotas are charged.
 
 use std::sync::Arc;
 
@@ -17,15 +18,16 @@ use crate::refusal::Refusal;
 use crate::registry::Kind;
 use crate::store::{Encoded, Expect};
 
-/// How often a charge is tried when others are charged at the same time.
+/// The number of attempts to charge the quotas while other writes charge them at the same time.
 const ATTEMPTS: usize = 64;
 
 impl Cluster {
-    /// Asks the policies about an object that is ready to be stored, and charges the quotas for it. The charge must be kept
-    /// until the object is stored.
+    /// Checks an object that is ready to be stored against the policies, and charges the quotas.
+    /// The charge must be kept until the object is stored.
     ///
     /// # Errors
-    /// 403 when one of them does not allow it.
+    /// 403 if a policy or a quota does not allow the object; 409 if other writes change the quotas
+    /// each time they are charged.
     pub(super) async fn admit(
         &self,
         place: &Place<'_>,
@@ -59,12 +61,13 @@ impl Cluster {
         self.charge(place, old, new, writer).await
     }
 
-    /// Whether a quota of the namespace may have been charged for an object that is not stored yet.
+    /// Returns true if a quota of the namespace may have been charged for an object that is not
+    /// stored yet.
     pub(crate) fn has_pending_charge(&self, namespace: &str) -> bool {
         self.charges.is_pending(namespace)
     }
 
-    /// Charges all quotas of the namespace, or none where one of them is exceeded.
+    /// Charges all quotas of the namespace, or none if one of them would be exceeded.
     async fn charge(
         &self,
         place: &Place<'_>,
@@ -103,7 +106,7 @@ impl Cluster {
             }
             let mut all = true;
             for (quota, used) in charges {
-                if self.note_usage(&kind, &quota, used).await? {
+                if self.write_usage(&kind, &quota, used).await? {
                     paid.push(quota.key().clone());
                 } else {
                     all = false;
@@ -116,8 +119,9 @@ impl Cluster {
         Err(place.kind.conflict(text(new, "/metadata/name"), MODIFIED))
     }
 
-    /// Writes into a quota what is used of it, if it still is what it was. Says whether it was.
-    async fn note_usage(&self, kind: &Kind, quota: &Arc<Encoded>, used: Value) -> Result<bool, Refusal> {
+    /// Writes the usage into the status of a quota unless it has changed since it was read. Returns
+    /// false if it has.
+    async fn write_usage(&self, kind: &Kind, quota: &Arc<Encoded>, used: Value) -> Result<bool, Refusal> {
         let old = kind.show(quota);
         let mut new = old.clone();
         object_mut(&mut new, "status").insert("used".to_owned(), used);

@@ -1,4 +1,4 @@
-//! What every cluster has from the start.
+//! The objects that every cluster has from the start.
 
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 use super::{Cluster, Place, Writer};
 use crate::refusal::Refusal;
 
-/// Where the API server is said to be: an address outside of every network it serves.
+/// The advertised address of the API server, which is outside of every network that it serves.
 const ADVERTISED: &str = "10.255.255.1";
 
 impl Cluster {
-    /// Puts into an empty cluster what every cluster has: namespaces, the service of the API server, priority classes,
-    /// and since when the use of old tokens is noted. What is there already stays.
+    /// Creates the objects that every cluster has: namespaces, the service of the API server,
+    /// priority classes, and the ConfigMap that tracks legacy tokens. Existing objects are not
+    /// changed.
     pub async fn bootstrap(&self) {
         let writer = Writer::server("kube-apiserver");
         let today = self.source.now().strftime("%Y-%m-%d").to_string();
@@ -19,15 +20,15 @@ impl Cluster {
             if let Err(refusal) = self.add(object, &writer).await
                 && !refusal.0.is_already_exists()
             {
-                tracing::error!(%refusal, "the cluster cannot be set up");
+                tracing::error!(%refusal, "cannot create a bootstrap object");
             }
         }
         if let Err(refusal) = self.open_addresses(&writer).await {
-            tracing::error!(%refusal, "the addresses of services cannot be opened");
+            tracing::error!(%refusal, "cannot mark the default ServiceCIDR as ready");
         }
     }
 
-    /// Says that services can have the addresses of the default range.
+    /// Sets the Ready condition of the default ServiceCIDR.
     async fn open_addresses(&self, writer: &Writer) -> Result<(), Refusal> {
         let Some(kind) = self.catalog().kind("networking.k8s.io", "v1", "servicecidrs") else {
             return Ok(());
@@ -67,7 +68,8 @@ fn objects(today: &str) -> Vec<Value> {
     let others = [
         json!({ "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": { "name": "kubernetes" },
             "spec": { "cidrs": ["10.96.0.0/16"] } }),
-        // Controllers that clean up old tokens look since when their use is noted.
+        // Controllers that clean up legacy tokens read from this object since when token use is
+        // tracked.
         json!({ "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": { "name": "kube-apiserver-legacy-service-account-token-tracking", "namespace": "kube-system" },
             "data": { "since": today } }),
@@ -75,7 +77,8 @@ fn objects(today: &str) -> Vec<Value> {
     namespaces.into_iter().chain(classes).chain(own_service()).chain(others).collect()
 }
 
-/// The service by which clients in the cluster find the API server, with its Endpoints and its EndpointSlice.
+/// Returns the service through which clients inside the cluster reach the API server, with its
+/// Endpoints and its EndpointSlice.
 pub(crate) fn own_service() -> [Value; 3] {
     let metadata = |labels: Value| json!({ "name": "kubernetes", "namespace": "default", "labels": labels });
     [

@@ -1,31 +1,31 @@
 //! Quota charges whose object is not stored yet.
 //!
-//! The quota controller must not count a namespace while there is one: it would not find the object, and take the charge
-//! back that was made for it.
+//! The quota controller must not recount a namespace while such a charge exists: it would not find
+//! the object and would revert the charge.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The number of writes in each namespace that are between their charge and their commit.
+/// The number of writes between charge and commit, by namespace.
 #[derive(Debug, Default)]
 pub(super) struct Charges(Mutex<BTreeMap<String, usize>>);
 
-/// A write that is between its charge and its commit. Dropping it says that the object is stored, or will not be.
+/// A write between its charge and its commit. Dropped when the object is stored, or will not be.
 #[derive(Debug)]
-#[must_use = "dropping it says that the object is stored"]
+#[must_use = "dropping it ends the charge"]
 pub(super) struct Charge<'a> {
     charges: &'a Charges,
     namespace: String,
 }
 
 impl Charges {
-    /// Begins a charge. Must be called before the quotas are read.
+    /// Starts a charge. Must be called before the quotas are read.
     pub(super) fn begin(&self, namespace: &str) -> Charge<'_> {
         *self.pending().entry(namespace.to_owned()).or_default() += 1;
         Charge { charges: self, namespace: namespace.to_owned() }
     }
 
-    /// Whether any write of a namespace is between its charge and its commit.
+    /// Returns true if any write of a namespace is between its charge and its commit.
     pub(super) fn is_pending(&self, namespace: &str) -> bool {
         self.pending().contains_key(namespace)
     }

@@ -1,7 +1,8 @@
-//! Conversion by webhooks: objects of a custom kind are converted before they are shown in another version, or stored.
+//! Conversion by webhooks: objects of a custom kind are converted before they are shown in another
+//! version, or stored.
 //!
-//! Showing and storing are no places to wait, so whoever is about to do either comes here first. What the webhook said is
-//! kept with the kind, where [`Kind::show`] and [`Kind::draft`] find it.
+//! [`Kind::show`] and [`Kind::draft`] are synchronous, so their callers await the conversion here
+//! first. The converted objects are cached with the kind, where both look them up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,31 +17,35 @@ use crate::registry::Kind;
 use crate::store::Encoded;
 use crate::webhook::{call, conversion};
 
-/// How long a webhook has to convert the objects of one request, as in the original.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The time a webhook has to convert the objects of one request: `defaultRequestTimeout` in
+/// k8s.io/apiserver v0.36.4 pkg/util/webhook/webhook.go.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Cluster {
-    /// Has stored objects converted to the version of a kind, where that takes a webhook. Afterwards they can be shown.
+    /// Converts stored objects to the version of a kind, if that takes a webhook. Afterwards they
+    /// can be shown.
     ///
     /// # Errors
-    /// 500 with what the webhook says against it, or why there is no answer.
+    /// 500 with the error of the webhook, or with the reason why it did not respond.
     pub async fn ready_to_show(&self, kind: &Kind, stored: &[Arc<Encoded>]) -> Result<(), Refusal> {
         let Some(custom) = kind.converted_by_webhook() else { return Ok(()) };
         let objects = stored.iter().map(|it| it.to_value()).collect();
         self.convert(custom, &kind.def.version, objects).await
     }
 
-    /// Has an object of a kind's version converted to the one that is stored, where that takes a webhook.
+    /// Converts an object from the version of the kind to the storage version, if that takes a
+    /// webhook.
     ///
     /// # Errors
-    /// As for [`Self::ready_to_show`].
+    /// Those of [`Self::ready_to_show`].
     pub(super) async fn ready_to_store(&self, kind: &Kind, object: &Value) -> Result<(), Refusal> {
         let Some(custom) = kind.converted_by_webhook() else { return Ok(()) };
         let Some(storage) = custom.storage() else { return Ok(()) };
         self.convert(custom, &storage.name, vec![object.clone()]).await
     }
 
-    /// What was just stored can be shown to its writer as he knows it.
+    /// Caches the form in which the writer sent an object that was just stored, so that showing it
+    /// takes no conversion.
     pub(super) fn remember_shown(kind: &Kind, stored: &Encoded, shown: &Value) {
         let Some(custom) = kind.converted_by_webhook() else { return };
         let stored = stored.to_value();
@@ -56,7 +61,7 @@ impl Cluster {
         let Some(first) = left.first() else { return Ok(()) };
         let which = format!("{}, Kind={}", text(first, "/apiVersion"), custom.names.kind);
         let converted = self
-            .ask_to_convert(custom, &wanted, &left)
+            .call_conversion_webhook(custom, &wanted, &left)
             .await
             .map_err(|why| Refusal::unexplained(format!("conversion webhook for {which} failed: {why}")))?;
         custom.conversions.make_room();
@@ -66,7 +71,7 @@ impl Cluster {
         Ok(())
     }
 
-    async fn ask_to_convert(
+    async fn call_conversion_webhook(
         &self,
         custom: &CustomKind,
         wanted: &str,
@@ -78,7 +83,7 @@ impl Cluster {
         let target = self.target(at(webhook, "/clientConfig").unwrap_or(&Value::Null))?;
         let uid = self.source.uid();
         let question = conversion::question(version, &uid, wanted, objects);
-        let answer = call::post(&self.webhooks, &target, &question, PATIENCE).await?;
+        let answer = call::post(&self.webhooks, &target, &question, TIMEOUT).await?;
         conversion::read(&answer, &uid, wanted, objects)
     }
 }

@@ -1,25 +1,28 @@
-//! Create: an object comes into being, once.
+//! The create verb, with generated names and objects that are answered without being stored.
 
 use serde_json::Value;
 
-use super::claim::Claim;
-use super::hooks::Asked;
+use super::address_claim::AddressClaim;
+use super::admission_webhooks::AdmissionAttributes;
 use super::pipeline::{Owning, metadata_mut};
 use super::{Cluster, Place, Writer, Written};
 use crate::kinds::look::{at, text};
 use crate::refusal::Refusal;
 use crate::store::Expect;
 
-/// How often a generated name is tried.
+/// The number of attempts to find a free generated name: `maxNameGenerationCreateAttempts` in
+/// k8s.io/apiserver v0.36.4 pkg/registry/generic/registry/store.go.
 const ATTEMPTS: usize = 8;
-/// How much of a generated name its author decides.
+/// The number of characters of `generateName` that are kept: `MaxGeneratedNameLength` in
+/// k8s.io/apiserver v0.36.4 pkg/storage/names/generate.go.
 const LONGEST_BASE: usize = 58;
 
 impl Cluster {
-    /// Makes an object; with a part such as `binding` or `token`, asks for what that part does.
+    /// Creates an object, or a subresource such as `binding` or `token`.
     ///
     /// # Errors
-    /// 409 when there is one of its name; 404 and 403 for its namespace; 422 when it is not valid.
+    /// 409 if an object of the name exists; 404 or 403 if its namespace does not exist or is
+    /// terminating; 422 if it is not valid.
     pub async fn create(
         &self,
         place: &Place<'_>,
@@ -30,11 +33,12 @@ impl Cluster {
             Self::settle_namespace(place, &mut object)?;
             return self.make(place, object, writer, Owning::Track).await;
         }
-        // What is asked for and never stored.
+        // Reviews, bindings and subresources are answered and never stored.
         if place.part.is_empty() {
             Self::settle_namespace(place, &mut object)?;
         }
-        let mut warnings = self.admit_by_hooks(&Asked::create(place, writer), &mut object).await?;
+        let mut warnings =
+            self.admit_by_webhooks(&AdmissionAttributes::create(place, writer), &mut object).await?;
         let written = if !place.part.is_empty() {
             self.create_part(place, object, writer).await?
         } else if place.kind.is("", "bindings") {
@@ -47,7 +51,7 @@ impl Cluster {
         Ok(Written { warnings, ..written })
     }
 
-    /// Makes an object of what was decoded, however it came here.
+    /// Creates an object from a decoded value, for every verb that can create one.
     pub(super) async fn make(
         &self,
         place: &Place<'_>,
@@ -60,7 +64,7 @@ impl Cluster {
         let mut object = object;
         metadata_mut(&mut object).remove("resourceVersion");
         self.begin_new(place, &mut object, writer, owning);
-        let asked = Asked::create(place, writer);
+        let asked = AdmissionAttributes::create(place, writer);
         let mut mutated = Some(object);
         let mut warnings = self.mutate(&asked, &mut mutated).await?;
         let object = mutated.unwrap_or_default();
@@ -75,10 +79,10 @@ impl Cluster {
         Ok(Written { warnings, ..written })
     }
 
-    /// Makes an object under a name that begins as it wishes, and that nothing else has.
+    /// Creates an object under a generated name, with another suffix while the name is taken.
     async fn make_named(
         &self,
-        asked: &Asked<'_>,
+        asked: &AdmissionAttributes<'_>,
         object: &Value,
         versioned: &str,
     ) -> Result<Written, Refusal> {
@@ -101,21 +105,24 @@ impl Cluster {
         unreachable!("the loop ends at the last attempt")
     }
 
-    /// Readies and stores a new object that has a name; `versioned` is the version its writer thinks it has.
+    /// Prepares and stores a new object that has a name. `versioned` is the resource version that
+    /// the client sent.
     async fn make_once(
         &self,
-        asked: &Asked<'_>,
+        asked: &AdmissionAttributes<'_>,
         mut new: Value,
         versioned: &str,
     ) -> Result<Written, Refusal> {
         let (place, writer) = (asked.place(), asked.writer());
         let name = text(&new, "/metadata/name").to_owned();
         metadata_mut(&mut new).insert("uid".to_owned(), self.source.uid().into());
-        let _claim = Claim::of(self, place.kind, text(&new, "/metadata/uid"), place.key_of(&name).ok());
+        let _claim =
+            AddressClaim::of(self, place.kind, text(&new, "/metadata/uid"), place.key_of(&name).ok());
         self.ready_new(place, &mut new)?;
         let mut warnings = self.approve(asked, Some(&new)).await?;
         if !versioned.is_empty() && versioned != "0" {
-            // It is storage that minds, and a trial never gets there.
+            // In kube-apiserver the storage layer rejects this (k8s.io/apiserver v0.36.4
+            // pkg/storage/errors.go), which a dry run never reaches.
             if !writer.dry_run {
                 return Err(Refusal::unexplained(
                     "resourceVersion should not be set on objects to be created",

@@ -1,4 +1,5 @@
-//! From a body to an object of a kind, with its defaults; refusals are in the words of the original.
+//! Decoding of a request body into an object of a kind, with its defaults. Error messages are those
+//! of kube-apiserver.
 
 use std::collections::HashSet;
 
@@ -16,39 +17,39 @@ use crate::registry::Kind;
 use crate::request::{BodyForm, json, yaml};
 use crate::schema::Schema;
 
-/// Where the original keeps its types; part of its words.
+/// The name of kube-apiserver's scheme, which is part of its error messages.
 const SCHEME: &str = "pkg/api/legacyscheme/scheme.go:30";
 
-/// What the original reads of a body first.
+/// The Go type that kube-apiserver decodes a body into first, which is part of its error messages.
 const TYPE_META: &str =
     r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
-/// What a request carries.
+/// The body of a request.
 #[derive(Clone, Debug)]
 pub struct Body {
-    /// Its bytes.
+    /// The bytes of the body.
     pub bytes: Bytes,
-    /// How they are to be read.
+    /// The encoding of the bytes.
     pub form: BodyForm,
 }
 
-/// What becomes of fields that are unknown or there twice.
+/// The treatment of unknown and duplicate fields: the `fieldValidation` of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FieldValidation {
-    /// They go, and nobody is told.
+    /// Such fields are dropped.
     Ignore,
-    /// They go, and the writer is told.
+    /// Such fields are dropped, and the client gets a warning for each. The default.
     #[default]
     Warn,
-    /// The request is refused.
+    /// The request is rejected.
     Strict,
 }
 
-/// Reads an object of a kind, with its defaults. Gives what the writer should know beside it.
+/// Decodes an object of a kind and fills in its defaults. Also returns the warnings for the client.
 ///
 /// # Errors
-/// 400 for what cannot be read, or has fields it should not have.
+/// 400 if the body cannot be decoded, or has fields that `validation` does not allow.
 pub fn decode(
     kind: &Kind,
     body: &Body,
@@ -64,14 +65,17 @@ pub fn decode(
     let strict = settle(kind, &bytes, &mut object)
         .map_err(|why| unreadable(&kind.def.version, &kind.def.kind, &why))?;
     let strict = [twice, strict].concat();
-    let mut warnings = judge(strict, validation, |why| unreadable(&kind.def.version, &kind.def.kind, why))?;
-    warnings.extend(name_owners_once(&mut object, ""));
+    let mut warnings =
+        check_strict(strict, validation, |why| unreadable(&kind.def.version, &kind.def.kind, why))?;
+    warnings.extend(dedup_owner_references(&mut object, ""));
     Ok((object, warnings))
 }
 
-/// Drops owner references that are the same as earlier ones, and returns the warning about it. kube-apiserver does this
-/// instead of refusing them (`dedupOwnerReferences`); `when` is the part of its words that a patch has.
-pub(super) fn name_owners_once(object: &mut Value, when: &str) -> Option<String> {
+/// Drops owner references that are equal to earlier ones, and returns the warning about it.
+/// kube-apiserver does this instead of rejecting them (`dedupOwnerReferences` in k8s.io/apiserver
+/// v0.36.4 pkg/endpoints/handlers/rest.go). `when` is the text that the warning about a patch has
+/// in addition.
+pub(super) fn dedup_owner_references(object: &mut Value, when: &str) -> Option<String> {
     let owners = object.pointer_mut("/metadata/ownerReferences")?.as_array_mut()?;
     let mut seen = HashSet::with_capacity(owners.len());
     let mut again = Vec::new();
@@ -91,10 +95,10 @@ pub(super) fn name_owners_once(object: &mut Value, when: &str) -> Option<String>
     })
 }
 
-/// Reads an object of another built-in kind, such as the Scale of a deployment.
+/// Decodes an object of another built-in kind, such as the Scale of a deployment.
 ///
 /// # Errors
-/// As for [`decode`].
+/// Those of [`decode`].
 pub fn decode_as(
     api_version: &str,
     kind: &str,
@@ -108,15 +112,15 @@ pub fn decode_as(
     let refused = |why: &str| unreadable(version, kind, why);
     let strict = settle_typed(&schema, &bytes, &mut object).map_err(|why| refused(&why))?;
     defaults::apply(group, version, kind, &mut object);
-    name_it(&mut object, api_version, kind);
-    Ok((object, judge([twice, strict].concat(), validation, refused)?))
+    set_type_meta(&mut object, api_version, kind);
+    Ok((object, check_strict([twice, strict].concat(), validation, refused)?))
 }
 
-/// Makes an object out of what a patch left of one: drops what is unknown, fills in defaults. Gives what a strict reader
-/// finds wrong with it.
+/// Completes an object that a patch produced: drops unknown fields and fills in defaults. Returns
+/// the errors of strict decoding.
 ///
 /// # Errors
-/// What keeps it from being read.
+/// The reason why the object cannot be decoded.
 pub(super) fn settle(kind: &Kind, bytes: &[u8], object: &mut Value) -> Result<Vec<String>, String> {
     let Some(version) = kind.custom_version() else {
         let strict = settle_typed(&kind.schema, bytes, object)?;
@@ -124,7 +128,7 @@ pub(super) fn settle(kind: &Kind, bytes: &[u8], object: &mut Value) -> Result<Ve
         if kind.is("apiextensions.k8s.io", "customresourcedefinitions") {
             custom::definition::fill_defaults(object);
         }
-        name_it(object, &kind.def.api_version(), &kind.def.kind);
+        set_type_meta(object, &kind.def.api_version(), &kind.def.kind);
         return Ok(strict);
     };
     let mut strict = builtin::duplicate_fields(bytes);
@@ -142,15 +146,15 @@ fn settle_typed(schema: &Schema, bytes: &[u8], object: &mut Value) -> Result<Vec
     Ok(findings.strict)
 }
 
-fn name_it(object: &mut Value, api_version: &str, kind: &str) {
+fn set_type_meta(object: &mut Value, api_version: &str, kind: &str) {
     if let Some(map) = object.as_object_mut() {
         map.insert("apiVersion".to_owned(), api_version.into());
         map.insert("kind".to_owned(), kind.into());
     }
 }
 
-/// Refuses what a strict reader found, or turns it into warnings.
-pub(super) fn judge(
+/// Rejects the errors of strict decoding, or turns them into warnings.
+pub(super) fn check_strict(
     strict: Vec<String>,
     validation: FieldValidation,
     refused: impl Fn(&str) -> Refusal,
@@ -163,10 +167,11 @@ pub(super) fn judge(
     }
 }
 
-/// The JSON of a body, what it says, and what YAML says twice.
+/// Parses a body. Returns it as JSON bytes and as a value, with the duplicate fields of a YAML
+/// body.
 fn parse(expected: &str, body: &Body) -> Result<(Bytes, Value, Vec<String>), Refusal> {
     let unrecognized = |why: &str| {
-        // What does not begin as an object is shown byte by byte.
+        // A body that does not begin like a JSON object is shown in hexadecimal.
         let shown = match body.bytes.first() {
             None | Some(b'{') if body.form == BodyForm::Json => excerpt(&body.bytes),
             _ => excerpt_hex(&body.bytes),
@@ -194,7 +199,7 @@ fn parse(expected: &str, body: &Body) -> Result<(Bytes, Value, Vec<String>), Ref
             let why = depth::exceeded();
             return Err(unrecognized(&format!("couldn't get version/kind; json parse error: {why}")));
         }
-        Ok(object @ Value::Object(_)) => match untold(&object) {
+        Ok(object @ Value::Object(_)) => match type_meta_error(&object) {
             None => return Ok((bytes, object, twice)),
             Some(why) => return Err(unrecognized(&why)),
         },
@@ -215,8 +220,9 @@ fn parse(expected: &str, body: &Body) -> Result<(Bytes, Value, Vec<String>), Ref
     )))
 }
 
-/// Why nobody can tell what an object is of; `None` where it says so, or says nothing.
-fn untold(object: &Value) -> Option<String> {
+/// Returns the error of kube-apiserver if `apiVersion` or `kind` of an object cannot be read;
+/// `None` if they can, or are absent.
+fn type_meta_error(object: &Value) -> Option<String> {
     for key in ["apiVersion", "kind"] {
         let found = match object.get(key) {
             Some(Value::Number(_)) => "number",
@@ -234,7 +240,8 @@ fn untold(object: &Value) -> Option<String> {
     (parts > 1).then(|| format!("unexpected GroupVersion string: {version}"))
 }
 
-/// The same for a body in YAML, of which messages show the bytes.
+/// Returns the beginning of a body as messages show it for other encodings than JSON, in
+/// hexadecimal.
 fn excerpt_hex(body: &[u8]) -> String {
     let hex: String = body.iter().take(30).map(|it| format!("{it:02x}")).collect();
     match body.len() {
@@ -244,7 +251,7 @@ fn excerpt_hex(body: &[u8]) -> String {
     }
 }
 
-/// The beginning of a body, as messages show it.
+/// Returns the beginning of a body as messages show it.
 fn excerpt(body: &[u8]) -> String {
     match body {
         [] => "<empty>".to_owned(),
@@ -253,7 +260,7 @@ fn excerpt(body: &[u8]) -> String {
     }
 }
 
-/// Whether a body is of a built-in kind. One that does not say is taken for it.
+/// Checks that a body is of a built-in kind. A body that names no kind is taken for one.
 fn identify(object: &Value, api_version: &str, kind: &str) -> Result<(), Refusal> {
     let said = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     let of_group = |version: &str| version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
@@ -273,10 +280,10 @@ fn identify(object: &Value, api_version: &str, kind: &str) -> Result<(), Refusal
     })
 }
 
-/// Whether what a patch made is still of its kind.
+/// Checks that a patched object still is of its kind.
 ///
 /// # Errors
-/// Why it is not.
+/// The reason why it is not.
 pub(super) fn check_type(kind: &Kind, object: &Value) -> Result<(), String> {
     match mistaken_type(object, &kind.def.api_version(), &kind.def.kind) {
         Some((_, _, why)) if kind.custom_version().is_none() => Err(why),
@@ -284,7 +291,8 @@ pub(super) fn check_type(kind: &Kind, object: &Value) -> Result<(), String> {
     }
 }
 
-/// The kind and version a body says it is of, and why it cannot be; `None` where it is, or does not say.
+/// Returns the kind and version that a body names, and the reason why it cannot be of `kind`;
+/// `None` if it is, or names none.
 fn mistaken_type(object: &Value, api_version: &str, kind: &str) -> Option<(String, String, String)> {
     let says =
         |key: &str, or| object.get(key).and_then(Value::as_str).filter(|it| !it.is_empty()).unwrap_or(or);
@@ -303,7 +311,7 @@ fn mistaken_type(object: &Value, api_version: &str, kind: &str) -> Option<(Strin
     Some((said_kind.to_owned(), version.to_owned(), why))
 }
 
-/// Whether a body is of a custom kind. It must say so.
+/// Checks that a body is of a custom kind, which it must name.
 fn identify_custom(object: &Value, kind: &str, api_version: &str, bytes: &[u8]) -> Result<(), Refusal> {
     let says = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     if says("kind").is_empty() {
@@ -320,17 +328,17 @@ fn identify_custom(object: &Value, kind: &str, api_version: &str, bytes: &[u8]) 
     check_custom_kind(object, kind, api_version)
 }
 
-/// 400: the object is of the kind, but of another version than the path.
+/// Returns a 400: the object is of the kind, but of another version than the path.
 fn other_version(said: &str, api_version: &str) -> Refusal {
     Refusal::bad_request(format!(
         "the API version in the data ({said}) does not match the expected API version ({api_version})"
     ))
 }
 
-/// An object of a custom kind must say that it is one.
+/// Checks that an object names the custom kind it is of.
 ///
 /// # Errors
-/// 422 under the name of the kind it says it is.
+/// 422 under the name of the kind that the object names.
 pub(super) fn check_custom_kind(object: &Value, kind: &str, api_version: &str) -> Result<(), Refusal> {
     let says = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     let said = says("kind");

@@ -1,4 +1,4 @@
-//! Definitions of custom kinds: what is served follows what is stored, at once.
+//! CustomResourceDefinitions: the served kinds follow the stored definitions immediately.
 
 use std::sync::Arc;
 
@@ -13,19 +13,21 @@ use crate::registry::Kind;
 use crate::store::{Encoded, Pending};
 
 impl Cluster {
-    /// Whether definitions get their names at once. Without it they wait for somebody else to accept them.
+    /// Sets whether the names of definitions are accepted as soon as they are stored. If not,
+    /// definitions wait until a controller or a client accepts their names.
     pub fn establish_definitions(&self, at_once: bool) {
         self.establishing.store(at_once, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// Follows a change of a definition; nothing for other kinds.
+    /// Follows a change of a definition. Does nothing for other kinds.
     pub(super) async fn definitions_changed(&self, kind: &Kind) {
         if is_definition(kind) {
             self.follow_definitions(kind).await;
         }
     }
 
-    /// Boxed, because accepting names is a change of a definition too.
+    /// Returns a boxed future, because accepting names is itself a change of a definition and
+    /// recurses.
     fn follow_definitions<'a>(&'a self, kind: &'a Kind) -> Pending<'a, ()> {
         Box::pin(async move {
             self.refresh_definitions();
@@ -35,10 +37,12 @@ impl Cluster {
         })
     }
 
-    /// Refuses to store an object of a custom kind whose definition is gone, or was replaced by another of its name.
+    /// Rejects an object of a custom kind whose definition was deleted, or replaced by another of
+    /// its name.
     ///
-    /// A request looks its kind up when it begins, and its body may take a minute to arrive. Stored then, the object would be
-    /// in the collection of the new definition, which may have another scope: no request could name it.
+    /// A request looks up its kind when it begins, and its body may take a minute to arrive. Stored
+    /// then, the object would be in the collection of the new definition, which may have another
+    /// scope: no request could name it.
     ///
     /// # Errors
     /// 404, as for a kind that was never served.
@@ -49,11 +53,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// Serves what is stored. One at a time, so that who has read less cannot have the last word. Costs little when nothing
-    /// has changed, and compiles only what has.
+    /// Updates the served kinds from the stored definitions. Calls are serialised, so that an older
+    /// read never overwrites a newer one. Cheap if nothing has changed; only changed definitions
+    /// are compiled.
     ///
-    /// The objects of a definition live as long as it: with a new one they begin anew, and with the last they go, history
-    /// and all.
+    /// The objects of a definition live as long as the definition: a new one starts an empty
+    /// collection, and when a definition is removed its collection is removed with its history.
     pub(crate) fn refresh_definitions(&self) {
         let store = self.store();
         self.registry.define(
@@ -61,7 +66,7 @@ impl Cluster {
             |collection| store.begin(collection),
             |collection| {
                 store.remove(collection);
-                // Whoever followed it may have asked for it once more, which made an empty one.
+                // A watcher may have read the collection once more, which creates it again, empty.
                 let catalog = self.catalog();
                 store.remove_empty(|it| catalog.has_collection(it));
             },
@@ -74,7 +79,7 @@ impl Cluster {
         kind.map(|it| self.list(&it, None)).unwrap_or_default()
     }
 
-    /// Accepts the names of every definition that can have them, first come, first served.
+    /// Accepts the names of every definition without conflicts, oldest first.
     async fn accept_names(&self, kind: &Kind) {
         let writer = Writer::server("kube-apiserver");
         let catalog = self.catalog();
@@ -83,15 +88,16 @@ impl Cluster {
         for definition in waiting {
             if let Err(refusal) = self.settle_names(kind, definition.key(), &writer).await {
                 let name = definition.key().name();
-                tracing::warn!(definition = name, %refusal, "the names of a definition cannot be accepted");
+                tracing::warn!(definition = name, %refusal, "cannot accept the names of a definition");
             }
         }
     }
 
-    /// Accepts the names of one definition, as far as no other of its group has them. `kind` is that of definitions.
+    /// Accepts the names of one definition, except those that another definition of its group has.
+    /// `kind` is the kind of CustomResourceDefinitions.
     ///
     /// # Errors
-    /// When that cannot be stored.
+    /// The error of storing the status.
     pub(crate) async fn settle_names(
         &self,
         kind: &Kind,
@@ -99,7 +105,7 @@ impl Cluster {
         writer: &Writer,
     ) -> Result<(), Refusal> {
         let catalog = self.catalog();
-        // The name of a definition is its plural and its group.
+        // The name of a definition is `<plural>.<group>`.
         let group = key.name().split_once('.').map_or("", |(_, group)| group);
         let others = || {
             let others = catalog.definitions().filter(|it| it.group == group && it.key() != key);

@@ -1,13 +1,14 @@
-//! Delete: an object goes at once, or when its finalizers are gone and its time is up.
+//! The delete verb: an object is removed at once, or when its finalizers are gone and its grace
+//! period is over.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::hooks::Asked;
+use super::admission_webhooks::AdmissionAttributes;
 use super::pipeline::{is_definition, metadata_mut, object_mut};
 use super::place::MODIFIED;
-use super::update::{ATTEMPTS, goes};
+use super::update::{ATTEMPTS, is_to_be_removed};
 use super::{Cluster, Place, Shown, Writer};
 use crate::custom::{definition, names};
 use crate::kinds::look::{at, items, number, text};
@@ -21,35 +22,35 @@ const ORPHAN: &str = "orphan";
 const JOB_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to \
      remove them or set propagationPolicy=Orphan to suppress this warning";
 
-/// How an object is deleted.
+/// The options of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// How many seconds it has to end; for kinds that take time.
+    /// The grace period in seconds. Ignored for kinds without graceful deletion.
     pub grace: Option<i64>,
-    /// What becomes of its dependents.
+    /// The treatment of the dependents.
     pub propagation: Option<Propagation>,
-    /// The old way to say so.
+    /// The deprecated form of `propagation`.
     pub orphan_dependents: Option<bool>,
-    /// Only the object with this uid.
+    /// Precondition: the object has this uid.
     pub uid: Option<String>,
-    /// Only at this version.
+    /// Precondition: the object has this resource version.
     pub version: Option<String>,
 }
 
-/// What becomes of the dependents of a deleted object.
+/// The treatment of the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Propagation {
-    /// They are deleted first.
+    /// Dependents are deleted before the object.
     Foreground,
-    /// They are deleted afterwards.
+    /// Dependents are deleted after the object.
     Background,
-    /// They stay.
+    /// Dependents are kept, without this owner.
     Orphan,
 }
 
 impl DeleteOptions {
-    /// As a review tells it.
+    /// Returns the fields of the options as an admission review carries them.
     fn to_value(&self) -> Value {
         let propagation = self.propagation.map(|it| match it {
             Propagation::Foreground => "Foreground",
@@ -71,60 +72,60 @@ impl DeleteOptions {
     }
 }
 
-/// What came of a deletion.
+/// The outcome of a deletion.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Deleted {
-    /// It is gone; this was its last state.
+    /// The object was removed.
     Gone {
-        /// The last state.
+        /// The last state of the object.
         object: Shown,
-        /// Its uid.
+        /// The uid of the object.
         uid: String,
-        /// Whether the answer is the object rather than a status.
+        /// True if the response is the object rather than a Status.
         shows_object: bool,
-        /// What the writer should know.
+        /// Warnings for the client.
         warnings: Vec<String>,
     },
-    /// It will be gone when its finalizers are, or its time is up.
+    /// The object is removed when its finalizers are gone and its grace period is over.
     Going {
-        /// As it is now.
+        /// The current state of the object.
         object: Shown,
-        /// Whether the answer is 202.
+        /// True if the response has status 202.
         accepted: bool,
-        /// What the writer should know.
+        /// Warnings for the client.
         warnings: Vec<String>,
     },
 }
 
-/// What a deletion turns an object into.
-enum Step {
-    /// Nothing: it is gone.
+/// The next step of a deletion.
+enum DeletionStep {
+    /// Removes the object.
     Remove,
-    /// Another state; `then_remove` when it is gone right after.
+    /// Stores this state, and then removes the object if `then_remove` is set.
     Mark { object: Value, then_remove: bool },
-    /// It is being deleted already, and nothing changes.
+    /// Changes nothing: the object is being deleted already.
     Wait,
 }
 
-/// What whoever deletes objects of a kind this way should know.
+/// Returns the warning for a client that deletes objects of a kind with these options.
 pub fn warning_of_deleting(kind: &Kind, options: &DeleteOptions) -> Option<&'static str> {
     let unsaid = options.propagation.is_none() && options.orphan_dependents.is_none();
     (unsaid && kind.is("batch", "jobs")).then_some(JOB_WARNING)
 }
 
 impl Cluster {
-    /// Deletes an object, or begins to.
+    /// Deletes an object, or marks it as being deleted.
     ///
     /// # Errors
-    /// 404 when there is none, 409 when it is not the one that was meant, 403 when it may not go.
+    /// 404 if there is no such object, 409 if a precondition fails, 403 if it must not be deleted.
     pub async fn delete(
         &self,
         place: &Place<'_>,
         options: &DeleteOptions,
         writer: &Writer,
     ) -> Result<Deleted, Refusal> {
-        Self::refuse_immortal(place)?;
+        Self::refuse_protected(place)?;
         let kind = place.kind;
         let warnings: Vec<String> =
             warning_of_deleting(kind, options).map(str::to_owned).into_iter().collect();
@@ -135,7 +136,7 @@ impl Cluster {
             if self.has_webhooks() {
                 self.ready_to_show(kind, std::slice::from_ref(&current)).await?;
                 let old = kind.show(&current);
-                let asked = Asked::delete(place, &old, writer, options.to_value());
+                let asked = AdmissionAttributes::delete(place, &old, writer, options.to_value());
                 warnings.extend(self.mutate(&asked, &mut None).await?);
                 warnings.extend(self.approve(&asked, None).await?);
             }
@@ -144,17 +145,17 @@ impl Cluster {
                 accepted: options.orphan_dependents == Some(false),
                 warnings: warnings.clone(),
             };
-            let step = self.next_step(kind, &current.to_value(), options);
-            let (current, removed) = match step {
-                Step::Wait => return Ok(going(Shown::Stored(current))),
-                Step::Remove => (current, true),
-                Step::Mark { object, then_remove } if writer.dry_run => {
+            let next = self.next_step(kind, &current.to_value(), options);
+            let (current, removed) = match next {
+                DeletionStep::Wait => return Ok(going(Shown::Stored(current))),
+                DeletionStep::Remove => (current, true),
+                DeletionStep::Mark { object, then_remove } if writer.dry_run => {
                     if then_remove {
                         return Ok(self.gone(kind, &current, Shown::Value(kind.shown(object)), &warnings));
                     }
                     return Ok(going(Shown::Value(kind.shown(object))));
                 }
-                Step::Mark { object, then_remove } => {
+                DeletionStep::Mark { object, then_remove } => {
                     let Some(marked) = self.mark(kind, &current, object).await? else { continue };
                     (marked, then_remove)
                 }
@@ -178,10 +179,10 @@ impl Cluster {
         Err(kind.conflict(place.name, MODIFIED))
     }
 
-    /// Deletes objects that were listed, one after the other. One that is gone already is none to worry about.
+    /// Deletes listed objects one after the other. Objects that are gone already are skipped.
     ///
     /// # Errors
-    /// What keeps the first of them from being deleted; those after it stay.
+    /// The error of the first object that cannot be deleted; the objects after it are kept.
     pub async fn delete_listed(
         &self,
         kind: &Kind,
@@ -198,7 +199,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Stores a state that says the object is being deleted; `None` when somebody else was faster.
+    /// Stores a state that marks the object as being deleted. Returns `None` on a conflict with
+    /// another write.
     async fn mark(
         &self,
         kind: &Kind,
@@ -217,7 +219,7 @@ impl Cluster {
         Ok(marked)
     }
 
-    /// A draft of a value that is in its stored form.
+    /// Encodes a value that is in its stored form.
     fn stored_draft(&self, kind: &Kind, object: Value) -> Result<crate::store::Draft, Refusal> {
         match kind.converted_by_webhook() {
             Some(_) => kind.stored_draft(&object),
@@ -234,17 +236,17 @@ impl Cluster {
         }
     }
 
-    /// What a deletion turns an object into. Works on the stored form.
-    fn next_step(&self, kind: &Kind, stored: &Value, options: &DeleteOptions) -> Step {
+    /// Decides the next step of the deletion of an object. Works on the stored form.
+    fn next_step(&self, kind: &Kind, stored: &Value, options: &DeleteOptions) -> DeletionStep {
         if kind.is("", "namespaces") {
-            return self.next_step_of_namespace(stored);
+            return self.next_step_for_namespace(stored);
         }
         if is_definition(kind) && at(stored, "/metadata/deletionTimestamp").is_none() {
             let mut object = stored.clone();
-            self.mark_going(&mut object, 0);
+            self.mark_deleting(&mut object, 0);
             add_finalizer(&mut object, definition::CLEANUP);
             names::mark_terminating(&mut object, &self.source.stamp());
-            return Step::Mark { object, then_remove: false };
+            return DeletionStep::Mark { object, then_remove: false };
         }
         let mut object = stored.clone();
         let finalizers = finalizers_after(kind, stored, options);
@@ -253,44 +255,44 @@ impl Cluster {
         let held = !finalizers.is_empty();
         match (at(stored, "/metadata/deletionTimestamp").is_some(), grace_of(kind, stored, options)) {
             (false, Some(grace)) => {
-                self.mark_going(&mut object, grace);
-                Step::Mark { object, then_remove: grace == 0 && !held }
+                self.mark_deleting(&mut object, grace);
+                DeletionStep::Mark { object, then_remove: grace == 0 && !held }
             }
             (false, None) if held => {
-                self.mark_going(&mut object, 0);
-                Step::Mark { object, then_remove: false }
+                self.mark_deleting(&mut object, 0);
+                DeletionStep::Mark { object, then_remove: false }
             }
-            (false, None) => Step::Remove,
+            (false, None) => DeletionStep::Remove,
             (true, grace) => {
                 let before = number(stored, "/metadata/deletionGracePeriodSeconds").unwrap_or(0);
                 let shorter = grace.filter(|it| options.grace.is_some() && *it < before);
                 if let Some(grace) = shorter {
                     self.shorten(&mut object, before, grace);
-                    return Step::Mark { object, then_remove: grace == 0 && !held };
+                    return DeletionStep::Mark { object, then_remove: grace == 0 && !held };
                 }
                 match (refinalized, held) {
-                    (true, true) => Step::Mark { object, then_remove: false },
-                    (_, false) if goes(kind, &object) => Step::Remove,
-                    _ => Step::Wait,
+                    (true, true) => DeletionStep::Mark { object, then_remove: false },
+                    (_, false) if is_to_be_removed(kind, &object) => DeletionStep::Remove,
+                    _ => DeletionStep::Wait,
                 }
             }
         }
     }
 
-    fn next_step_of_namespace(&self, stored: &Value) -> Step {
+    fn next_step_for_namespace(&self, stored: &Value) -> DeletionStep {
         if at(stored, "/metadata/deletionTimestamp").is_some() {
             let done = items(stored, "/spec/finalizers").is_empty()
                 && items(stored, "/metadata/finalizers").is_empty();
-            return if done { Step::Remove } else { Step::Wait };
+            return if done { DeletionStep::Remove } else { DeletionStep::Wait };
         }
         let mut object = stored.clone();
         metadata_mut(&mut object).insert("deletionTimestamp".to_owned(), self.source.stamp().into());
         object_mut(&mut object, "status").insert("phase".to_owned(), "Terminating".into());
-        Step::Mark { object, then_remove: false }
+        DeletionStep::Mark { object, then_remove: false }
     }
 
-    /// Says that an object will be gone after that many seconds.
-    fn mark_going(&self, object: &mut Value, grace: i64) {
+    /// Sets the deletion timestamp of an object to `grace` seconds from now.
+    fn mark_deleting(&self, object: &mut Value, grace: i64) {
         let end = time::seconds_after(self.source.now(), grace);
         let generation = number(object, "/metadata/generation").unwrap_or(0);
         let metadata = metadata_mut(object);
@@ -301,7 +303,8 @@ impl Cluster {
         }
     }
 
-    /// Brings the end of an object nearer, counted from when its deletion began.
+    /// Moves the deletion timestamp of an object to an earlier time: `grace` seconds after the
+    /// deletion began.
     fn shorten(&self, object: &mut Value, before: i64, grace: i64) {
         let end = text(object, "/metadata/deletionTimestamp").parse::<jiff::Timestamp>();
         let earlier = grace.saturating_sub(before);
@@ -312,19 +315,20 @@ impl Cluster {
     }
 }
 
-/// How long an object of a kind that takes time has to end; `None` for all other kinds.
+/// Returns the grace period of a deletion; `None` for kinds without graceful deletion.
 fn grace_of(kind: &Kind, object: &Value, options: &DeleteOptions) -> Option<i64> {
     if !kind.traits.graceful_deletion {
         return None;
     }
     let wanted = options.grace.or_else(|| number(object, "/spec/terminationGracePeriodSeconds")).unwrap_or(0);
-    // Less than nothing is the shortest time there is.
+    // k8s.io/apiserver v0.36.4 pkg/registry/rest/delete.go turns a negative grace period into one
+    // second.
     let wanted = if wanted < 0 { 1 } else { wanted };
     let ended = matches!(text(object, "/status/phase"), "Succeeded" | "Failed");
     Some(if ended || text(object, "/spec/nodeName").is_empty() { 0 } else { wanted })
 }
 
-/// The finalizers of an object once it is deleted this way.
+/// Returns the finalizers of an object after a deletion with these options.
 fn finalizers_after(kind: &Kind, object: &Value, options: &DeleteOptions) -> Vec<Value> {
     let before = items(object, "/metadata/finalizers");
     let has = |name: &str| before.iter().any(|it| it == name);
@@ -344,7 +348,7 @@ fn finalizers_after(kind: &Kind, object: &Value, options: &DeleteOptions) -> Vec
     let others = before.iter().filter(|it| *it != FOREGROUND && *it != ORPHAN).cloned();
     let added = [(orphan, ORPHAN), (foreground, FOREGROUND)].into_iter().filter(|(wanted, _)| *wanted);
     let after: Vec<Value> = others.chain(added.map(|(_, name)| Value::from(name))).collect();
-    // The same ones in another order are no change.
+    // The same finalizers in another order are no change.
     if after.len() == before.len() && after.iter().all(|it| before.contains(it)) {
         before.to_vec()
     } else {
@@ -369,12 +373,13 @@ fn add_finalizer(object: &mut Value, name: &str) {
     set_finalizers(object, &finalizers);
 }
 
-/// The object must be the one that was meant.
+/// Checks that the object is the one that the preconditions name.
 fn check_preconditions(place: &Place<'_>, options: &DeleteOptions, current: &Encoded) -> Result<(), Refusal> {
     let refused =
         |why: String| Refusal::conflict(&place.kind.def.group, &place.kind.def.kind, place.name, &why);
     if let Some(uid) = options.uid.as_deref().filter(|it| *it != current.uid()) {
-        // Namespaces are looked at before they are deleted, in other words.
+        // kube-apiserver checks namespaces with another message (k8s.io/kubernetes v1.36.4
+        // pkg/registry/core/namespace/storage/storage.go).
         if place.kind.is("", "namespaces") {
             let why = format!(
                 "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",

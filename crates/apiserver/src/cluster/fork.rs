@@ -1,4 +1,4 @@
-//! A copy of a cluster that goes its own way.
+//! Forking of a cluster.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use crate::health::BackgroundHealth;
 use crate::webhook::connections::Connections;
 
 impl Cluster {
-    /// A copy that goes its own way; costs next to nothing until one of them writes.
+    /// Returns an independent copy of the cluster. Cheap until one of the two writes.
     #[must_use]
     pub fn fork(&self) -> Self {
         let copy = Self {

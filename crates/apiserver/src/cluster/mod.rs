@@ -1,15 +1,15 @@
-//! The cluster: what is stored, what is served, and every verb that changes it.
+//! The cluster: the stored objects, the served kinds, and every verb that changes them.
 //!
 //! ```text
 //! create ─┐
-//! update ─┤  default ─► own ─► webhooks ─► prepare ─► validate ─► webhooks ─► commit, again when somebody else was faster
+//! update ─┤  default ─► own ─► webhooks ─► prepare ─► validate ─► webhooks ─► commit, retried on a conflict
 //! patch  ─┤
 //! apply  ─┘                                   delete ─► webhooks ─► finalizers, grace ─► commit
 //! ```
 //!
-//! Requests, controllers and simulators change objects through the same verbs, so the same rules hold for all of them.
-//! Nothing here knows HTTP. Every verb is complete when it returns; dropping its future before leaves either all of the
-//! change or nothing of it.
+//! Requests, controllers and simulators change objects through the same verbs, so the same rules
+//! apply to all of them. Nothing here knows HTTP. A verb has finished its write when it returns.
+//! Dropping its future earlier leaves either the whole change or none of it.
 //!
 //! The `mod` lines below are in layer order.
 
@@ -20,14 +20,14 @@ mod charges;
 mod token_key;
 mod decode;
 mod place;
-mod selected;
+mod selector;
 mod state;
 mod policies;
 mod pipeline;
 mod admission;
-mod claim;
+mod address_claim;
 mod namespaces;
-mod hooks;
+mod admission_webhooks;
 mod conversion;
 mod unenforced;
 mod create;
@@ -37,7 +37,7 @@ mod scale;
 mod delete;
 mod tokens;
 mod reviews;
-mod parts;
+mod subresources;
 mod definitions;
 mod fork;
 mod add;

@@ -1,4 +1,4 @@
-//! Whether there is a place for an object: its namespace must be there, and not be going.
+//! Checks of the namespace of an object: it must exist and must not be terminating.
 
 use std::sync::LazyLock;
 
@@ -12,11 +12,12 @@ use crate::store::CollectionName;
 
 static NAMESPACES: LazyLock<CollectionName> = LazyLock::new(|| "/namespaces".into());
 
-/// The namespaces a cluster cannot do without.
-const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
+/// The namespaces that cannot be deleted.
+const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 impl Cluster {
-    /// Puts an object into the namespace of the request, and refuses one that says it belongs elsewhere.
+    /// Sets the namespace of an object to that of the request, and rejects an object that names
+    /// another.
     pub(super) fn settle_namespace(place: &Place<'_>, object: &mut Value) -> Result<(), Refusal> {
         let said = text(object, "/metadata/namespace").to_owned();
         let metadata = super::pipeline::metadata_mut(object);
@@ -25,7 +26,8 @@ impl Cluster {
                 metadata.insert("namespace".to_owned(), namespace.into());
             }
             Some(namespace) if said == namespace => {}
-            // The original takes it off what belongs to no namespace.
+            // kube-apiserver removes the namespace from cluster-scoped objects instead of rejecting
+            // them (k8s.io/apiserver v0.36.4 pkg/registry/rest/meta.go).
             None => {
                 metadata.remove("namespace");
             }
@@ -38,7 +40,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Refuses to create in a namespace that is not there, or is being deleted.
+    /// Rejects a creation in a namespace that does not exist, or is being deleted.
     pub(super) fn admit_to_namespace(&self, place: &Place<'_>, name: &str) -> Result<(), Refusal> {
         let Some(namespace) = place.namespace.filter(|_| place.kind.def.namespaced) else { return Ok(()) };
         // Access reviews name a namespace without being stored in it.
@@ -62,9 +64,9 @@ impl Cluster {
         Ok(())
     }
 
-    /// Refuses to delete what a cluster cannot do without.
-    pub(super) fn refuse_immortal(place: &Place<'_>) -> Result<(), Refusal> {
-        if place.kind.is("", "namespaces") && IMMORTAL.contains(&place.name) {
+    /// Rejects the deletion of a namespace that the cluster needs.
+    pub(super) fn refuse_protected(place: &Place<'_>) -> Result<(), Refusal> {
+        if place.kind.is("", "namespaces") && PROTECTED.contains(&place.name) {
             return Err(Refusal::forbidden(
                 "",
                 "namespaces",

@@ -1,10 +1,10 @@
-//! Patch and apply: parts of an object are changed, whatever the rest has become.
+//! The patch and apply verbs. A write that conflicts with another is retried on the new state.
 
 use bytes::Bytes;
 use dogwatch_core::Reason;
 use serde_json::{Value, json};
 
-use super::decode::{check_custom_kind, check_type, judge, name_owners_once, settle};
+use super::decode::{check_custom_kind, check_strict, check_type, dedup_owner_references, settle};
 use super::pipeline::{Owning, metadata_mut};
 use super::place::MODIFIED;
 use super::update::{ATTEMPTS, Attempt, check_name, check_version};
@@ -18,27 +18,27 @@ use crate::patch::{Patch, PatchKind, json_name};
 use crate::refusal::Refusal;
 use crate::request::yaml;
 
-/// What a patch carries.
+/// The body of a patch request.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum PatchBody {
-    /// A patch.
+    /// A patch of this type.
     Patch(PatchKind, Bytes),
-    /// An object to apply, in JSON or YAML.
+    /// A configuration to apply, in JSON or YAML.
     Apply {
-        /// The object.
+        /// The configuration.
         body: Bytes,
-        /// Take over what others own.
+        /// Take over fields that other managers own.
         force: bool,
     },
 }
 
 impl Cluster {
-    /// Changes parts of an object. An apply makes the object where there is none.
+    /// Patches an object. An apply creates the object if it does not exist.
     ///
     /// # Errors
-    /// 404 when there is none, 409 when the patch names another version or others own what is applied, 422 when the patched
-    /// object is not valid.
+    /// 404 if there is no such object, 409 if the patch names another version or other managers own
+    /// applied fields, 422 if the patched object is not valid.
     pub async fn patch(
         &self,
         place: &Place<'_>,
@@ -69,7 +69,7 @@ impl Cluster {
             let old = kind.show(&current);
             let mut new = patch.apply(&old, &kind.schema, kind.definitions())?;
             if patch_kind == PatchKind::Strategic {
-                // What a typed object is, no patch of its fields can change.
+                // A strategic merge patch works on a typed object, whose type it cannot change.
                 new["apiVersion"] = json!(kind.def.api_version());
                 new["kind"] = json!(kind.def.kind);
             }
@@ -99,13 +99,14 @@ impl Cluster {
     ) -> Result<Written, Refusal> {
         let kind = place.kind;
         let (applied, warnings) = decode_applied(body, writer.validation)?;
-        let told = |mut written: Written| {
+        let with_warnings = |mut written: Written| {
             written.warnings.splice(0..0, warnings.iter().cloned());
             written
         };
         for _ in 0..ATTEMPTS {
             let current = self.get(kind, &place.key()?);
-            // A name that is no text is found wrong with all other types; one that is absent is that of what there is.
+            // A name that is not a string is reported with the other type errors. A missing name is
+            // that of the existing object.
             let named = applied.pointer("/metadata/name");
             if named.is_some_and(Value::is_string) || (named.is_none() && current.is_none()) {
                 check_patched(place, &applied)?;
@@ -129,7 +130,8 @@ impl Cluster {
                 if !place.part.is_empty() {
                     return Err(kind.not_found(place.name));
                 }
-                // Appliers name a uid so that an object that was deleted meanwhile is not created again.
+                // Appliers name a uid so that an object that was deleted meanwhile is not created
+                // again.
                 let uid = text(&new, "/metadata/uid");
                 if !uid.is_empty() {
                     let why = format!(
@@ -140,19 +142,19 @@ impl Cluster {
                 Self::settle_namespace(place, &mut new)?;
                 metadata_mut(&mut new).remove("resourceVersion");
                 match self.make(place, new, writer, Owning::Settled).await {
-                    // Somebody else made it meanwhile.
+                    // Created by another request meanwhile.
                     Err(refusal)
                         if refusal.0.is_already_exists() && self.get(kind, &place.key()?).is_some() =>
                     {
                         continue;
                     }
-                    made => return made.map(told),
+                    made => return made.map(with_warnings),
                 }
             };
             check_patched(place, &new)?;
             check_version(place, text(&new, "/metadata/resourceVersion"), &current, false)?;
             match self.attempt(place, &current, &old, new, writer, Owning::Settled).await? {
-                Attempt::Done(written) => return Ok(told(written)),
+                Attempt::Done(written) => return Ok(with_warnings(written)),
                 Attempt::Again => {}
             }
         }
@@ -160,7 +162,11 @@ impl Cluster {
     }
 }
 
-/// Decodes a patch, unless objects of the kind cannot be patched this way.
+/// Decodes a patch.
+///
+/// # Errors
+/// 415 for a strategic merge patch of a custom object; 400 if the patch cannot be decoded; 413 if
+/// it has too many operations.
 pub(super) fn decode_patch(
     place: &Place<'_>,
     kind: PatchKind,
@@ -180,7 +186,7 @@ pub(super) fn decode_patch(
     Patch::decode(kind, body, writer.validation != FieldValidation::Ignore)
 }
 
-/// Makes an object of what a patch left. Gives what the writer should know.
+/// Completes a patched object. Returns the warnings for the client.
 fn settle_patched(
     place: &Place<'_>,
     patch: &Patch,
@@ -191,17 +197,18 @@ fn settle_patched(
     let bytes = new.to_string();
     check_type(place.kind, new).map_err(|why| patch.unfit(&patched, &why))?;
     let found = settle(place.kind, bytes.as_bytes(), new).map_err(|why| patch.unfit(&patched, &why))?;
-    // No owners at all is a wish to forget them; typed objects have no empty lists, so it is said the other way.
+    // An empty list asks to reset the managed fields. Decoding drops empty lists, so the equivalent
+    // form with one empty entry is used instead.
     if patched.pointer("/metadata/managedFields").is_some_and(|it| *it == json!([])) {
         metadata_mut(new).insert("managedFields".to_owned(), json!([{}]));
     }
     let strict = patch.strict_errors().iter().cloned().chain(found).collect();
-    let mut warnings = judge(strict, writer.validation, |why| patch.unfit(&patched, why))?;
-    warnings.extend(name_owners_once(new, " after mutating admission happens"));
+    let mut warnings = check_strict(strict, writer.validation, |why| patch.unfit(&patched, why))?;
+    warnings.extend(dedup_owner_references(new, " after mutating admission happens"));
     Ok(warnings)
 }
 
-/// A patch can change neither name nor namespace.
+/// Checks that a patch changes neither name nor namespace.
 fn check_patched(place: &Place<'_>, new: &Value) -> Result<(), Refusal> {
     check_name(place, new)?;
     match (text(new, "/metadata/namespace"), place.namespace) {
@@ -212,12 +219,12 @@ fn check_patched(place: &Place<'_>, new: &Value) -> Result<(), Refusal> {
     }
 }
 
-/// Writes whole numbers without a fraction: `5.0` is `5`. kube-apiserver reads what is applied as YAML, and makes JSON of
-/// the numbers in it before it looks at their types.
+/// Writes whole numbers without a fraction: `5.0` is `5`. kube-apiserver reads an applied
+/// configuration as YAML, and converts its numbers to JSON before it checks their types.
 fn with_whole_numbers(value: Value) -> Value {
     match value {
         Value::Number(number) if number.is_f64() => {
-            // Go writes an exponent from here on, and then it is no whole number.
+            // From this magnitude on Go writes an exponent, and the number is no integer any more.
             let whole = number.as_f64().filter(|it| it.fract() == 0.0 && it.abs() < 9.2e18);
             #[expect(clippy::cast_possible_truncation, reason = "it is whole and in range")]
             whole.map_or(Value::Number(number), |it| Value::from(it as i64))
@@ -230,7 +237,8 @@ fn with_whole_numbers(value: Value) -> Value {
     }
 }
 
-/// Reads an object to apply: JSON is YAML too, and often is what comes. Gives what the writer should know beside it.
+/// Decodes an applied configuration, which is YAML; JSON is tried first because most clients send
+/// it. Also returns the warnings for the client.
 pub(super) fn decode_applied(
     body: &[u8],
     validation: FieldValidation,

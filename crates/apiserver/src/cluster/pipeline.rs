@@ -1,5 +1,5 @@
-//! What happens to an object between decoding and storage, whatever verb brought it: ownership, the rules of its kind,
-//! validation.
+//! The steps between decoding and storage that all verbs share: field ownership, the rules of the
+//! kind, validation.
 
 use std::sync::MutexGuard;
 
@@ -19,12 +19,12 @@ use crate::refusal::{Problem, Refusal};
 use crate::registry::{Catalog, Family, Kind};
 use crate::schema::Schema;
 
-/// How `managedFields` come about.
+/// The way in which `managedFields` are updated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owning {
-    /// The write owns what it changes.
+    /// The write owns the fields that it changes.
     Track,
-    /// They were settled by an apply.
+    /// An apply has updated them already.
     Settled,
 }
 
@@ -34,14 +34,15 @@ struct KindVersions<'a> {
     catalog: &'a Catalog,
 }
 
-/// What a new object needs from the rest of the cluster.
-struct Around<'a> {
+/// Access to the rest of the cluster for the preparation of an object.
+struct ClusterSurroundings<'a> {
     addresses: MutexGuard<'a, Addresses>,
     cluster: &'a Cluster,
 }
 
 impl Cluster {
-    /// Begins to ready a new object: system fields go, what is left has an owner, and a request for a certificate says whose it is.
+    /// Starts the preparation of a new object: removes system fields, records who owns the rest,
+    /// and writes the requesting user into a CertificateSigningRequest.
     pub(super) fn begin_new(&self, place: &Place<'_>, object: &mut Value, writer: &Writer, owning: Owning) {
         let metadata = metadata_mut(object);
         for field in
@@ -53,11 +54,12 @@ impl Cluster {
             self.own(place, None, object, writer);
         }
         if is_signing_request(place.kind) {
-            name_asker(object, &writer.user);
+            set_requesting_user(object, &writer.user);
         }
     }
 
-    /// Readies a new object that has its name and uid: the rules of its kind, validation.
+    /// Prepares a new object that has a name and a uid: applies the rules of its kind and validates
+    /// it.
     pub(super) fn ready_new(&self, place: &Place<'_>, object: &mut Value) -> Result<(), Refusal> {
         let kind = place.kind;
         let metadata = metadata_mut(object);
@@ -74,7 +76,7 @@ impl Cluster {
             }
             None => {
                 self.fill_by_policy(place, object)?;
-                let mut around = Around { addresses: self.addresses(), cluster: self };
+                let mut around = ClusterSurroundings { addresses: self.addresses(), cluster: self };
                 prepare::for_create(kind.names(), object, &self.source.stamp(), &mut around)?;
                 if is_definition(kind) {
                     definition::prepare_create(object);
@@ -90,7 +92,7 @@ impl Cluster {
         if problems.is_empty() { Ok(()) } else { Err(kind.invalid(&name, &problems)) }
     }
 
-    /// Begins to ready the new state of an object: what it keeps, and who owns what.
+    /// Starts the preparation of a changed object: keeps system fields and records who owns what.
     pub(super) fn begin_change(
         &self,
         place: &Place<'_>,
@@ -105,7 +107,7 @@ impl Cluster {
         }
     }
 
-    /// Readies the new state of an object: the rules of its kind, validation.
+    /// Prepares a changed object: applies the rules of its kind and validates it.
     pub(super) fn ready_change(
         &self,
         place: &Place<'_>,
@@ -168,7 +170,8 @@ impl Cluster {
                 problems.extend(validate::metadata::update_common(new, old));
                 return Ok(problems);
             }
-            // Assigning a pod to a node is the one change of what it wants that nobody else can make.
+            // Binding is the only way to set `spec.nodeName`, so the validation of updates is
+            // skipped.
             "binding" => return Ok(validate::metadata::update_common(new, old)),
             "approval" => {
                 let conditions = new.pointer("/status/conditions").cloned();
@@ -188,7 +191,7 @@ impl Cluster {
                     self.fill_by_policy(place, new)?;
                 }
                 prepare::only_part(part, new, old);
-                let mut around = Around { addresses: self.addresses(), cluster: self };
+                let mut around = ClusterSurroundings { addresses: self.addresses(), cluster: self };
                 prepare::for_update(kind.names(), new, old, &mut around)?;
                 if is_definition(kind) {
                     definition::prepare_update(new, old);
@@ -205,7 +208,7 @@ impl Cluster {
         Ok(problems)
     }
 
-    /// Brings `managedFields` up to date with an ordinary write.
+    /// Updates `managedFields` for a write other than an apply.
     pub(super) fn own(&self, place: &Place<'_>, old: Option<&Value>, new: &mut Value, writer: &Writer) {
         self.with_target(place, |target| {
             let writer = ownership::Writer {
@@ -217,7 +220,7 @@ impl Cluster {
         });
     }
 
-    /// What a write through this place may own.
+    /// Calls `run` with the description of what a write to this place may own.
     pub(super) fn with_target<T>(&self, place: &Place<'_>, run: impl FnOnce(&Target<'_>) -> T) -> T {
         let kind = place.kind;
         let catalog = self.catalog();
@@ -233,13 +236,15 @@ impl Cluster {
         })
     }
 
-    /// Lets a service have the addresses and ports that are stored of it, and no others, unless a write of it is under way.
+    /// Allocates to a service exactly the addresses and ports of its stored state, unless a write
+    /// of it is in progress.
     pub(super) fn settle_addresses(&self, uid: &str, key: Option<&ObjectKey>) {
         let mut addresses = self.addresses();
         if addresses.is_written(uid) {
             return;
         }
-        // Read while the addresses are locked: no other write can begin and take more meanwhile.
+        // Read under the lock of the addresses, so that no write can begin and allocate more in
+        // between.
         let stored = key.and_then(|it| self.store().get(&"/services".into(), it));
         let stored = stored.filter(|it| it.uid() == uid).map(|it| it.to_value());
         addresses.settle(uid, stored.as_ref());
@@ -259,7 +264,7 @@ impl Versions for KindVersions<'_> {
             return Some((converted, wanted.schema.to_schema()));
         }
         let wanted = self.catalog.kind_of(api_version, &self.kind.def.kind)?;
-        // The two groups of events are kept together, but know nothing of each other.
+        // Events of the two groups are stored together, but neither group converts to the other.
         if wanted.def.group != self.kind.def.group || wanted.collection != self.kind.collection {
             return None;
         }
@@ -269,7 +274,7 @@ impl Versions for KindVersions<'_> {
     }
 }
 
-impl Surroundings for Around<'_> {
+impl Surroundings for ClusterSurroundings<'_> {
     fn cluster_ip(&mut self, service: &Value, wanted: Option<&str>) -> Result<String, Refusal> {
         self.addresses.take_address(service, wanted)
     }
@@ -294,7 +299,7 @@ impl Surroundings for Around<'_> {
     }
 }
 
-/// What the writer of an object should know; `old` is what it was, if it was.
+/// Returns the warnings for the writer of an object; `old` is its former state, if it had one.
 pub(super) fn warnings(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
     if is_definition(kind) {
         custom::check::format_warnings(object, old)
@@ -305,18 +310,18 @@ pub(super) fn warnings(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<
     }
 }
 
-/// Whether these are definitions of custom kinds.
+/// Returns true for the kind CustomResourceDefinition.
 pub(super) fn is_definition(kind: &Kind) -> bool {
     kind.is("apiextensions.k8s.io", "customresourcedefinitions")
 }
 
-/// Whether these are requests for certificates.
+/// Returns true for the kind CertificateSigningRequest.
 fn is_signing_request(kind: &Kind) -> bool {
     kind.is("certificates.k8s.io", "certificatesigningrequests")
 }
 
-/// Says in a request for a certificate who asks, whatever it says itself.
-fn name_asker(request: &mut Value, user: &User) {
+/// Writes the requesting user into a CertificateSigningRequest, replacing what the client sent.
+fn set_requesting_user(request: &mut Value, user: &User) {
     let spec = object_mut(request, "spec");
     let said = |given: bool, value: Value| given.then_some(value);
     set_or_remove(spec, "username", said(!user.name.is_empty(), user.name.as_str().into()));
@@ -325,7 +330,7 @@ fn name_asker(request: &mut Value, user: &User) {
     set_or_remove(spec, "extra", said(!user.extra.is_empty(), json!(user.extra)));
 }
 
-/// The metadata of an object, made where there is none.
+/// Returns the metadata of an object, created if absent.
 pub(super) fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
     object_mut(object, "metadata")
 }
@@ -334,7 +339,7 @@ pub(super) fn object_mut<'a>(object: &'a mut Value, key: &str) -> &'a mut Map<St
     if !object.is_object() {
         *object = Value::Object(Map::new());
     }
-    look::object(object.as_object_mut().expect("it is one now"), key)
+    look::object(object.as_object_mut().expect("it was made an object above"), key)
 }
 
 fn set_or_remove(map: &mut Map<String, Value>, key: &str, value: Option<Value>) {
@@ -344,7 +349,8 @@ fn set_or_remove(map: &mut Map<String, Value>, key: &str, value: Option<Value>) 
     };
 }
 
-/// What a writer need not say; saying otherwise is found by validation.
+/// Keeps the system fields that a client may leave out. Validation finds those that a client has
+/// changed.
 fn keep_system_fields(old: &Value, new: &mut Value) {
     let metadata = metadata_mut(new);
     for field in ["namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"]
@@ -360,7 +366,7 @@ fn keep_system_fields(old: &Value, new: &mut Value) {
     metadata.remove("selfLink");
 }
 
-/// What an endpoint does not write.
+/// Returns the fields that an endpoint does not write.
 fn reset_of(kind: &Kind, part: &str) -> Reset {
     let custom = kind.custom_version().is_some();
     match part {

@@ -1,4 +1,4 @@
-//! Where a write goes, who writes, and what came of it.
+//! The target of a write, the client that writes, and the outcome.
 
 use std::sync::Arc;
 
@@ -11,88 +11,88 @@ use crate::refusal::Refusal;
 use crate::registry::Kind;
 use crate::store::Encoded;
 
-/// What is said to a writer who has not seen the newest state.
+/// The message of a conflict with a newer version.
 pub(super) const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
-/// Where a write goes.
+/// The target of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     /// The kind, in the version of the request.
     pub kind: &'a Kind,
-    /// The namespace, for kinds that live in one.
+    /// The namespace, for namespaced kinds.
     pub namespace: Option<&'a str>,
-    /// The object; empty for a creation whose object brings its name.
+    /// The name of the object; empty for a creation, whose name is in the object.
     pub name: &'a str,
-    /// The part of the object, such as `status`; empty for the object itself.
+    /// The subresource, such as `status`; empty for the object itself.
     pub part: &'a str,
 }
 
-/// Who writes, and how.
+/// The client that writes, and the options of the write.
 #[derive(Clone, Debug)]
 pub struct Writer {
-    /// Who asks.
+    /// The authenticated user.
     pub user: User,
-    /// Who owns what is written.
+    /// The field manager that owns the written fields.
     pub manager: String,
-    /// Everything is done but the last step.
+    /// Run all steps but storing the result.
     pub dry_run: bool,
-    /// What becomes of unknown fields in patches.
+    /// The treatment of unknown fields in patches.
     pub validation: FieldValidation,
 }
 
-/// An object to be shown.
+/// An object in a response.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Shown {
-    /// As it is stored.
+    /// The stored object.
     Stored(Arc<Encoded>),
-    /// As it is, in the version of the request.
+    /// An object in the version of the request.
     Value(Value),
 }
 
-/// What came of a write.
+/// The outcome of a write.
 #[derive(Clone, Debug)]
 pub struct Written {
-    /// The object after it.
+    /// The object after the write.
     pub object: Shown,
-    /// Whether it came into being.
+    /// True if the object was created.
     pub created: bool,
-    /// What the writer should know.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
 }
 
 impl<'a> Place<'a> {
-    /// An object of a kind.
+    /// Returns the place of an object of a kind.
     pub fn of(kind: &'a Kind, key: &'a ObjectKey) -> Self {
         Self { kind, namespace: key.namespace(), name: key.name(), part: "" }
     }
 
-    /// A part of the same object.
+    /// Returns the place of a subresource of the same object.
     #[must_use]
     pub fn part(self, part: &'a str) -> Self {
         Self { part, ..self }
     }
 
-    /// The key of the object.
+    /// Returns the key of the object.
     ///
     /// # Errors
-    /// 404 for what can be no name.
+    /// 404 if the name is not one that an object can have.
     pub fn key(&self) -> Result<ObjectKey, Refusal> {
         self.key_of(self.name)
     }
 
-    /// The key of an object of that name in the same place.
+    /// Returns the key of an object of another name in the same namespace.
     ///
     /// # Errors
-    /// 404 for what can be no name.
+    /// 404 if the name is not one that an object can have.
     pub fn key_of(&self, name: &str) -> Result<ObjectKey, Refusal> {
         ObjectKey::from_parts(self.namespace, name).map_err(|_| self.kind.not_found(name))
     }
 }
 
 impl Writer {
-    /// A part of the server itself.
+    /// Returns a writer for a component of the server itself.
     pub fn server(part: &str) -> Self {
         Self {
             user: User::server(part),
@@ -114,7 +114,7 @@ impl Written {
 }
 
 impl Shown {
-    /// As a value in the version of a kind.
+    /// Returns the object as a value in the version of a kind.
     pub fn to_value(&self, kind: &Kind) -> Value {
         match self {
             Self::Stored(stored) => kind.show(stored),

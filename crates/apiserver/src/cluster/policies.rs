@@ -1,4 +1,4 @@
-//! What policies in the cluster say to objects on their way in: which there are, and what they give.
+//! Access to limit ranges and runtime classes, and the defaults that they give to pods.
 
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::kinds::look::{at, text};
 use crate::refusal::Refusal;
 
 impl Cluster {
-    /// Gives a new object, or a pod that is resized, what policies say where it says nothing itself.
+    /// Fills in the fields of a new or resized pod that policies have defaults for.
     pub(super) fn fill_by_policy(&self, place: &Place<'_>, object: &mut Value) -> Result<(), Refusal> {
         let kind = place.kind;
         if !kind.is("", "pods") {
@@ -26,7 +26,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The runtime class that a pod names, or why there is none.
+    /// Returns the runtime class that a pod names, or the error if it does not exist.
     pub(super) fn runtime_class(&self, pod: &Value) -> Option<Result<Value, String>> {
         let name = at(pod, "/spec/runtimeClassName")?.as_str()?;
         let found = || {
@@ -37,14 +37,14 @@ impl Cluster {
         Some(found().ok_or_else(|| format!("pod rejected: RuntimeClass {name:?} not found")))
     }
 
-    /// The policies of a kind of the core group, in the namespace of a place.
+    /// Returns the policies of a kind of the core group, in the namespace of a place.
     pub(super) fn policies(&self, place: &Place<'_>, plural: &str) -> Vec<Value> {
         let Some(kind) = self.catalog().kind("", "v1", plural) else { return Vec::new() };
         self.list(&kind, place.namespace).iter().map(|it| kind.show(it)).collect()
     }
 }
 
-/// 403 for an object, which may have no name yet.
+/// Returns a 403 about an object, which may have no name yet.
 pub(super) fn forbidden(place: &Place<'_>, object: &Value, why: &str) -> Refusal {
     let (name, base) = (text(object, "/metadata/name"), text(object, "/metadata/generateName"));
     let name = if name.is_empty() { base } else { name };

@@ -1,6 +1,7 @@
 //! Reviews: requests that ask who a user is and what the user may do. None of them is stored.
 //!
-//! This server has no authorizer: every authenticated user may do everything, and the reviews answer so, with that reason.
+//! This server has no authorizer: every authenticated user may do everything, and the reviews
+//! answer so, with that reason.
 
 use serde_json::{Value, json};
 
@@ -8,12 +9,13 @@ use super::{Cluster, Place, Writer, Written};
 use crate::kinds::look::{at, items, text};
 use crate::refusal::{Problem, ProblemKind, Refusal};
 
-/// The reason of every access review. `kubectl auth can-i` does not print it next to a yes; programs can read it.
+/// The reason of every access review. `kubectl auth can-i` does not print it next to a yes;
+/// programs can read it.
 const NOT_AUTHORIZED_HERE: &str =
     "this server does not authorize requests: every authenticated user may do everything";
 
 impl Cluster {
-    /// Answers an object of a kind that is only ever created.
+    /// Answers an object of a kind that can only be created.
     pub(super) fn review(
         &self,
         place: &Place<'_>,
@@ -35,18 +37,19 @@ impl Cluster {
             "subjectaccessreviews" | "selfsubjectaccessreviews" | "localsubjectaccessreviews" => {
                 let problems = access_problems(&object, kind.def.plural.starts_with("self"));
                 if !problems.is_empty() {
-                    // The original names no kind here.
+                    // kube-apiserver names no kind in this error.
                     return Err(Refusal::invalid(&kind.def.group, "", "", &problems));
                 }
                 json!({ "allowed": true, "reason": NOT_AUTHORIZED_HERE })
             }
-            _ => return Err(Refusal::internal(format!("nobody answers {}", kind.def.plural))),
+            _ => return Err(Refusal::internal(format!("no handler for {}", kind.def.plural))),
         };
         object["status"] = status;
         Ok(Written::value(object, true))
     }
 
-    /// The status of a TokenReview: whose token it is, and for which of the audiences in question.
+    /// Returns the status of a TokenReview: the user of the token, and the reviewed audiences that
+    /// it is valid for.
     fn review_of_token(&self, review: &Value) -> Result<Value, Refusal> {
         let token = text(review, "/spec/token");
         if token.is_empty() {
@@ -65,7 +68,8 @@ impl Cluster {
     }
 }
 
-/// What is wrong with a question about access: it must be about one thing, and about somebody.
+/// Validates an access review: it must be about exactly one kind of attributes, and about a user or
+/// a group.
 fn access_problems(review: &Value, about_self: bool) -> Vec<Problem> {
     let mut problems = Vec::new();
     let invalid = |field: &str, value: &str, detail: &str| {

@@ -1,11 +1,11 @@
-//! The Scale of an object: how many there should be, read and written wherever the object keeps it.
+//! The scale subresource: reads and writes the number of replicas wherever the object keeps it.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::decode::judge;
-use super::hooks::Asked;
+use super::admission_webhooks::AdmissionAttributes;
+use super::decode::check_strict;
 use super::patch::{decode_applied, decode_patch};
 use super::pipeline::{Owning, metadata_mut, object_mut};
 use super::place::MODIFIED;
@@ -24,7 +24,7 @@ use crate::store::Encoded;
 const API_VERSION: &str = "autoscaling/v1";
 
 impl Cluster {
-    /// The Scale of an object.
+    /// Returns the Scale of an object.
     pub(super) fn read_scale(place: &Place<'_>, current: &Encoded) -> Result<Value, Refusal> {
         let object = place.kind.show(current);
         let scale = scale::read_scale(&object, &paths(place.kind))?;
@@ -41,7 +41,7 @@ impl Cluster {
         self.rescale(place, writer, Owning::Track, |_| Ok((wanted.clone(), Vec::new()))).await
     }
 
-    /// Changes the Scale of an object.
+    /// Patches the Scale of an object.
     pub(super) async fn patch_scale(
         &self,
         place: &Place<'_>,
@@ -57,7 +57,7 @@ impl Cluster {
                     let patched = scale.clone();
                     let found = settle(&schema, &mut scale).map_err(|why| patch.unfit(&patched, &why))?;
                     let strict = patch.strict_errors().iter().cloned().chain(found).collect();
-                    let warnings = judge(strict, writer.validation, |why| patch.unfit(&patched, why))?;
+                    let warnings = check_strict(strict, writer.validation, |why| patch.unfit(&patched, why))?;
                     Ok((scale, warnings))
                 })
                 .await
@@ -76,7 +76,7 @@ impl Cluster {
         }
     }
 
-    /// Turns the Scale of an object into another one; `next` may be asked again when somebody else was faster.
+    /// Changes the Scale of an object. `next` is called again after a conflict with another write.
     async fn rescale(
         &self,
         place: &Place<'_>,
@@ -92,7 +92,7 @@ impl Cluster {
             let (old, new, warnings) = self.scaled(place, &current, &paths, (writer, owning), &next)?;
             let shown = |it: &Value| Ok(finished(kind, it, scale::scale_of(it, &paths)?));
             let (before, after): (Value, Value) = (shown(&old)?, shown(&new)?);
-            let asked = Asked::update(place, &before, writer);
+            let asked = AdmissionAttributes::update(place, &before, writer);
             let mut warnings = warnings;
             warnings.extend(self.approve(&asked, Some(&after)).await?);
             match self.attempt(place, &current, &old, new, writer, Owning::Settled).await? {
@@ -107,7 +107,7 @@ impl Cluster {
         Err(kind.conflict(place.name, MODIFIED))
     }
 
-    /// An object, and what it is with another Scale.
+    /// Returns an object, the same object with another Scale, and the warnings of `next`.
     fn scaled(
         &self,
         place: &Place<'_>,
@@ -123,7 +123,7 @@ impl Cluster {
         ownership::to_scale(&old, &mut base, &replicas);
         let (mut scale, warnings) = next(&base)?;
         check_version(place, text(&scale, "/metadata/resourceVersion"), current, false)?;
-        // Custom objects are found wrong where they keep the number.
+        // The validation of custom objects reports a negative number at the field that holds it.
         if kind.custom_version().is_none() && number(&scale, "/spec/replicas").is_some_and(|it| it < 0) {
             let problem = Problem::with_value(
                 "spec.replicas",
@@ -168,7 +168,7 @@ fn target(schema: &Schema) -> Target<'_> {
     }
 }
 
-/// Makes a Scale of what a patch left of one.
+/// Completes a Scale that a patch produced.
 fn settle(schema: &Schema, scale: &mut Value) -> Result<Vec<String>, String> {
     let bytes = scale.to_string();
     let findings =
@@ -181,7 +181,7 @@ fn settle(schema: &Schema, scale: &mut Value) -> Result<Vec<String>, String> {
     Ok(findings.strict)
 }
 
-/// Where an object keeps what a Scale shows.
+/// Returns the paths of the fields that a Scale shows.
 fn paths(kind: &Kind) -> ScalePaths {
     kind.custom_version().and_then(|it| it.scale.clone()).unwrap_or_else(|| ScalePaths {
         spec_replicas: ".spec.replicas".to_owned(),
@@ -190,7 +190,7 @@ fn paths(kind: &Kind) -> ScalePaths {
     })
 }
 
-/// Where each version of a kind keeps the number of its replicas.
+/// Returns the path of the number of replicas in each version of a kind.
 fn replicas_of(kind: &Kind) -> Replicas {
     let Family::Custom { kind: custom, .. } = &kind.family else {
         return Replicas::new([(&*kind.def.api_version(), Some("spec.replicas"))]);
@@ -204,7 +204,8 @@ fn replicas_of(kind: &Kind) -> Replicas {
     Replicas::new(versions.iter().map(|(version, path)| (version.as_str(), path.as_deref())))
 }
 
-/// A Scale as it is shown: built-in kinds tell their selector, and empty fields are left out.
+/// Completes a Scale for a response: adds the selector of built-in kinds and leaves out empty
+/// fields.
 fn finished(kind: &Kind, object: &Value, mut scale: Value) -> Value {
     if kind.custom_version().is_none() {
         let selector = selector_text(object);
@@ -216,7 +217,7 @@ fn finished(kind: &Kind, object: &Value, mut scale: Value) -> Value {
     scale
 }
 
-/// The selector of a workload as text.
+/// Returns the selector of a workload as text.
 fn selector_text(object: &Value) -> String {
     let plain = at(object, "/spec/selector")
         .is_some_and(|it| it.get("matchLabels").is_none() && it.get("matchExpressions").is_none());

@@ -1,4 +1,5 @@
-//! Where time, uids and generated names come from: the machine, or a seed, so that a test sees the same ones each time.
+//! The source of time, uids and generated names: the machine, or a seed, so that a test sees the
+//! same ones in each run.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,44 +9,47 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::time::Instant;
 
-/// The characters of generated names: none that make words or look alike.
+/// The characters of generated names, without vowels and look-alikes: `alphanums` in
+/// k8s.io/apimachinery v0.36.4 pkg/util/rand/rand.go.
 const SUFFIX: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Where time, uids and generated names come from.
+/// The source of time, uids and generated names.
 #[derive(Debug)]
 pub struct Source {
     random: Mutex<StdRng>,
-    /// The time at an instant, where the clock is not that of the machine.
+    /// The time at an instant; `None` for the clock of the machine.
     clock: Option<(Timestamp, Instant)>,
 }
 
 impl Source {
-    /// The clock of the machine, and randomness.
+    /// Returns a source that uses the clock and the randomness of the machine.
     pub fn real() -> Self {
         Self { random: Mutex::new(StdRng::from_os_rng()), clock: None }
     }
 
-    /// The same uids and names for the same seed, and a clock that begins at `start` and goes with tokio's: it stands still
-    /// where that is paused. Must be called inside a runtime.
+    /// Returns a source with the same uids and names for the same seed, and a clock that begins at
+    /// `start` and follows tokio's: it stands still while that is paused. Must be called inside a
+    /// runtime.
     pub fn seeded(seed: u64, start: Timestamp) -> Self {
         Self { random: Mutex::new(StdRng::seed_from_u64(seed)), clock: Some((start, Instant::now())) }
     }
 
-    /// Whether the same seed gives the same course of things: time and names come from a seed.
+    /// Returns true if time, uids and names come from a seed, so that runs are reproducible.
     pub fn is_seeded(&self) -> bool {
         self.clock.is_some()
     }
 
-    /// A source for a copy of the cluster: the same clock, its own randomness, which follows from this one's.
+    /// Returns a source for a fork of the cluster: the same clock, and randomness that is seeded
+    /// from this one.
     #[must_use]
     pub fn fork(&self) -> Self {
         let seed = self.random().random();
         Self { random: Mutex::new(StdRng::seed_from_u64(seed)), clock: self.clock }
     }
 
-    /// The time.
+    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         match self.clock {
             None => Timestamp::now(),
@@ -56,13 +60,13 @@ impl Source {
         }
     }
 
-    /// The revision at which a store begins, which every version of an object is above.
+    /// Returns the revision at which a store begins. All versions of objects are greater.
     ///
-    /// Clients keep the last version that they have seen while a server restarts, and go on from there. With the clock of
-    /// the machine this is the number of microseconds since 1970: above everything that an earlier run has given out,
-    /// unless that wrote a million times in each second, or the clock was set back. It fits etcd's signed 64 bits for
-    /// 292,000 years and the integers of JSON in a browser until 2255. With a seed or a clock of its own it is 1, so that
-    /// runs can be compared.
+    /// Clients keep the last version that they have seen across a restart of the server, and resume
+    /// from it. With the clock of the machine this is the number of microseconds since 1970, which
+    /// is greater than every version of an earlier run, unless that run wrote a million times per
+    /// second or the clock was set back. It fits etcd's signed 64 bits for 292,000 years and the
+    /// integers of JSON in a browser until 2255. With a seed it is 1, so that runs can be compared.
     pub fn first_revision(&self) -> u64 {
         match self.clock {
             None => u64::try_from(Timestamp::now().as_microsecond()).unwrap_or(1).max(1),
@@ -70,13 +74,13 @@ impl Source {
         }
     }
 
-    /// The time as objects hold it: whole seconds.
+    /// Returns the current time as objects hold it, in whole seconds.
     pub fn stamp(&self) -> String {
         let now = self.now();
         Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
     }
 
-    /// A new uid, version 4.
+    /// Returns a new uid, of version 4.
     pub fn uid(&self) -> String {
         let mut bytes: [u8; 16] = self.random().random();
         bytes[6] = bytes[6] & 0x0f | 0x40;
@@ -91,18 +95,18 @@ impl Source {
         uid
     }
 
-    /// Five characters for the end of a generated name.
+    /// Returns the five random characters at the end of a generated name.
     pub fn suffix(&self) -> String {
         let mut random = self.random();
         (0..5).map(|_| char::from(SUFFIX[random.random_range(0..SUFFIX.len())])).collect()
     }
 
-    /// A number below `bound`.
+    /// Returns a random number below `bound`.
     pub fn below(&self, bound: u64) -> u64 {
         self.random().random_range(0..bound)
     }
 
-    /// A number between 0 and 1.
+    /// Returns a random number in `0.0..1.0`.
     pub fn fraction(&self) -> f64 {
         self.random().random()
     }
@@ -117,7 +121,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_seed_gives_the_same_names_each_time_and_a_clock_that_can_stand_still() {
+    async fn a_seed_gives_the_same_names_in_each_run_and_a_clock_that_can_be_paused() {
         let start: Timestamp = "2026-01-02T03:04:05Z".parse().expect("a time");
         let (one, two) = (Source::seeded(7, start), Source::seeded(7, start));
         assert_eq!((one.uid(), one.suffix()), (two.uid(), two.suffix()));
@@ -128,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn revisions_begin_above_those_of_an_earlier_run_unless_runs_are_to_be_compared() {
+    async fn revisions_begin_above_those_of_an_earlier_run_unless_they_are_seeded() {
         let start: Timestamp = "2026-01-02T03:04:05Z".parse().expect("a time");
         assert_eq!(Source::seeded(7, start).first_revision(), 1);
         let (first, mut second) = (Source::real().first_revision(), 0);

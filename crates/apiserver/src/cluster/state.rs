@@ -1,4 +1,4 @@
-//! What a cluster is made of. The verbs are below, each in a file of its own.
+//! The state of a cluster. The verbs are in the files below, one for each.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use crate::registry::{Catalog, Kind, Registry};
 use crate::store::{Encoded, Storage, Store};
 use crate::webhook::connections::Connections;
 
-/// A cluster without a socket.
+/// A cluster without a listener.
 #[derive(Debug)]
 pub struct Cluster {
     pub(super) storage: Arc<dyn Storage>,
@@ -23,6 +23,7 @@ pub struct Cluster {
     pub(super) addresses: Mutex<Addresses>,
     pub(super) charges: Charges,
     pub(super) tokens: TokenKey,
+    /// True if the names of definitions are accepted as soon as they are stored.
     pub(super) establishing: AtomicBool,
     pub(super) background: BackgroundHealth,
     /// The connections to webhooks.
@@ -30,14 +31,16 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// An empty cluster in memory; [`Cluster::bootstrap`] puts into it what every cluster has.
+    /// Creates an empty cluster in memory. [`Cluster::bootstrap`] adds the objects that every
+    /// cluster has.
     pub fn new(source: Source) -> Self {
         let first = source.first_revision();
         Self::beginning_at(first, source)
     }
 
-    /// As [`Self::new`], but the first change gets the version after this one, which should be 1 or more. Versions from
-    /// before it are too old for a list or a watch.
+    /// Creates an empty cluster like [`Self::new`], whose first change gets the version after
+    /// `first_revision`, which should be at least 1. Lists and watches at earlier versions are
+    /// answered as expired.
     pub fn beginning_at(first_revision: u64, source: Source) -> Self {
         let tokens = TokenKey::new(&source);
         Self {
@@ -53,45 +56,46 @@ impl Cluster {
         }
     }
 
-    /// Signs tokens with a key that does not follow from the [`Source`]. For a cluster that others can reach: a seed is no
-    /// secret, and with the signing key anybody could issue tokens. Must be called before any token is known or issued.
+    /// Signs tokens with a random key instead of one that is derived from the [`Source`]. For a
+    /// cluster that other machines can reach: a seed is not secret, and a client that has the
+    /// signing key could issue tokens. Must be called before any token is known or issued.
     #[must_use]
     pub fn with_secret_token_key(mut self) -> Self {
         self.tokens = TokenKey::random();
         self
     }
 
-    /// The copy of all objects that reads and watches are served from.
+    /// Returns the local store, which reads and watches are served from.
     pub fn store(&self) -> &Store {
         self.storage.local()
     }
 
-    /// What decides about commits.
+    /// Returns the storage, which decides about commits.
     pub fn storage(&self) -> &dyn Storage {
         &*self.storage
     }
 
-    /// The kinds that are served now.
+    /// Returns the catalog of the kinds that are served now.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.registry.catalog()
     }
 
-    /// Where time, uids and names come from.
+    /// Returns the source of time, uids and names.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// The health of what runs beside the requests.
+    /// Returns the health of the background tasks.
     pub fn background(&self) -> &BackgroundHealth {
         &self.background
     }
 
-    /// A stored object.
+    /// Returns a stored object.
     pub fn get(&self, kind: &Kind, key: &ObjectKey) -> Option<Arc<Encoded>> {
         self.store().get(&kind.collection, key)
     }
 
-    /// All objects of a kind as they are stored, in one namespace or in all.
+    /// Returns all objects of a kind as they are stored, in one namespace or in all.
     pub fn list(&self, kind: &Kind, namespace: Option<&str>) -> Vec<Arc<Encoded>> {
         self.store().read(&kind.collection, |history, revision| {
             history.list_in(revision, namespace, None).into_iter().flatten().cloned().collect()

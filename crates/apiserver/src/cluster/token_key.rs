@@ -1,4 +1,4 @@
-//! What signs the tokens of service accounts, reads what it has signed, and tells others how to check it.
+//! The key that signs and verifies the tokens of service accounts, and its published form.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,13 +12,15 @@ use sha2::{Digest, Sha256};
 use super::source::Source;
 use super::user::User;
 
-/// What stands before a key of this kind where keys say of which kind they are (RFC 8410).
-const KIND: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+/// The DER prefix of an Ed25519 public key: the `SubjectPublicKeyInfo` of RFC 8410 without the key
+/// itself.
+const SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// The key that signs tokens, and the static tokens.
 ///
-/// Without a listener the key follows from the source of names, so that servers of the same seed issue the same tokens. A
-/// server that listens has a key of its own in any case: a seed is no secret, and with the key anybody can sign tokens.
+/// Without a listener the key is derived from the source of names, so that servers of the same seed
+/// issue the same tokens. A server that listens always has a random key: a seed is not secret, and
+/// with the key any client could sign tokens.
 pub struct TokenKey {
     key: Arc<Ed25519KeyPair>,
     known: Mutex<Vec<(String, User)>>,
@@ -43,7 +45,7 @@ impl TokenKey {
         Self { key: Arc::new(key), known: Mutex::default() }
     }
 
-    /// A key from the randomness of the operating system, which follows from nothing that others could know.
+    /// Creates a key from the randomness of the operating system, independent of any seed.
     pub(super) fn random() -> Self {
         let mut seed = [0; 32];
         SystemRandom::new().fill(&mut seed).expect("the operating system has randomness");
@@ -61,7 +63,7 @@ impl TokenKey {
         format!("{signed}.{}", encode(self.key.sign(signed.as_bytes())))
     }
 
-    /// What a token says, if this server signed it.
+    /// Returns the claims of a token if this server signed it.
     pub(super) fn claims(&self, token: &str) -> Option<Value> {
         let (signed, signature) = token.rsplit_once('.')?;
         let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).ok()?;
@@ -71,7 +73,7 @@ impl TokenKey {
         serde_json::from_slice(&claims).ok()
     }
 
-    /// The keys that others check tokens with, as a set of JSON Web Keys.
+    /// Returns the public keys that verify tokens, as a JSON Web Key Set.
     pub(super) fn public_keys(&self) -> Value {
         let own = json!({
             "use": "sig", "kty": "OKP", "crv": "Ed25519", "alg": "EdDSA",
@@ -80,9 +82,10 @@ impl TokenKey {
         json!({ "keys": [own] })
     }
 
-    /// The name of the key, made of what it is, as the original makes it.
+    /// Returns the id of the key, a digest of the public key, as kube-apiserver computes it
+    /// (`keyIDFromPublicKey` in k8s.io/kubernetes v1.36.4 pkg/serviceaccount/jwt.go).
     fn id(&self) -> String {
-        let digest = Sha256::new().chain_update(KIND).chain_update(self.key.public_key());
+        let digest = Sha256::new().chain_update(SPKI_PREFIX).chain_update(self.key.public_key());
         encode(digest.finalize())
     }
 }
@@ -96,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_the_published_key_can_check_a_token() {
+    fn the_published_key_verifies_a_token() {
         let key = TokenKey::new(&Source::real());
         let token = key.sign(&json!({ "sub": "a" }));
         assert_eq!(key.claims(&token), Some(json!({ "sub": "a" })));
@@ -107,7 +110,7 @@ mod tests {
         public.verify(signed.as_bytes(), &decode(signature)).unwrap();
         let header: Value = serde_json::from_slice(&decode(token.split('.').next().unwrap())).unwrap();
         assert_eq!((&header["kid"], &header["alg"]), (&published["kid"], &published["alg"]));
-        // Another server does not take it.
+        // Another server does not accept it.
         assert_eq!(TokenKey::new(&Source::real()).claims(&token), None);
         assert_eq!(key.claims(&token.replace('.', ".e")), None);
     }

@@ -1,5 +1,5 @@
-//! Tokens of service accounts: signed by this server, valid for their audiences while the account exists and they have not
-//! expired.
+//! Tokens of service accounts: signed by this server, valid for their audiences while the account
+//! exists and they have not expired.
 
 use std::sync::Arc;
 
@@ -13,28 +13,30 @@ use crate::store::Encoded;
 use crate::strconv::quote;
 use crate::time;
 
-/// Who signs, as tokens name it.
+/// The issuer of all tokens.
 const ISSUER: &str = "https://kubernetes.default.svc";
-/// What a token can be bound to: the kind, its claim and its collection.
+/// The objects that a token can be bound to: the kind, the claim and the collection of each.
 const BINDABLE: [(&str, &str, &str); 3] =
     [("Pod", "pod", "/pods"), ("Secret", "secret", "/secrets"), ("Node", "node", "/nodes")];
-/// What is said of a token that no authenticator knows.
+/// The error of a token that no authenticator recognises.
 const INVALID: &str = "invalid bearer token";
-/// How long a token lives at least.
+/// The shortest time a token can be requested for, in seconds.
 const SHORTEST: i64 = 600;
-/// The longest time a token can be requested for, in seconds: `maxExpirationSeconds` of kube-apiserver's validation.
+/// The longest time a token can be requested for, in seconds: `maxExpirationSeconds` of
+/// kube-apiserver's validation.
 const LONGEST: i64 = 1 << 32;
-/// How many seconds after its deletion an account, or what a token is bound to, still stands for the token: the leeway of
-/// kube-apiserver (serviceaccount/claims.go).
+/// The seconds for which a token stays valid after its account, or the object it is bound to, was
+/// deleted: the leeway of k8s.io/kubernetes v1.36.4 pkg/serviceaccount/claims.go.
 const DELETION_LEEWAY: i64 = 60;
 
 impl Cluster {
-    /// Lets a token stand for a user from now on.
+    /// Adds a static token that authenticates a user from now on.
     pub fn know_token(&self, token: &str, user: User) {
         self.tokens.known().push((token.to_owned(), user));
     }
 
-    /// Who signs tokens, as they name it, and the keys to check them with, as a set of JSON Web Keys.
+    /// Returns the issuer of the tokens, and the public keys that verify them as a JSON Web Key
+    /// Set.
     pub fn token_issuer(&self) -> (&'static str, Value) {
         (ISSUER, self.tokens.public_keys())
     }
@@ -44,16 +46,18 @@ impl Cluster {
         self.review_token(token, &[ISSUER]).ok().map(|(user, _)| user)
     }
 
-    /// Returns the user of a token that is valid now, and those of the `wanted` audiences that the token is meant for.
+    /// Returns the user of a token that is valid now, and those of the `wanted` audiences that the
+    /// token is meant for.
     ///
     /// # Errors
-    /// Why the token authenticates no user, in the words of kube-apiserver.
+    /// The reason why the token authenticates no user, in the words of kube-apiserver.
     pub(super) fn review_token<'a>(
         &self,
         token: &str,
         wanted: &[&'a str],
     ) -> Result<(User, Vec<&'a str>), String> {
-        // Every known token is compared, each in a time that does not depend on how much of it matches.
+        // All static tokens are compared, each in constant time, so that the response time does not
+        // reveal a partial match.
         let mut found = None;
         for (known, user) in self.tokens.known().iter() {
             if same(known.as_bytes(), token.as_bytes()) {
@@ -70,7 +74,7 @@ impl Cluster {
         }
     }
 
-    /// The service account that a token was issued for, if both are still valid.
+    /// Returns the service account that a token was issued for, if both are still valid.
     fn account_of<'a>(&self, token: &str, wanted: &[&'a str]) -> Result<(User, Vec<&'a str>), String> {
         let claims = self.tokens.claims(token).ok_or(INVALID)?;
         let meant_for = items(&claims, "/aud");
@@ -82,7 +86,8 @@ impl Cluster {
         } else {
             self.account_of_claims(&claims)
         };
-        // Two authenticators look at a token in kube-apiserver: its own loopback client's, and the one that has a reason.
+        // kube-apiserver has two authenticators for such a token: that of its own loopback client,
+        // and the one that reports the reason.
         valid.map(|user| (user, audiences)).map_err(|why| format!("[{INVALID}, {why}]"))
     }
 
@@ -98,7 +103,7 @@ impl Cluster {
         let name = text(claims, "/kubernetes.io/serviceaccount/name");
         let uid = text(claims, "/kubernetes.io/serviceaccount/uid");
         let account = self
-            .beside(namespace, "/serviceaccounts", name)
+            .bindable(namespace, "/serviceaccounts", name)
             .ok_or_else(|| format!("serviceaccounts {name:?} not found"))?;
         if self.was_deleted(&account) {
             return Err(format!("service account {namespace}/{name} has been deleted"));
@@ -113,7 +118,7 @@ impl Cluster {
                 continue;
             }
             let object = self
-                .beside(namespace, collection, name)
+                .bindable(namespace, collection, name)
                 .filter(|it| !self.was_deleted(it))
                 .ok_or_else(|| "service account token has been invalidated".to_owned())?;
             if object.uid() != bound {
@@ -134,7 +139,7 @@ impl Cluster {
         Ok(user)
     }
 
-    /// The object a token should live and die with, under the name of its claim.
+    /// Returns the object that a requested token is bound to, with the name of its claim.
     fn bound_object(
         &self,
         account: &ObjectKey,
@@ -153,7 +158,7 @@ impl Cluster {
         };
         let plural = collection.trim_start_matches('/');
         let namespace = account.namespace().unwrap_or_default();
-        let object = self.beside(namespace, collection, name);
+        let object = self.bindable(namespace, collection, name);
         let object = object.ok_or_else(|| Refusal::not_found("", plural, name))?;
         let asked = text(reference, "/uid");
         if !asked.is_empty() && asked != object.uid() {
@@ -167,7 +172,8 @@ impl Cluster {
         Ok(Some((*claim, object)))
     }
 
-    /// Whether the time of an object that is being deleted was up a while ago, and only finalizers hold it.
+    /// Returns true if the deletion timestamp of an object has passed by more than the leeway, so
+    /// that only finalizers keep it.
     fn was_deleted(&self, object: &Encoded) -> bool {
         if !object.is_tied() {
             return false;
@@ -176,8 +182,8 @@ impl Cluster {
         end.is_ok_and(|it| it.as_second().saturating_add(DELETION_LEEWAY) < self.source.now().as_second())
     }
 
-    /// An object a token can be bound to.
-    fn beside(&self, namespace: &str, collection: &str, name: &str) -> Option<Arc<Encoded>> {
+    /// Returns an object that a token can be bound to.
+    fn bindable(&self, namespace: &str, collection: &str, name: &str) -> Option<Arc<Encoded>> {
         let namespace = Some(namespace).filter(|_| collection != "/nodes");
         let key = ObjectKey::from_parts(namespace, name).ok()?;
         self.store().get(&collection.into(), &key)
@@ -230,17 +236,17 @@ impl Cluster {
     }
 }
 
-/// Those of the wanted audiences that a token is meant for, in the order in which they were wanted.
+/// Returns the wanted audiences that a token is meant for, in their order in `wanted`.
 fn intersection<'a>(wanted: &[&'a str], meant_for: &[Value]) -> Vec<&'a str> {
     wanted.iter().copied().filter(|it| meant_for.iter().any(|own| own == it)).collect()
 }
 
-/// A list of texts as Go prints it.
+/// Formats a list of strings as Go does.
 fn quoted(texts: &[&str]) -> String {
     format!("[{}]", texts.iter().map(|it| quote(it)).collect::<Vec<_>>().join(" "))
 }
 
-/// Whether two secrets are the same, in a time that depends on their lengths alone.
+/// Compares two secrets in a time that depends on their lengths alone.
 fn same(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len()
         && left.iter().zip(right).fold(0, |differs, (left, right)| differs | (left ^ right)) == 0

@@ -1,8 +1,9 @@
-//! Warnings about objects that are stored and have no effect here although they have one in kube-apiserver: this server does
-//! not evaluate CEL.
+//! Warnings about objects that are stored and have no effect here although they have one in
+//! kube-apiserver: this server does not evaluate CEL.
 //!
-//! The warning comes with the write that would make kube-apiserver enforce something new. Without it, a test of a policy that
-//! denies nothing would look like a test of a policy that works.
+//! The warning is part of the response to the write that would make kube-apiserver enforce
+//! something new. Without it, a test of a policy that denies nothing would look like a test of a
+//! policy that works.
 
 use serde_json::Value;
 
@@ -14,7 +15,7 @@ use crate::registry::Kind;
 const GROUP: &str = "admissionregistration.k8s.io";
 
 impl Cluster {
-    /// Returns what the writer of an object should know; `old` is its former state, if it had one.
+    /// Returns the warnings for the writer of an object; `old` is its former state, if it had one.
     pub(super) fn warnings(&self, kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = pipeline::warnings(kind, object, old);
         if pipeline::is_definition(kind) {
@@ -141,11 +142,11 @@ mod tests {
             json!({ "additionalProperties": { "allOf": [{ "x-kubernetes-validations": rules }] } }),
         ] {
             let definition = definition(schema);
-            let told = unevaluated_rules(&definition, None);
-            assert!(told.len() == 1 && told[0].starts_with("spec.versions[0]."), "{told:?}");
+            let warnings = unevaluated_rules(&definition, None);
+            assert!(warnings.len() == 1 && warnings[0].starts_with("spec.versions[0]."), "{warnings:?}");
             assert!(unevaluated_rules(&definition, Some(&definition)).is_empty(), "nothing is new");
         }
-        // A property of that name is no rule.
+        // A property of that name is not a rule.
         let named = json!({ "properties": { "x-kubernetes-validations": { "type": "string" } } });
         assert!(unevaluated_rules(&definition(named), None).is_empty());
     }
@@ -154,8 +155,11 @@ mod tests {
     fn webhooks_with_conditions_are_warned_about_once() {
         let configuration = json!({ "webhooks": [{ "name": "a" },
             { "name": "b", "matchConditions": [{ "name": "c", "expression": "true" }] }] });
-        let told = unevaluated_conditions(&configuration, None);
-        assert!(told.len() == 1 && told[0].starts_with("webhooks[1].matchConditions"), "{told:?}");
+        let warnings = unevaluated_conditions(&configuration, None);
+        assert!(
+            warnings.len() == 1 && warnings[0].starts_with("webhooks[1].matchConditions"),
+            "{warnings:?}"
+        );
         assert!(unevaluated_conditions(&configuration, Some(&configuration)).is_empty());
     }
 }

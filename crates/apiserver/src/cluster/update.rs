@@ -1,11 +1,11 @@
-//! Update: an object is replaced, if it still is what the writer has seen.
+//! The update verb: replaces an object, unless it has changed since the client read it.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::claim::Claim;
-use super::hooks::Asked;
+use super::address_claim::AddressClaim;
+use super::admission_webhooks::AdmissionAttributes;
 use super::pipeline::{Owning, metadata_mut};
 use super::place::MODIFIED;
 use super::{Cluster, Place, Shown, Writer, Written};
@@ -15,22 +15,24 @@ use crate::registry::Kind;
 use crate::store::{Encoded, Expect};
 use crate::strconv;
 
-/// How often a write that names no version is tried when others are faster.
+/// The number of attempts to write without a resource version while other writes conflict.
 pub(super) const ATTEMPTS: usize = 64;
 
-/// What came of an attempt to store a change.
+/// The outcome of an attempt to store a change.
 pub(super) enum Attempt {
-    /// It is stored, or there was nothing to store.
+    /// The change is stored, or nothing had to be stored.
     Done(Written),
-    /// Somebody else was faster.
+    /// Another write was first: retry on the new state.
     Again,
 }
 
 impl Cluster {
-    /// Replaces an object, or a part of it such as `status`. Kinds that allow it come into being this way too.
+    /// Replaces an object, or a subresource such as `status`. Creates the object if its kind allows
+    /// that.
     ///
     /// # Errors
-    /// 404 when there is none, 409 when it is not what the writer has seen, 422 when it is not valid.
+    /// 404 if there is no such object, 409 if it has changed since the client read it, 422 if it is
+    /// not valid.
     pub async fn update(
         &self,
         place: &Place<'_>,
@@ -63,11 +65,12 @@ impl Cluster {
         Err(place.kind.conflict(place.name, MODIFIED))
     }
 
-    /// Changes an object as it is now, again when somebody else was faster. `change` says whether there is anything to
-    /// write. Gives the object after it, or `None` where there is none. For parts of the server itself.
+    /// Applies `change` to the current state of an object, and again after a conflict. `change`
+    /// returns false if there is nothing to write. Returns the object after the change, or `None`
+    /// if there is no such object. For components of the server itself.
     ///
     /// # Errors
-    /// 422 when the changed object is not valid.
+    /// 422 if the changed object is not valid.
     pub async fn change(
         &self,
         place: &Place<'_>,
@@ -90,7 +93,8 @@ impl Cluster {
         Err(place.kind.conflict(place.name, MODIFIED))
     }
 
-    /// One attempt to turn an object into another: readies it, and stores it if it still is what it was.
+    /// Makes one attempt to change an object: prepares the new state, and stores it unless the
+    /// object has changed.
     pub(super) async fn attempt(
         &self,
         place: &Place<'_>,
@@ -102,18 +106,19 @@ impl Cluster {
     ) -> Result<Attempt, Refusal> {
         let kind = place.kind;
         self.begin_change(place, old, &mut new, writer, owning);
-        let asked = Asked::update(place, old, writer);
-        // Of what else is written as a change of the whole object, they were asked before.
-        let by_hooks = !matches!(place.part, "binding" | "scale");
+        let asked = AdmissionAttributes::update(place, old, writer);
+        // For these subresources the webhooks have been called before, with the subresource instead
+        // of the whole object.
+        let calls_webhooks = !matches!(place.part, "binding" | "scale");
         let mut warned = Vec::new();
-        if by_hooks {
+        if calls_webhooks {
             let mut mutated = Some(new);
             warned = self.mutate(&asked, &mut mutated).await?;
             new = mutated.unwrap_or_default();
         }
-        let _claim = Claim::of(self, kind, current.uid(), Some(current.key().clone()));
+        let _claim = AddressClaim::of(self, kind, current.uid(), Some(current.key().clone()));
         self.ready_change(place, old, &mut new)?;
-        if by_hooks {
+        if calls_webhooks {
             warned.extend(self.approve(&asked, Some(&new)).await?);
         }
         let _charge = self.admit(place, Some(old), &new, writer).await?;
@@ -123,15 +128,15 @@ impl Cluster {
         self.ready_to_store(kind, &new).await?;
         self.check_defined(kind)?;
         let draft = kind.draft(&new)?;
-        if draft.says_what(current) && !goes(kind, &new) {
+        if draft.says_what(current) && !is_to_be_removed(kind, &new) {
             return done(Written::stored(Arc::clone(current), false));
         }
         if writer.dry_run {
             return done(Written::value(new, false));
         }
         let (expect, key) = (Expect::At(current.version()), current.key());
-        if goes(kind, &new) {
-            // The last thing that held it is gone.
+        if is_to_be_removed(kind, &new) {
+            // The last finalizer is gone, or the grace period is over.
             return match self.storage.commit(&kind.collection, key, expect, None).await {
                 Ok(_) => {
                     self.definitions_changed(kind).await;
@@ -151,15 +156,16 @@ impl Cluster {
     }
 }
 
-/// Whether a state of an object means that it is gone: it is being deleted and nothing holds it any more.
-pub(super) fn goes(kind: &Kind, object: &Value) -> bool {
+/// Returns true if a state of an object means that it is to be removed: it is being deleted and
+/// nothing holds it any more.
+pub(super) fn is_to_be_removed(kind: &Kind, object: &Value) -> bool {
     at(object, "/metadata/deletionTimestamp").is_some()
         && items(object, "/metadata/finalizers").is_empty()
         && number(object, "/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0
         && (!kind.is("", "namespaces") || items(object, "/spec/finalizers").is_empty())
 }
 
-/// The name of an object must be that of the request.
+/// Checks that the name of an object is that of the request.
 pub(super) fn check_name(place: &Place<'_>, object: &Value) -> Result<(), Refusal> {
     match text(object, "/metadata/name") {
         "" => Err(Refusal::bad_request(format!(
@@ -174,7 +180,8 @@ pub(super) fn check_name(place: &Place<'_>, object: &Value) -> Result<(), Refusa
     }
 }
 
-/// The version a writer has seen must be that of the object, where it says one.
+/// Checks that the object still has the version that the client has seen, if the client names one.
+/// With `needed`, kinds that require a version reject a write without one.
 pub(super) fn check_version(
     place: &Place<'_>,
     wanted: &str,
@@ -198,7 +205,7 @@ pub(super) fn check_version(
     if version == current.version() { Ok(()) } else { Err(place.kind.conflict(place.name, MODIFIED)) }
 }
 
-/// The uid a writer has seen must be that of the object, where it says one.
+/// Checks that the object has the uid that the client names, if it names one.
 fn check_uid(place: &Place<'_>, wanted: &str, current: &Encoded) -> Result<(), Refusal> {
     if wanted.is_empty() || wanted == current.uid() {
         return Ok(());
@@ -212,7 +219,8 @@ fn check_uid(place: &Place<'_>, wanted: &str, current: &Encoded) -> Result<(), R
     Err(place.kind.conflict(place.name, &why))
 }
 
-/// Where the original stores a kind.
+/// Returns the path in etcd under which kube-apiserver stores a kind (k8s.io/kubernetes v1.36.4
+/// pkg/kubeapiserver/default_storage_factory_builder.go).
 fn registry_path(kind: &Kind) -> String {
     match (kind.def.group.as_str(), kind.def.plural.as_str()) {
         ("", "services") => "services/specs".to_owned(),

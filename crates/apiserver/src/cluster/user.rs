@@ -1,35 +1,35 @@
-//! Who asks.
+//! The user that a request is authenticated as.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// Who asks: what authentication found out.
+/// The user that a request is authenticated as.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
     /// The name, such as `system:serviceaccount:default:builder`.
     pub name: String,
-    /// What tells users of one name apart, where anything does.
+    /// The uid, which distinguishes users of one name over time; may be empty.
     pub uid: String,
     /// The groups.
     pub groups: Vec<String>,
-    /// What else is known.
+    /// Additional attributes.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
-    /// A user by name, with the groups of everyone who logged in.
+    /// Returns a user of these groups, and of the group of all authenticated users.
     pub fn named(name: &str, groups: &[&str]) -> Self {
         let groups = groups.iter().copied().chain(["system:authenticated"]).map(str::to_owned).collect();
         Self { name: name.to_owned(), groups, ..Self::default() }
     }
 
-    /// Who runs the cluster.
+    /// Returns the administrator of the cluster.
     pub fn admin() -> Self {
         Self::named("admin", &["system:masters"])
     }
 
-    /// Who did not log in.
+    /// Returns the user of requests without credentials.
     pub fn anonymous() -> Self {
         Self {
             name: "system:anonymous".to_owned(),
@@ -38,7 +38,7 @@ impl User {
         }
     }
 
-    /// As reviews tell it.
+    /// Returns the `userInfo` of reviews.
     pub(super) fn info(&self) -> Value {
         let mut info = json!({ "username": self.name, "groups": self.groups });
         if !self.uid.is_empty() {
@@ -50,7 +50,7 @@ impl User {
         info
     }
 
-    /// A part of the server itself.
+    /// Returns the user of a component of the server itself.
     pub fn server(part: &str) -> Self {
         Self::named(&format!("system:{part}"), &["system:masters"])
     }

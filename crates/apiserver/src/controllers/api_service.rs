@@ -1,26 +1,29 @@
-//! The service of the API server itself, `default/kubernetes`: it is created again when it was deleted, with its endpoints.
+//! The service of the API server itself, `default/kubernetes`, which is created again with its
+//! endpoints if it is deleted.
 //!
-//! kube-apiserver looks every 10 seconds whether it is there (controlplane/controller/kubernetesservice). Clients in the
-//! cluster find the API server by it, and `kubectl delete all --all` deletes it.
+//! kube-apiserver checks every 10 seconds whether it exists (k8s.io/kubernetes v1.36.4
+//! pkg/controlplane/controller/kubernetesservice/controller.go). Clients in the cluster find the
+//! API server by it, and `kubectl delete all --all` deletes it.
 
 use std::time::Duration;
 
 use dogwatch_core::ObjectKey;
 
-use super::part::{builtin, writer};
+use super::background::{builtin, writer};
 use super::pauses::Pauses;
 use super::reconcile::{Next, Reconciler};
 use crate::cluster::{Cluster, own_service};
 use crate::refusal::Refusal;
 use crate::store::{CollectionName, Encoded};
 
-/// How long the service stays away: the mean of what it takes kube-apiserver, which looks every 10 seconds.
+/// The time until the service is created again: the mean for kube-apiserver, which checks every 10
+/// seconds.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Creates the service of the API server, its Endpoints and its EndpointSlice where they are missing.
+/// Creates the service of the API server, its Endpoints and its EndpointSlice if they are missing.
 #[derive(Debug, Default)]
 pub(super) struct ApiService {
-    /// Since something is missing.
+    /// The time since when something is missing.
     missing: Pauses,
 }
 
@@ -29,8 +32,8 @@ impl Reconciler for ApiService {
         "kubernetes-service-controller"
     }
 
-    /// The three kinds, and namespaces: the namespace `default` always exists, so that there is a first look even where all
-    /// three objects are missing from the start.
+    /// Follows the three kinds, and namespaces: the namespace `default` always exists, so the first
+    /// check happens even if all three objects are missing from the start.
     fn follows(&self, cluster: &Cluster) -> Vec<CollectionName> {
         [("", "services"), ("", "endpoints"), ("discovery.k8s.io", "endpointslices"), ("", "namespaces")]
             .map(|(group, plural)| builtin(cluster, group, "v1", plural).collection.clone())

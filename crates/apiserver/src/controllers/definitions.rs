@@ -1,15 +1,16 @@
-//! Definitions of custom kinds: their names are accepted, first come, first served, and when one is deleted, its objects
-//! go before it.
+//! Custom resource definitions: accepts their names, first come, first served, and deletes the
+//! objects of a definition before the definition itself is removed.
 //!
-//! The cluster settles names by itself as definitions are written; this controller sees to those that could not be
-//! settled then, because a name was taken that has become free since. Doing it twice changes nothing.
+//! The cluster settles names itself when definitions are written; this controller handles those
+//! that could not be settled then, because a name was taken that has become free since. Settling
+//! twice changes nothing.
 
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
+use super::background::{builtin, writer};
 use super::finalizers;
-use super::part::{builtin, writer};
-use super::purge::{Left, purge};
+use super::purge::{Remaining, purge};
 use super::reconcile::{Next, Reconciler};
 use crate::cluster::{Cluster, Place, Writer};
 use crate::custom::definition::CLEANUP;
@@ -21,7 +22,7 @@ use crate::store::{CollectionName, Encoded, Expect};
 const GROUP: &str = "apiextensions.k8s.io";
 const PLURAL: &str = "customresourcedefinitions";
 
-/// Accepts names, and deletes objects of definitions that are being deleted.
+/// Accepts names, and deletes the objects of definitions that are being deleted.
 #[derive(Debug)]
 pub(super) struct Definitions;
 
@@ -34,7 +35,8 @@ impl Reconciler for Definitions {
         vec![builtin(cluster, GROUP, "v1", PLURAL).collection.clone()]
     }
 
-    /// The definition itself, and those of its group that wait for a name, which may have become free.
+    /// Returns the definition itself, and those of its group that wait for a name, which may have
+    /// become free.
     fn touched(
         &mut self,
         cluster: &Cluster,
@@ -70,7 +72,7 @@ impl Reconciler for Definitions {
     }
 }
 
-/// Deletes the objects of a definition, and lets it go when there are none.
+/// Deletes the objects of a definition, and removes its finalizer when there are none left.
 async fn delete_objects(
     cluster: &Cluster,
     place: &Place<'_>,
@@ -109,18 +111,19 @@ async fn delete_objects(
     Ok(Next::touch())
 }
 
-/// Removes objects that no version serves, so that no request could: those of a definition that was never established, or
-/// whose versions are all off. Such of a definition that lost its names to another are none of its own.
-async fn remove_unserved(cluster: &Cluster, collection: &CollectionName, definition: &Value) -> Left {
+/// Removes objects that no version serves, so that no request could delete them: those of a
+/// definition whose versions are all disabled. The collection of a definition that was never
+/// established belongs to another definition and is not touched.
+async fn remove_unserved(cluster: &Cluster, collection: &CollectionName, definition: &Value) -> Remaining {
     if !names::is_true(definition, "Established") {
-        return Left::default();
+        return Remaining::default();
     }
     let objects: Vec<_> = cluster.store().read(collection, |history, version| {
         history.list_at(version, None).into_iter().flatten().cloned().collect()
     });
     for object in objects {
-        // Somebody else being faster is as good.
+        // If another write is first, the next pass handles it.
         let _ = cluster.storage().commit(collection, object.key(), Expect::At(object.version()), None).await;
     }
-    Left::default()
+    Remaining::default()
 }

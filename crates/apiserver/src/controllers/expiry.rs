@@ -1,4 +1,5 @@
-//! Events are deleted an hour after their last change. What was there at the start begins its hour then.
+//! Deletes events an hour after their last change. Events that exist at the start expire an hour
+//! after it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -7,19 +8,20 @@ use std::time::Duration;
 use dogwatch_core::ObjectKey;
 use tokio::time::Instant;
 
-use super::feed::{Feed, Step};
-use super::part::{builtin, writer};
+use super::background::{builtin, writer};
+use super::feed::{Feed, FeedEvent};
 use crate::cluster::{Cluster, DeleteOptions, Place};
 use crate::store::Encoded;
 use crate::time;
 
-/// How long an event lives after its last change: the default of the original.
+/// The lifetime of an event after its last change: the default of `--event-ttl` in
+/// k8s.io/kubernetes v1.36.4 pkg/controlplane/apiserver/options/options.go.
 const TIME_TO_LIVE: Duration = Duration::from_secs(60 * 60);
 
-/// The events that there are, by the moment at which they expire.
+/// The existing events, by the moment at which they expire.
 ///
-/// Invariant: both hold the same events, each once. An event that is counted up a thousand times takes no more room than one
-/// that never changes.
+/// Invariant: both collections hold the same events, without duplicates. An event that is updated a
+/// thousand times takes no more memory than one that never changes.
 #[derive(Debug, Default)]
 struct Expiring {
     moments: BTreeSet<(Instant, ObjectKey)>,
@@ -35,7 +37,7 @@ impl Expiring {
         self.events.insert(event.key().clone(), (moment, event.version()));
     }
 
-    /// Forgets an event that is gone. Returns the version that it had.
+    /// Removes an event that is gone. Returns its version.
     fn remove(&mut self, key: &ObjectKey) -> Option<u64> {
         let (key, (moment, version)) = self.events.remove_entry(key)?;
         self.moments.remove(&(moment, key));
@@ -46,7 +48,7 @@ impl Expiring {
         self.moments.first().map(|(moment, _)| *moment)
     }
 
-    /// The next event whose time is up, at the version it has.
+    /// Takes the next expired event, with its version.
     fn take(&mut self, now: Instant) -> Option<(ObjectKey, u64)> {
         let (_, key) = self.moments.first().filter(|(moment, _)| *moment <= now).cloned()?;
         let version = self.remove(&key)?;
@@ -54,7 +56,7 @@ impl Expiring {
     }
 }
 
-/// Deletes old events. Never ends by itself; dropping the future stops it without harm.
+/// Deletes expired events. Never returns; dropping the future stops it safely.
 pub(super) async fn run(cluster: Arc<Cluster>) {
     let kind = builtin(&cluster, "", "v1", "events");
     let writer = writer("event-expiry", "kube-apiserver");
@@ -65,8 +67,8 @@ pub(super) async fn run(cluster: Arc<Cluster>) {
         for step in feed.take() {
             let now = Instant::now();
             match step {
-                Step::Listed(_, events) => events.iter().for_each(|it| expiring.add(it, now)),
-                Step::Changed(_, change) => match (&change.after, &change.before) {
+                FeedEvent::Listed(_, events) => events.iter().for_each(|it| expiring.add(it, now)),
+                FeedEvent::Changed(_, change) => match (&change.after, &change.before) {
                     (Some(after), _) => expiring.add(after, now),
                     (None, Some(before)) => drop(expiring.remove(before.key())),
                     (None, None) => {}
@@ -75,13 +77,14 @@ pub(super) async fn run(cluster: Arc<Cluster>) {
         }
         while let Some((key, version)) = expiring.take(Instant::now()) {
             let options = DeleteOptions { version: Some(version.to_string()), ..DeleteOptions::default() };
-            // One that is gone, or has changed since, is none of ours; nothing else can go wrong with an event.
+            // An event that is gone, or has changed since, is not deleted; no other error is
+            // possible for an event.
             let _ = cluster.delete(&Place::of(&kind, &key), &options, &writer).await;
             tokio::task::yield_now().await;
         }
         let next = expiring.next();
         tokio::select! {
-            // In this order, so that the same seed gives the same course of things.
+            // In fixed order, so that runs with the same seed are identical.
             biased;
             () = feed.wait() => {}
             () = tokio::time::sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
@@ -97,7 +100,7 @@ mod tests {
     use crate::store::Draft;
 
     #[tokio::test(start_paused = true)]
-    async fn an_event_has_an_hour_from_its_last_change_on_and_is_kept_once() {
+    async fn an_event_expires_an_hour_after_its_last_change_and_is_tracked_once() {
         let event = |name: &str, version| {
             Draft::new(&json!({ "metadata": { "name": name } }), vec![]).unwrap().at(version)
         };

@@ -1,8 +1,9 @@
-//! What has changed in some collections: the cursors of a controller, and the bells that wake it.
+//! The changes of several collections: the cursors of a controller, and the tasks that wake it.
 //!
-//! Each collection has a cursor, which the controller moves, and a bell: a task with a cursor of its own that marks the
-//! collection when something has happened. So a controller that follows a hundred collections sleeps on one notification
-//! and looks only where the bell rang; and when it must know everything up to now, it can ask for that too.
+//! Each collection has a cursor, which the controller moves, and a notifier: a task with a cursor
+//! of its own that marks the collection as dirty after a change. So a controller that follows a
+//! hundred collections sleeps on one notification and reads only dirty collections. If it must know
+//! all changes up to now, it can read all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,58 +14,61 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::store::{Change, CollectionName, Compacted, Cursor, Encoded, Store};
 
-/// Follows collections. Dropping it ends its bells.
+/// Follows collections. Dropping it stops its notifiers.
 #[derive(Debug)]
 pub(crate) struct Feed {
     store: Store,
     followed: BTreeMap<CollectionName, Followed>,
-    marks: Arc<Marks>,
-    bells: JoinSet<()>,
+    dirty: Arc<DirtyCollections>,
+    notifiers: JoinSet<()>,
 }
 
 #[derive(Debug)]
 struct Followed {
     cursor: Cursor,
-    bell: AbortHandle,
-    /// What there was when it was first looked at, until it is taken.
+    notifier: AbortHandle,
+    /// The initial content, until it is taken.
     listed: Option<Vec<Arc<Encoded>>>,
-    /// The objects as the controller last saw them, where it has to learn of every deletion.
+    /// The objects as the controller last saw them, for controllers that must see every deletion.
     known: Option<BTreeMap<ObjectKey, Arc<Encoded>>>,
 }
 
-/// Where something has happened.
+/// The collections with changes that were not taken yet.
 #[derive(Debug, Default)]
-struct Marks {
-    marked: Mutex<BTreeSet<CollectionName>>,
-    rung: Notify,
+struct DirtyCollections {
+    names: Mutex<BTreeSet<CollectionName>>,
+    notify: Notify,
 }
 
-/// News of a collection.
+/// A change of a collection.
 #[derive(Debug)]
-pub(crate) enum Step {
-    /// All there is: at the beginning, and again when changes were missed and nothing is known of the objects before.
+pub(crate) enum FeedEvent {
+    /// All objects: at the beginning, and again when changes were missed and the former objects are
+    /// not known.
     Listed(CollectionName, Vec<Arc<Encoded>>),
-    /// One change since.
+    /// One change.
     Changed(CollectionName, Arc<Change>),
 }
 
 impl Feed {
     pub(crate) fn new(store: Store) -> Self {
-        Self { store, followed: BTreeMap::new(), marks: Arc::default(), bells: JoinSet::new() }
+        Self { store, followed: BTreeMap::new(), dirty: Arc::default(), notifiers: JoinSet::new() }
     }
 
-    /// Follows a collection from now on; what it holds comes first. Does nothing for one that is followed already.
+    /// Follows a collection from now on; its content comes first. Does nothing if it is followed
+    /// already.
     pub(crate) fn follow(&mut self, collection: &CollectionName) {
         if self.followed.contains_key(collection) {
             return;
         }
         let (listed, cursor, version) = list(&self.store, collection);
         self.add(collection, cursor, version, Some(listed), None);
-        self.marks.mark(collection);
+        self.dirty.mark(collection);
     }
 
-    /// As [`Self::follow`], and keeps the last state of each object. When changes were missed, the difference to what there
-    /// is now comes as changes: a list alone does not say what has gone.
+    /// Follows a collection like [`Self::follow`], and keeps the last state of each object. When
+    /// changes were missed, the difference is reported as changes: a list alone does not show
+    /// deletions.
     pub(crate) fn follow_each(&mut self, collection: &CollectionName) {
         if self.followed.contains_key(collection) {
             return;
@@ -72,49 +76,52 @@ impl Feed {
         let (listed, cursor, version) = list(&self.store, collection);
         let known = listed.iter().map(|it| (it.key().clone(), Arc::clone(it))).collect();
         self.add(collection, cursor, version, Some(listed), Some(known));
-        self.marks.mark(collection);
+        self.dirty.mark(collection);
     }
 
-    /// Follows a collection from a version on. Does nothing for one that is followed already.
+    /// Follows a collection from a version on. Does nothing if it is followed already.
     ///
     /// # Errors
-    /// When the changes since are no longer kept.
+    /// An error if the changes since then are compacted.
     pub(crate) fn follow_from(&mut self, collection: &CollectionName, version: u64) -> Result<(), Compacted> {
         if !self.followed.contains_key(collection) {
             let cursor = self.store.watch(collection, version)?;
             self.add(collection, cursor, version, None, None);
-            self.marks.mark(collection);
+            self.dirty.mark(collection);
         }
         Ok(())
     }
 
-    /// Follows a collection no longer.
+    /// Stops following a collection.
     pub(crate) fn leave(&mut self, collection: &CollectionName) {
         if let Some(followed) = self.followed.remove(collection) {
-            followed.bell.abort();
+            followed.notifier.abort();
         }
     }
 
-    /// The collections that are followed.
+    /// Returns the followed collections.
     pub(crate) fn followed(&self) -> impl Iterator<Item = &CollectionName> {
         self.followed.keys()
     }
 
-    /// Waits until there is something to take. Dropping the future loses nothing.
+    /// Waits until there is something to take.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
     pub(crate) async fn wait(&self) {
-        while self.marks.is_clean() {
-            self.marks.rung.notified().await;
+        while self.dirty.is_clean() {
+            self.dirty.notify.notified().await;
         }
     }
 
-    /// The news of collections whose bell has rung.
-    pub(crate) fn take(&mut self) -> Vec<Step> {
-        let marked = self.marks.take();
-        marked.iter().flat_map(|collection| self.news(collection)).collect()
+    /// Returns the changes of dirty collections.
+    pub(crate) fn take(&mut self) -> Vec<FeedEvent> {
+        let names = self.dirty.take();
+        names.iter().flat_map(|collection| self.news(collection)).collect()
     }
 
-    /// All news up to now, whether the bell has rung or not.
-    pub(crate) fn catch_up(&mut self) -> Vec<Step> {
+    /// Returns all changes up to now, also of collections that are not marked yet.
+    pub(crate) fn catch_up(&mut self) -> Vec<FeedEvent> {
         let all: Vec<_> = self.followed.keys().cloned().collect();
         all.iter().flat_map(|collection| self.news(collection)).collect()
     }
@@ -127,22 +134,23 @@ impl Feed {
         listed: Option<Vec<Arc<Encoded>>>,
         known: Option<BTreeMap<ObjectKey, Arc<Encoded>>>,
     ) {
-        // Bells that were ended stay in the set until somebody asks for them.
-        while self.bells.try_join_next().is_some() {}
-        let ring = ring(self.store.clone(), Arc::clone(collection), version, Arc::clone(&self.marks));
-        let bell = self.bells.spawn(ring);
-        self.followed.insert(Arc::clone(collection), Followed { cursor, bell, listed, known });
+        // Notifiers that were stopped stay in the set until they are joined.
+        while self.notifiers.try_join_next().is_some() {}
+        let notify_changes =
+            notify_changes(self.store.clone(), Arc::clone(collection), version, Arc::clone(&self.dirty));
+        let notifier = self.notifiers.spawn(notify_changes);
+        self.followed.insert(Arc::clone(collection), Followed { cursor, notifier, listed, known });
     }
 
-    fn news(&mut self, collection: &CollectionName) -> Vec<Step> {
+    fn news(&mut self, collection: &CollectionName) -> Vec<FeedEvent> {
         let Some(followed) = self.followed.get_mut(collection) else { return Vec::new() };
-        let listed = followed.listed.take().map(|it| Step::Listed(Arc::clone(collection), it));
+        let listed = followed.listed.take().map(|it| FeedEvent::Listed(Arc::clone(collection), it));
         let mut news = Vec::from_iter(listed);
         loop {
             match followed.cursor.try_next() {
                 Ok(Some(change)) => {
-                    followed.note(&change);
-                    news.push(Step::Changed(Arc::clone(collection), change));
+                    followed.apply(&change);
+                    news.push(FeedEvent::Changed(Arc::clone(collection), change));
                 }
                 Ok(None) => return news,
                 Err(Compacted { .. }) => {
@@ -156,8 +164,8 @@ impl Feed {
 }
 
 impl Followed {
-    /// Keeps what a change leaves of an object.
-    fn note(&mut self, change: &Change) {
+    /// Updates the known objects with a change.
+    fn apply(&mut self, change: &Change) {
         let Some(known) = &mut self.known else { return };
         match (&change.after, &change.before) {
             (Some(after), _) => drop(known.insert(after.key().clone(), Arc::clone(after))),
@@ -166,28 +174,29 @@ impl Followed {
         }
     }
 
-    /// The news of a list after changes were missed: what is different, deletions first, where the objects are known; all
-    /// there is where they are not.
+    /// Returns the changes after some were missed: the differences, deletions first, if the former
+    /// objects are known, or else the whole list.
     fn relisted(
         &mut self,
         collection: &CollectionName,
         listed: Vec<Arc<Encoded>>,
         version: u64,
-    ) -> Vec<Step> {
+    ) -> Vec<FeedEvent> {
         let Some(known) = &mut self.known else {
-            return vec![Step::Listed(Arc::clone(collection), listed)];
+            return vec![FeedEvent::Listed(Arc::clone(collection), listed)];
         };
         let now = listed.iter().map(|it| (it.key().clone(), Arc::clone(it))).collect();
         let mut before: BTreeMap<ObjectKey, Arc<Encoded>> = std::mem::replace(known, now);
         let changed = |before: Option<Arc<Encoded>>, after: Option<Arc<Encoded>>| {
             let version = after.as_ref().map_or(version, |it| it.version());
-            Step::Changed(Arc::clone(collection), Arc::new(Change::new(version, before, after)))
+            FeedEvent::Changed(Arc::clone(collection), Arc::new(Change::new(version, before, after)))
         };
         let mut there = Vec::new();
         for after in listed {
             match before.remove(after.key()) {
                 Some(same) if same.version() == after.version() => {}
-                // One that was deleted and created again is two changes: it has nothing in common with the other.
+                // An object that was deleted and created again is two changes: the two have nothing
+                // in common.
                 Some(other) if other.uid() != after.uid() => {
                     there.extend([changed(Some(other), None), changed(None, Some(after))]);
                 }
@@ -198,52 +207,57 @@ impl Followed {
     }
 }
 
-impl Marks {
+impl DirtyCollections {
     fn mark(&self, collection: &CollectionName) {
-        self.marked().insert(Arc::clone(collection));
-        self.rung.notify_one();
+        self.names().insert(Arc::clone(collection));
+        self.notify.notify_one();
     }
 
     fn is_clean(&self) -> bool {
-        self.marked().is_empty()
+        self.names().is_empty()
     }
 
     fn take(&self) -> BTreeSet<CollectionName> {
-        std::mem::take(&mut *self.marked())
+        std::mem::take(&mut *self.names())
     }
 
-    fn marked(&self) -> std::sync::MutexGuard<'_, BTreeSet<CollectionName>> {
-        self.marked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn names(&self) -> std::sync::MutexGuard<'_, BTreeSet<CollectionName>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What a collection holds, a cursor behind that, and the version both are of.
+/// Returns the content of a collection, a cursor after it, and the version of both.
 fn list(store: &Store, collection: &CollectionName) -> (Vec<Arc<Encoded>>, Cursor, u64) {
     loop {
         let (listed, version) = store.read(collection, |history, version| {
             (history.list_at(version, None).into_iter().flatten().cloned().collect(), version)
         });
-        // Fails only when history is forgotten right in between.
+        // Fails only if the history is compacted in between.
         if let Ok(cursor) = store.watch(collection, version) {
             return (listed, cursor, version);
         }
     }
 }
 
-/// Marks a collection each time something has changed in it since a version.
-async fn ring(store: Store, collection: CollectionName, mut version: u64, marks: Arc<Marks>) {
+/// Marks a collection as dirty whenever it has changed since a version.
+async fn notify_changes(
+    store: Store,
+    collection: CollectionName,
+    mut version: u64,
+    dirty: Arc<DirtyCollections>,
+) {
     loop {
         let Ok(mut cursor) = store.watch(&collection, version) else {
-            marks.mark(&collection);
+            dirty.mark(&collection);
             version = store.revision();
             continue;
         };
         while cursor.next().await.is_ok() {
-            // One mark for all that has happened meanwhile.
+            // One mark for all changes so far.
             while let Ok(Some(_)) = cursor.try_next() {}
-            marks.mark(&collection);
+            dirty.mark(&collection);
         }
-        marks.mark(&collection);
+        dirty.mark(&collection);
         version = store.revision();
     }
 }
@@ -261,23 +275,23 @@ mod tests {
         store.commit(collection, &key, Expect::Absent, Some(draft)).unwrap().version()
     }
 
-    fn told(steps: Vec<Step>) -> Vec<String> {
+    fn described(steps: Vec<FeedEvent>) -> Vec<String> {
         let name = |it: &Arc<Encoded>| it.key().to_string();
-        let tell = |step| match step {
-            Step::Listed(collection, all) => {
+        let describe = |step| match step {
+            FeedEvent::Listed(collection, all) => {
                 format!("{collection}: {:?}", Vec::from_iter(all.iter().map(name)))
             }
-            Step::Changed(collection, change) => format!(
+            FeedEvent::Changed(collection, change) => format!(
                 "{collection} {:?} -> {:?}",
                 change.before.as_ref().map(name),
                 change.after.as_ref().map(name)
             ),
         };
-        steps.into_iter().map(tell).collect()
+        steps.into_iter().map(describe).collect()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_feed_tells_what_there_is_and_then_what_changes_and_sleeps_in_between() {
+    async fn a_feed_reports_the_content_and_then_changes_and_sleeps_in_between() {
         let store = Store::default();
         let (pods, nodes): (CollectionName, CollectionName) = ("/pods".into(), "/nodes".into());
         create(&store, &pods, "a");
@@ -285,19 +299,19 @@ mod tests {
         feed.follow(&pods);
         feed.follow(&nodes);
         feed.wait().await;
-        assert_eq!(told(feed.take()), [r#"/nodes: []"#, r#"/pods: ["a"]"#]);
+        assert_eq!(described(feed.take()), [r#"/nodes: []"#, r#"/pods: ["a"]"#]);
         assert!(feed.take().is_empty());
         let nothing = tokio::time::timeout(std::time::Duration::from_secs(60), feed.wait()).await;
         assert!(nothing.is_err(), "nothing has happened");
         let version = create(&store, &pods, "b");
         feed.wait().await;
-        assert_eq!(told(feed.take()), [r#"/pods None -> Some("b")"#]);
+        assert_eq!(described(feed.take()), [r#"/pods None -> Some("b")"#]);
         store.commit(&pods, &ObjectKey::cluster("b"), Expect::At(version), None).unwrap();
-        assert_eq!(told(feed.catch_up()), [r#"/pods Some("b") -> None"#], "without any bell");
+        assert_eq!(described(feed.catch_up()), [r#"/pods Some("b") -> None"#], "without a notification");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_missed_is_listed_anew() {
+    async fn after_missed_changes_the_collection_is_listed_again() {
         let store = Store::default();
         let pods: CollectionName = "/pods".into();
         let mut feed = Feed::new(store.clone());
@@ -308,16 +322,16 @@ mod tests {
         store.compact(version);
         create(&store, &pods, "c");
         feed.wait().await;
-        assert_eq!(told(feed.take()), [r#"/pods: ["a", "b", "c"]"#]);
+        assert_eq!(described(feed.take()), [r#"/pods: ["a", "b", "c"]"#]);
         create(&store, &pods, "d");
         feed.wait().await;
-        assert_eq!(told(feed.take()), [r#"/pods None -> Some("d")"#]);
+        assert_eq!(described(feed.take()), [r#"/pods None -> Some("d")"#]);
     }
 
-    /// A controller that is busy while history is compacted used to get a list alone: a ReplicaSet whose only pod went
-    /// meanwhile never got another.
+    /// A controller that was busy while the history was compacted used to get only a list: a
+    /// ReplicaSet whose only pod was deleted meanwhile never got another.
     #[tokio::test(start_paused = true)]
-    async fn objects_that_are_known_are_compared_with_a_new_list() {
+    async fn known_objects_are_compared_with_a_new_list() {
         let store = Store::default();
         let pods: CollectionName = "/pods".into();
         let create = |name: &str, uid: &str| {
@@ -331,7 +345,7 @@ mod tests {
         let (gone, same, other) = (create("gone", "1"), create("same", "2"), create("other", "3"));
         let mut feed = Feed::new(store.clone());
         feed.follow_each(&pods);
-        assert_eq!(told(feed.take()), [r#"/pods: ["gone", "other", "same"]"#]);
+        assert_eq!(described(feed.take()), [r#"/pods: ["gone", "other", "same"]"#]);
         let draft = Draft::new(&json!({ "metadata": { "name": "same", "uid": "2", "labels": {} } }), vec![]);
         store.commit(&pods, &ObjectKey::cluster("same"), Expect::At(same), draft.ok()).unwrap();
         delete("gone", gone);
@@ -347,16 +361,16 @@ mod tests {
             r#"/pods None -> Some("other")"#,
             r#"/pods Some("same") -> Some("same")"#,
         ];
-        assert_eq!(told(feed.take()), expected);
+        assert_eq!(described(feed.take()), expected);
         store.compact(store.revision());
-        assert!(told(feed.catch_up()).is_empty(), "nothing has changed since");
+        assert!(described(feed.catch_up()).is_empty(), "nothing has changed since");
         let version = create("last", "6");
-        assert_eq!(told(feed.catch_up()), [r#"/pods None -> Some("last")"#]);
+        assert_eq!(described(feed.catch_up()), [r#"/pods None -> Some("last")"#]);
         delete("last", version);
         create("behind", "7");
         store.compact(store.revision());
         let expected = [r#"/pods Some("last") -> None"#, r#"/pods None -> Some("behind")"#];
-        assert_eq!(told(feed.catch_up()), expected);
+        assert_eq!(described(feed.catch_up()), expected);
     }
 
     #[tokio::test(start_paused = true)]
@@ -368,10 +382,10 @@ mod tests {
         let mut feed = Feed::new(store.clone());
         feed.follow_from(&pods, before).unwrap();
         feed.wait().await;
-        assert_eq!(told(feed.take()), [r#"/pods None -> Some("b")"#]);
+        assert_eq!(described(feed.take()), [r#"/pods None -> Some("b")"#]);
         feed.leave(&pods);
         create(&store, &pods, "c");
-        assert!(told(feed.catch_up()).is_empty());
+        assert!(described(feed.catch_up()).is_empty());
         store.compact(store.revision());
         assert!(feed.follow_from(&pods, before).is_err());
     }

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-/// Removes a finalizer from the list at a pointer, such as `/metadata/finalizers`. Returns whether it was there.
+/// Removes a finalizer from the list at a pointer, such as `/metadata/finalizers`. Returns true if
+/// it was present.
 pub(super) fn remove(object: &mut Value, pointer: &str, finalizer: &str) -> bool {
     let finalizers = object.pointer_mut(pointer).and_then(Value::as_array_mut);
     let Some(finalizers) = finalizers else { return false };

@@ -1,18 +1,20 @@
-//! What keeps a cluster tidy while nobody asks: deletion of namespaces, definitions, claims and volumes, quotas, garbage,
-//! old events.
+//! The background controllers: deletion of namespaces, definitions, claims and volumes, quotas,
+//! garbage collection, expiry of events.
 //!
 //! ```text
-//! store ─► feed (cursors, bells) ─► pending (keys) ─► look at the store, decide, write through the verbs ─► store …
+//! store ─► feed (cursors, notifiers) ─► pending (keys) ─► read the store, decide, write through the verbs ─► store …
 //! ```
 //!
-//! Each controller is one loop, and supervised: one that panics is started again and takes no other with it. Each has a task
-//! of its own, unless the cluster is seeded: then all are one task, in fixed order. A loop wakes when something it follows has changed or a time is up, never to poll,
-//! and acts on what is stored now, not on what it was told: a change only says where to look. What it decides is a pure
-//! function. The verbs leave all of a change or nothing, so a controller may be dropped at any moment and started again.
+//! Each controller is one supervised loop: one that panics is restarted and does not affect the
+//! others. Each has a task of its own, unless the cluster is seeded: then all run in one task, in
+//! fixed order. A loop wakes when a followed collection has changed or a timer has expired, never
+//! to poll. It acts on what is stored now: a change only determines which keys to process.
+//! Decisions are pure functions. The verbs leave a whole change or none of it, so a controller may
+//! be dropped at any moment and restarted.
 //!
 //! The `mod` lines below are in layer order.
 
-mod part;
+mod background;
 mod supervise;
 pub(crate) mod feed;
 pub(crate) mod pending;
@@ -27,38 +29,41 @@ mod volumes;
 mod quotas;
 mod api_service;
 mod expiry;
-mod forgetting;
+mod compaction;
 mod garbage;
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use part::{Running, builtin, together, writer};
+pub(crate) use background::{Running, builtin, together, writer};
 pub(crate) use supervise::supervised;
 
 use crate::cluster::Cluster;
 
-/// Which controllers run. All do, unless told otherwise.
+/// The selection of controllers that run. All run by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Controllers {
-    /// Empties namespaces that are being deleted, and lets them go.
+    /// Deletes the content of namespaces that are being deleted, and then removes them.
     pub namespaces: bool,
-    /// Deletes objects whose owners are gone, and sees to it that deletions wait for, or leave, the dependents.
+    /// Deletes objects whose owners are gone, and implements foreground deletion and orphaning.
     pub garbage: bool,
     /// Accepts the names of definitions, and deletes the objects of those that are being deleted.
     pub definitions: bool,
-    /// Removes the protection finalizers of claims and volumes that are being deleted and not in use.
+    /// Removes the protection finalizers of claims and volumes that are being deleted and not in
+    /// use.
     pub volumes: bool,
-    /// Counts what is used of resource quotas. A quota that is not counted limits nothing.
+    /// Counts the usage of resource quotas. A quota that is not counted limits nothing.
     pub quotas: bool,
-    /// Creates the service `default/kubernetes` again when it was deleted.
+    /// Creates the service `default/kubernetes` again if it is deleted.
     pub api_service: bool,
     /// Deletes events an hour after their last change.
     pub events: bool,
-    /// Forgets changes that are once or twice that old, so that nobody can list the state before them or watch from there.
-    /// kube-apiserver has etcd forget after 5 minutes. By default history is bounded by its size and length only.
+    /// Compacts changes that are between one and two periods old: earlier states can then be
+    /// neither listed nor watched. kube-apiserver compacts etcd every 5 minutes
+    /// (`DefaultCompactInterval` in k8s.io/apiserver v0.36.4 pkg/storage/storagebackend/config.go).
+    /// Defaults to `None`: the history is bounded only by its size and length.
     pub history: Option<Duration>,
 }
 
@@ -78,7 +83,7 @@ impl Default for Controllers {
 }
 
 impl Controllers {
-    /// None of them, as on a bare API server.
+    /// Returns a selection without any controllers, as on a bare API server.
     pub fn none() -> Self {
         Self {
             namespaces: false,
@@ -92,19 +97,22 @@ impl Controllers {
         }
     }
 
-    /// Those that the original runs inside the API server itself; the rest is left to a controller manager.
+    /// Returns the controllers that run inside kube-apiserver itself; the rest is left to a
+    /// controller manager.
     pub fn of_server() -> Self {
         Self { definitions: true, api_service: true, events: true, ..Self::none() }
     }
 
-    /// Runs the controllers until `shutdown` is ready. Dropping the future stops them too, at once and without harm.
+    /// Runs the controllers until `shutdown` is ready. Dropping the future also stops them, at once
+    /// and safely.
     ///
-    /// Must be polled inside a runtime: the bells that wake the controllers are tasks of their own, owned by this future.
+    /// Must be polled inside a runtime: the tasks that wake the controllers are spawned there, and
+    /// owned by this future.
     pub async fn run(self, cluster: Arc<Cluster>, shutdown: impl Future<Output = ()>) {
         together(self.supervised(&cluster), shutdown).await;
     }
 
-    /// Returns the controllers, each of which runs for ever.
+    /// Returns the controllers as futures, none of which returns.
     pub(crate) fn supervised(self, cluster: &Arc<Cluster>) -> Vec<Running> {
         let mut all = Vec::new();
         if self.namespaces {
@@ -129,7 +137,7 @@ impl Controllers {
             all.push(supervised("event-expiry", cluster, |it| Box::pin(expiry::run(it))));
         }
         if let Some(period) = self.history {
-            all.push(supervised("history", cluster, move |it| Box::pin(forgetting::run(it, period))));
+            all.push(supervised("history", cluster, move |it| Box::pin(compaction::run(it, period))));
         }
         all
     }

@@ -1,4 +1,4 @@
-//! Namespaces that are being deleted: all their content goes, pods first, and then they do.
+//! Deletion of namespaces: their content is deleted, pods first, and then they are removed.
 //!
 //! ```text
 //! deletionTimestamp ─► a pause ─► pods ─► everything else ─► conditions ─► /finalize without `kubernetes` ─► gone
@@ -12,10 +12,10 @@ use dogwatch_core::ObjectKey;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::background::{builtin, writer};
 use super::finalizers;
-use super::part::{builtin, writer};
 use super::pauses::Pauses;
-use super::purge::{Left, purge};
+use super::purge::{Remaining, purge};
 use super::reconcile::{Next, Reconciler};
 use crate::cluster::{Cluster, Place, Writer};
 use crate::kinds::look::{at, items, number, text};
@@ -25,31 +25,33 @@ use crate::store::{CollectionName, Encoded};
 
 /// The finalizer that keeps a namespace until it is empty.
 const FINALIZER: &str = "kubernetes";
-/// How long a namespace is left alone before it is emptied. Clients rely on there being such a time: those that finalize a
-/// namespace themselves delete it, read it and write it back. The original waits 5 seconds.
+/// The time before the content of a namespace is deleted. Clients rely on such a pause: those that
+/// finalize a namespace themselves delete it, read it and write it back. kube-controller-manager
+/// waits 5 seconds (`namespaceDeletionGracePeriod` in k8s.io/kubernetes v1.36.4
+/// pkg/controller/namespace/namespace_controller.go).
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long until a deletion that was refused, such as by a webhook, is tried again.
+/// The time until a rejected deletion is retried, such as after the denial of a webhook.
 const RETRY: Duration = Duration::from_secs(15);
 
-/// Empties namespaces that are being deleted, and lets them go.
+/// Deletes the content of namespaces that are being deleted, and then removes them.
 #[derive(Debug, Default)]
 pub(super) struct Namespaces {
     /// The namespaces that are being deleted.
     begun: Pauses,
 }
 
-/// What came of deleting all content of a namespace.
+/// The result of deleting all content of a namespace.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Pass {
-    /// How many objects are left of each resource, as `plural.group`.
+struct DeletionPass {
+    /// The number of objects left of each resource, as `plural.group`.
     remaining: BTreeMap<String, usize>,
-    /// How many of them have each finalizer.
+    /// The number of them that have each finalizer.
     finalizers: BTreeMap<String, usize>,
-    /// What could not be deleted, and why.
+    /// The errors of deletions that failed.
     failures: Vec<String>,
-    /// Where something is left.
+    /// The collections in which objects are left.
     collections: Vec<CollectionName>,
-    /// How long what is left may take, in seconds.
+    /// The longest grace period of the objects left, in seconds.
     grace: Option<i64>,
 }
 
@@ -69,7 +71,8 @@ impl Reconciler for Namespaces {
         before: Option<&Encoded>,
         after: Option<&Encoded>,
     ) -> Vec<ObjectKey> {
-        // One that is gone is looked at too: a client may have finalized it, and the next of its name begins anew.
+        // A namespace that is gone is processed too: a client may have finalized it, and the pause
+        // of the next one of its name begins again.
         after.or(before).map(|it| it.key().clone()).into_iter().collect()
     }
 
@@ -115,19 +118,19 @@ impl Reconciler for Namespaces {
             return Err(Refusal::internal(pass.failures.join(", ")));
         }
         let rest = |it: i64| Duration::from_secs(it.saturating_sub(elapsed).max(1).unsigned_abs());
-        // What could not be deleted is tried again, whether or not anything happens to what is left.
+        // Failed deletions are retried, also if nothing changes in the collections.
         let wait = pass.grace.map(rest).or((!pass.failures.is_empty()).then_some(RETRY));
         Ok(Next { after: wait, waits_for: pass.collections, since })
     }
 }
 
-/// Deletes what is in a namespace: pods first, and nothing else while there are any.
-async fn empty(cluster: &Cluster, namespace: &str, elapsed: i64, writer: &Writer) -> Pass {
+/// Deletes the content of a namespace: pods first, and nothing else while there are any.
+async fn empty(cluster: &Cluster, namespace: &str, elapsed: i64, writer: &Writer) -> DeletionPass {
     let catalog = cluster.catalog();
     let deletable = |it: &Kind| it.def.namespaced && it.def.has_verb("delete");
     let mut kinds: Vec<_> = catalog.stored().into_iter().filter(|it| deletable(it)).collect();
     kinds.sort_by_key(|it| !it.is("", "pods"));
-    let mut pass = Pass::default();
+    let mut pass = DeletionPass::default();
     for kind in kinds {
         let pods = kind.is("", "pods");
         let grace = if pods { longest_grace(cluster, &kind, namespace) } else { 0 };
@@ -143,9 +146,10 @@ async fn empty(cluster: &Cluster, namespace: &str, elapsed: i64, writer: &Writer
     pass
 }
 
-impl Pass {
-    /// Counts what is left of a kind; says whether anything is. `in_time` says that what is left still has time to end.
-    fn add(&mut self, kind: &Kind, namespace: &str, left: Result<Left, Refusal>, in_time: bool) -> bool {
+impl DeletionPass {
+    /// Adds the objects left of a kind. Returns true if there are any. With `in_time`, their grace
+    /// period is not over yet.
+    fn add(&mut self, kind: &Kind, namespace: &str, left: Result<Remaining, Refusal>, in_time: bool) -> bool {
         let left = match left {
             Ok(left) => left,
             Err(refusal) => {
@@ -172,31 +176,32 @@ impl Pass {
     }
 }
 
-impl Pass {
-    /// What could not be deleted, as a condition tells it.
+impl DeletionPass {
+    /// Returns the reason and message of the condition about failed deletions.
     fn failed(&self) -> Option<(&'static str, String)> {
         let mut failures = self.failures.clone();
         failures.sort();
         let words = "Failed to delete all resource types";
-        let told = || format!("{words}, {} remaining: {}", failures.len(), failures.join(", "));
-        (!failures.is_empty()).then(|| ("ContentDeletionFailed", told()))
+        let message = || format!("{words}, {} remaining: {}", failures.len(), failures.join(", "));
+        (!failures.is_empty()).then(|| ("ContentDeletionFailed", message()))
     }
 
-    /// What is left, as a condition tells it.
+    /// Returns the reason and message of the condition about remaining objects.
     fn content(&self) -> Option<(&'static str, String)> {
-        let told = || format!("Some resources are remaining: {}", counted(&self.remaining, "has"));
-        (!self.remaining.is_empty()).then(|| ("SomeResourcesRemain", told()))
+        let message = || format!("Some resources are remaining: {}", counted(&self.remaining, "has"));
+        (!self.remaining.is_empty()).then(|| ("SomeResourcesRemain", message()))
     }
 
-    /// What holds that, as a condition tells it.
+    /// Returns the reason and message of the condition about remaining finalizers.
     fn held(&self) -> Option<(&'static str, String)> {
         let words = "Some content in the namespace has finalizers remaining";
-        let told = || format!("{words}: {}", counted(&self.finalizers, "in"));
-        (!self.finalizers.is_empty()).then(|| ("SomeFinalizersRemain", told()))
+        let message = || format!("{words}: {}", counted(&self.finalizers, "in"));
+        (!self.finalizers.is_empty()).then(|| ("SomeFinalizersRemain", message()))
     }
 }
 
-/// Counts in the words and the order of the original.
+/// Formats counts in the words and the order of k8s.io/kubernetes v1.36.4
+/// pkg/controller/namespace/deletion/status_condition_utils.go.
 fn counted(counts: &BTreeMap<String, usize>, word: &str) -> String {
     let each = counts.iter().map(|(name, count)| format!("{name} {word} {count} resource instances"));
     let mut each: Vec<_> = each.collect();
@@ -204,7 +209,7 @@ fn counted(counts: &BTreeMap<String, usize>, word: &str) -> String {
     each.join(", ")
 }
 
-/// The longest time that a pod of the namespace has to end, in seconds.
+/// Returns the longest grace period of the pods of the namespace, in seconds.
 fn longest_grace(cluster: &Cluster, pods: &Kind, namespace: &str) -> i64 {
     let ended = |pod: &Value| matches!(text(pod, "/status/phase"), "Succeeded" | "Failed");
     let all = cluster.list(pods, Some(namespace));
@@ -212,14 +217,15 @@ fn longest_grace(cluster: &Cluster, pods: &Kind, namespace: &str) -> i64 {
     running.filter_map(|it| number(&it, "/spec/terminationGracePeriodSeconds")).max().unwrap_or(0)
 }
 
-/// How many seconds ago the deletion began.
+/// Returns the number of seconds since the deletion began.
 fn elapsed(namespace: &Value, now: Timestamp) -> i64 {
     let began: Option<Timestamp> = text(namespace, "/metadata/deletionTimestamp").parse().ok();
     began.map_or(0, |it| now.as_second() - it.as_second())
 }
 
-/// Writes what came of a pass into the conditions of the namespace. Says whether that changed anything.
-fn report(namespace: &mut Value, pass: &Pass, now: &str) -> bool {
+/// Writes the result of a pass into the conditions of the namespace. Returns true if that changed
+/// anything.
+fn report(namespace: &mut Value, pass: &DeletionPass, now: &str) -> bool {
     if at(namespace, "/metadata/deletionTimestamp").is_none() {
         return false;
     }
@@ -259,7 +265,7 @@ fn report(namespace: &mut Value, pass: &Pass, now: &str) -> bool {
     changed
 }
 
-/// Sets a condition; its time changes only with its status.
+/// Sets a condition. Its transition time changes only with its status.
 fn set_condition(
     namespace: &mut Value,
     kind: &str,
@@ -304,26 +310,26 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_namespace_has_five_conditions_that_all_say_that_nothing_is_wrong() {
+    fn an_empty_namespace_has_five_conditions_without_a_problem() {
         let mut namespace = terminating();
-        assert!(report(&mut namespace, &Pass::default(), "t1"));
+        assert!(report(&mut namespace, &DeletionPass::default(), "t1"));
         assert_eq!(items(&namespace, "/status/conditions").len(), 5);
         assert!(items(&namespace, "/status/conditions").iter().all(|it| it["status"] == "False"));
         assert_eq!(
             condition(&namespace, "NamespaceContentRemaining")["message"],
             "All content successfully removed"
         );
-        assert!(!report(&mut namespace, &Pass::default(), "t2"), "nothing has changed");
+        assert!(!report(&mut namespace, &DeletionPass::default(), "t2"), "nothing has changed");
     }
 
     #[test]
-    fn what_is_left_and_why_is_told_in_the_words_of_the_original() {
+    fn remaining_content_is_reported_in_the_words_of_kube_controller_manager() {
         let mut namespace = terminating();
-        let pass = Pass {
+        let pass = DeletionPass {
             remaining: [("pods.".to_owned(), 2), ("foos.ex.io".to_owned(), 1)].into(),
             finalizers: [("ex.io/keep".to_owned(), 3)].into(),
             failures: vec!["b".to_owned(), "a".to_owned()],
-            ..Pass::default()
+            ..DeletionPass::default()
         };
         assert!(report(&mut namespace, &pass, "t1"));
         for (kind, reason, message) in [
@@ -347,7 +353,7 @@ mod tests {
             assert_eq!((&found["status"], &found["reason"]), (&json!("True"), &json!(reason)));
             assert_eq!(found["message"], message);
         }
-        assert!(report(&mut namespace, &Pass::default(), "t2"));
+        assert!(report(&mut namespace, &DeletionPass::default(), "t2"));
         let found = condition(&namespace, "NamespaceContentRemaining");
         assert_eq!((&found["status"], &found["lastTransitionTime"]), (&json!("False"), &json!("t2")));
         assert_eq!(condition(&namespace, "NamespaceDeletionDiscoveryFailure")["lastTransitionTime"], "t1");
@@ -356,6 +362,6 @@ mod tests {
     #[test]
     fn a_namespace_that_is_not_being_deleted_gets_no_conditions() {
         let mut namespace = json!({ "metadata": { "name": "a" } });
-        assert!(!report(&mut namespace, &Pass::default(), "t1"));
+        assert!(!report(&mut namespace, &DeletionPass::default(), "t1"));
     }
 }

@@ -1,4 +1,4 @@
-//! Pauses: objects that a controller leaves alone for a moment before it acts on them.
+//! Pauses: the time for which a controller leaves an object alone before it acts on it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,25 +6,26 @@ use std::time::Duration;
 use dogwatch_core::ObjectKey;
 use tokio::time::Instant;
 
-/// Since when a controller knows of what it is about to act on. A key costs memory until [`Pauses::end`].
+/// The start of the pause of each key. A key takes memory until [`Pauses::end`].
 #[derive(Debug, Default)]
 pub(crate) struct Pauses {
     since: BTreeMap<ObjectKey, Instant>,
 }
 
 impl Pauses {
-    /// What is left of the pause of a key, which begins when this is first asked; `None` when it is over.
+    /// Returns the rest of the pause of a key, which starts with the first call; `None` when it is
+    /// over.
     pub(crate) fn left(&mut self, key: &ObjectKey, pause: Duration) -> Option<Duration> {
         let since = *self.since.entry(key.clone()).or_insert_with(Instant::now);
         Some(pause.saturating_sub(since.elapsed())).filter(|it| !it.is_zero())
     }
 
-    /// Begins the pause of a key anew.
+    /// Restarts the pause of a key.
     pub(crate) fn restart(&mut self, key: &ObjectKey) {
         self.since.insert(key.clone(), Instant::now());
     }
 
-    /// Forgets a key: the next time it is asked for, its pause begins.
+    /// Removes a key: its next pause starts with the next call of [`Self::left`].
     pub(crate) fn end(&mut self, key: &ObjectKey) {
         self.since.remove(key);
     }
@@ -35,7 +36,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_pause_begins_when_it_is_first_asked_for_and_again_when_told_to() {
+    async fn a_pause_begins_with_the_first_call_and_can_be_restarted() {
         let (mut pauses, key) = (Pauses::default(), ObjectKey::cluster("a"));
         let second = Duration::from_secs(1);
         assert_eq!(pauses.left(&key, second), Some(second));

@@ -1,6 +1,6 @@
-//! The keys a controller still has to look at: now, later, or again after a failure.
+//! The keys that a controller has to process: now, later, or again after a failure.
 //!
-//! Knows nothing of what the keys stand for. A key is there once, however often it was added.
+//! Knows nothing of the meaning of the keys. A key is queued once, however often it was added.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::Hash;
@@ -10,11 +10,12 @@ use tokio::time::Instant;
 
 use crate::time;
 
-/// How long the first retry waits, and the longest that any does; the original begins alike.
+/// The delay of the first retry, as in client-go v0.36.4 util/workqueue/default_rate_limiters.go,
+/// and the longest delay of any.
 const FIRST_RETRY: Duration = Duration::from_millis(5);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
-/// Keys to look at. Invariant: a key is either ready or waits for one moment, or neither.
+/// Keys to process. Invariant: a key is either ready or waits for one moment, or neither.
 #[derive(Debug)]
 pub(crate) struct Pending<K> {
     /// In the order in which they were added.
@@ -23,7 +24,7 @@ pub(crate) struct Pending<K> {
     /// By the moment at which they become ready.
     later: BTreeMap<Instant, BTreeSet<K>>,
     moment: HashMap<K, Instant>,
-    /// How often in a row a key has failed.
+    /// The number of consecutive failures of each key.
     failures: HashMap<K, u32>,
 }
 
@@ -40,7 +41,7 @@ impl<K> Default for Pending<K> {
 }
 
 impl<K: Clone + Ord + Hash> Pending<K> {
-    /// Look at this one now.
+    /// Queues a key now.
     pub(crate) fn add(&mut self, key: K) {
         self.cancel(&key);
         if self.is_ready.insert(key.clone()) {
@@ -48,7 +49,7 @@ impl<K: Clone + Ord + Hash> Pending<K> {
         }
     }
 
-    /// Look at this one after a while, unless it is to be looked at earlier anyway.
+    /// Queues a key after a delay, unless it is due earlier already.
     pub(crate) fn add_after(&mut self, key: K, delay: Duration) {
         let moment = time::from_now(delay);
         if self.is_ready.contains(&key) || self.moment.get(&key).is_some_and(|known| *known <= moment) {
@@ -59,7 +60,7 @@ impl<K: Clone + Ord + Hash> Pending<K> {
         self.moment.insert(key, moment);
     }
 
-    /// Look at this one again, later each time in a row.
+    /// Queues a key after a failure, with an exponential backoff.
     pub(crate) fn retry(&mut self, key: K) {
         let failures = self.failures.entry(key.clone()).or_default();
         let delay = FIRST_RETRY.saturating_mul(1 << (*failures).min(16)).min(LONGEST_RETRY);
@@ -67,19 +68,19 @@ impl<K: Clone + Ord + Hash> Pending<K> {
         self.add_after(key, delay);
     }
 
-    /// This one is well: its next failure is a first one.
+    /// Resets the backoff of a key.
     pub(crate) fn forget(&mut self, key: &K) {
         self.failures.remove(key);
     }
 
-    /// Looks now at all that have failed and wait for their next try.
+    /// Queues all keys now that have failed and wait for their next attempt.
     pub(crate) fn retry_all_now(&mut self) {
         let failed: BTreeSet<K> =
             self.failures.keys().filter(|it| self.moment.contains_key(it)).cloned().collect();
         failed.into_iter().for_each(|it| self.add(it));
     }
 
-    /// The next key to look at, if there is one now.
+    /// Takes the next key that is ready, if there is one.
     pub(crate) fn take(&mut self) -> Option<K> {
         let now = Instant::now();
         while let Some(entry) = self.later.first_entry().filter(|it| *it.key() <= now) {
@@ -95,7 +96,10 @@ impl<K: Clone + Ord + Hash> Pending<K> {
         Some(key)
     }
 
-    /// Waits until the time of a key has come; for ever where none waits. Dropping the future loses nothing.
+    /// Waits until the next delayed key is due; forever if there is none.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
     pub(crate) async fn due(&self) {
         match self.later.keys().next() {
             Some(moment) => tokio::time::sleep_until(*moment).await,
@@ -124,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_is_there_once_and_at_the_earliest_moment_it_was_added_for() {
+    async fn a_key_is_queued_once_at_the_earliest_moment_it_was_added_for() {
         let mut pending = Pending::default();
         pending.add("a");
         pending.add("b");
@@ -141,7 +145,7 @@ mod tests {
         pending.add("d");
         assert_eq!(taken(&mut pending), ["d"]);
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert!(taken(&mut pending).is_empty(), "adding it at once took the later moment's place");
+        assert!(taken(&mut pending).is_empty(), "adding it now has replaced the later moment");
     }
 
     #[tokio::test(start_paused = true)]
@@ -160,11 +164,11 @@ mod tests {
         pending.forget(&"a");
         pending.retry("a");
         pending.retry_all_now();
-        assert_eq!(taken(&mut pending), ["a"], "there is no need to wait when the cause is gone");
+        assert_eq!(taken(&mut pending), ["a"], "retry_all_now skips the backoff");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_may_wait_for_longer_than_any_clock_goes() {
+    async fn a_delay_beyond_the_range_of_the_clock_is_accepted() {
         let mut pending = Pending::default();
         pending.add_after("a", Duration::MAX);
         assert!(tokio::time::timeout(Duration::from_secs(3600), pending.due()).await.is_err());
@@ -174,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_ever_due_where_nothing_waits() {
+    async fn nothing_is_due_without_delayed_keys() {
         let pending = Pending::<u8>::default();
         assert!(tokio::time::timeout(Duration::from_secs(3600), pending.due()).await.is_err());
     }

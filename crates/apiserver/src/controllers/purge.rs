@@ -1,4 +1,5 @@
-//! Deleting all objects of a kind, in a namespace or everywhere, and telling what is left of them.
+//! Deletion of all objects of a kind, in one namespace or in all, with a count of those that are
+//! left.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,30 +12,31 @@ use crate::kinds::look::{at, items};
 use crate::refusal::Refusal;
 use crate::registry::Kind;
 
-/// What is left of a kind after its objects were deleted: those that wait for their finalizers, or for their time to be up.
+/// The objects of a kind that are left after a deletion: they wait for their finalizers, or for
+/// their grace period.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Left {
-    /// How many objects.
+pub(crate) struct Remaining {
+    /// The number of objects.
     pub(crate) objects: usize,
-    /// How many of them have each finalizer.
+    /// The number of them that have each finalizer.
     pub(crate) finalizers: BTreeMap<String, usize>,
 }
 
-/// How long objects are deleted after one was refused. A webhook that does not answer takes up to half a minute for each, and
-/// whoever waits for all of them waits for hours.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The time for which deletions continue after one has failed. A webhook that does not respond
+/// takes up to 30 seconds for each object, so deleting all of them could take hours.
+const TIME_LIMIT_AFTER_FAILURE: Duration = Duration::from_secs(10);
 
-/// Deletes all objects of a kind, in one namespace or in all, and counts those that stay for now.
+/// Deletes all objects of a kind, in one namespace or in all, and counts those that are left.
 ///
 /// # Errors
-/// The first refusal that is not about an object that is gone already. The others have been deleted nevertheless, as far as
-/// that did not take long.
+/// The first error that is not about an object that is gone already. Other objects have been
+/// deleted nevertheless, up to the time limit.
 pub(crate) async fn purge(
     cluster: &Cluster,
     kind: &Kind,
     namespace: Option<&str>,
     writer: &Writer,
-) -> Result<Left, Refusal> {
+) -> Result<Remaining, Refusal> {
     let options = DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
     let (mut refused, begun) = (None, Instant::now());
     for stored in cluster.list(kind, namespace) {
@@ -46,7 +48,7 @@ pub(crate) async fn purge(
             Err(refusal) if !matches!(refusal.0.code, 404 | 409) => refused = refused.or(Some(refusal)),
             _ => {}
         }
-        if refused.is_some() && begun.elapsed() >= PATIENCE {
+        if refused.is_some() && begun.elapsed() >= TIME_LIMIT_AFTER_FAILURE {
             break;
         }
     }
@@ -56,14 +58,15 @@ pub(crate) async fn purge(
     }
 }
 
-/// Whether to delete an object: once, and again while it waits for its dependents, for which nobody has to wait here.
+/// Returns true if an object is to be deleted: once, and again if it waits for its dependents,
+/// since the purge deletes those anyway.
 fn needs_delete(object: &Value) -> bool {
     at(object, "/metadata/deletionTimestamp").is_none()
         || items(object, "/metadata/finalizers").iter().any(|it| it == "foregroundDeletion" || it == "orphan")
 }
 
-fn left(objects: impl Iterator<Item = Value>) -> Left {
-    let mut left = Left::default();
+fn left(objects: impl Iterator<Item = Value>) -> Remaining {
+    let mut left = Remaining::default();
     for object in objects {
         left.objects += 1;
         for finalizer in items(&object, "/metadata/finalizers").iter().filter_map(Value::as_str) {
@@ -94,12 +97,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_counted_by_finalizer() {
+    fn remaining_objects_are_counted_by_finalizer() {
         let objects = [
             json!({ "metadata": { "finalizers": ["a", "b"] } }),
             json!({ "metadata": { "finalizers": ["b"] } }),
         ];
         let finalizers = [("a".to_owned(), 1), ("b".to_owned(), 2)].into();
-        assert_eq!(left(objects.into_iter()), Left { objects: 2, finalizers });
+        assert_eq!(left(objects.into_iter()), Remaining { objects: 2, finalizers });
     }
 }

@@ -1,18 +1,20 @@
-//! Resource quotas: what they limit is copied into their status, and what is used of it is counted.
+//! Resource quotas: copies their limits into the status, and counts the usage.
 //!
-//! Admission charges a quota for each object before it stores the object, and goes by the status alone: a quota that nothing
-//! has counted yet limits nothing. This controller counts a quota when it is new, and again whenever something that it counts
-//! has changed, so that what deleted objects used is free again.
+//! Admission charges a quota for each object before it stores the object, and reads only the
+//! status: a quota that was not counted yet limits nothing. This controller counts a new quota, and
+//! counts it again whenever a counted object has changed, so that the usage of deleted objects
+//! becomes free.
 //!
-//! A count is written only if no object of the namespace is between its charge and its commit, and only over the version of
-//! the quota that was read before counting. So a charge is never lost, and no more is admitted than the quota allows.
+//! A count is written only if no object of the namespace is between its charge and its commit, and
+//! only over the version of the quota that was read before counting. So a charge is never lost, and
+//! admission never exceeds the quota.
 
 use std::time::Duration;
 
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
-use super::part::{builtin, writer};
+use super::background::{builtin, writer};
 use super::pauses::Pauses;
 use super::reconcile::{Next, Reconciler};
 use crate::admission::Amounts;
@@ -23,20 +25,21 @@ use crate::refusal::Refusal;
 use crate::registry::Kind;
 use crate::store::{CollectionName, Encoded};
 
-/// How long a quota that is new, or was just counted, is left alone: what changes meanwhile is counted together. A count reads
-/// all objects that it counts, so that without this, creating a thousand pods would read half a million. And a client that
-/// reads a quota right after creating it finds it as it was written, as where another process counts.
+/// The time for which a quota that is new, or was just counted, is left alone, so that changes are
+/// counted together. A count reads all counted objects: without this, creating a thousand pods
+/// would read half a million. Also, a client that reads a quota right after creating it finds it as
+/// written, as with kube-controller-manager.
 const PAUSE: Duration = Duration::from_secs(1);
-/// When to look again at a namespace in which an object is between its charge and its commit.
+/// The time until a namespace with an object between its charge and its commit is checked again.
 const BUSY: Duration = Duration::from_millis(50);
-/// How often a quota is counted if nothing happens, as kube-controller-manager does: a change that this controller does not
-/// know of, such as a pod that is overdue, takes effect then.
+/// The interval at which a quota is counted without any change, as by kube-controller-manager:
+/// changes that this controller does not see, such as an overdue pod, take effect then.
 const RESYNC: Duration = Duration::from_secs(5 * 60);
 
-/// Counts what is used of resource quotas.
+/// Counts the usage of resource quotas.
 #[derive(Debug, Default)]
 pub(super) struct Quotas {
-    /// The quotas, since each was last counted, or first seen.
+    /// The time since each quota was last counted, or first seen.
     counted: Pauses,
 }
 
@@ -90,14 +93,14 @@ impl Reconciler for Quotas {
     }
 }
 
-/// The kinds whose objects a quota counts.
+/// Returns the kinds whose objects a quota counts.
 fn counted_kinds(cluster: &Cluster, quota: &Value) -> Vec<std::sync::Arc<Kind>> {
     let stored = cluster.catalog().stored();
     let counts = |it: &Kind| it.def.namespaced && quota::limits(quota, &it.def.group, &it.def.plural);
     stored.into_iter().filter(|it| counts(it)).collect()
 }
 
-/// The collections whose changes change what is used of a quota.
+/// Returns the collections whose changes affect the usage of a quota.
 fn sources(cluster: &Cluster, quota: &Value) -> Vec<CollectionName> {
     let kinds = counted_kinds(cluster, quota);
     let mut sources: Vec<_> = kinds.iter().map(|it| it.collection.clone()).collect();
@@ -109,7 +112,7 @@ fn sources(cluster: &Cluster, quota: &Value) -> Vec<CollectionName> {
     sources
 }
 
-/// Brings the status of a quota up to date; returns whether that changed it.
+/// Updates the status of a quota. Returns true if that changed it.
 fn recount(cluster: &Cluster, namespace: &str, quota: &mut Value) -> bool {
     let now = cluster.source().now();
     let hard = Amounts::at(quota, "/spec/hard");
@@ -119,12 +122,12 @@ fn recount(cluster: &Cluster, namespace: &str, quota: &mut Value) -> bool {
         let (group, plural) = (kind.def.group.as_str(), kind.def.plural.as_str());
         let objects = cluster.list(&kind, Some(namespace));
         let objects = objects.iter().map(|it| {
-            // Most kinds are counted, not read.
+            // Objects of most kinds are counted without decoding.
             if quota::reads(group, plural) { it.to_value() } else { Value::Null }
         });
         counted.add(&quota::used_by(quota, group, plural, objects, now));
     }
-    // What no kind uses, or none that is served now, stays as it was.
+    // The usage of resources without a served kind is kept.
     let mut used = before.filter(|name, _| hard.get(name).is_some() && counted.get(name).is_none());
     used.add(&counted);
     if at(quota, "/status/hard") == at(quota, "/spec/hard") && used == before {

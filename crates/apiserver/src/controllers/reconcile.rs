@@ -1,7 +1,7 @@
-//! The loop most controllers have: something changes, keys are looked at, one after the other.
+//! The loop of most controllers: changes queue keys, which are processed one after the other.
 //!
-//! A [`Reconciler`] says what it follows, which keys a change is about, and what to do about a key. It does not know
-//! cursors, bells, clocks or retries.
+//! A [`Reconciler`] defines the collections it follows, the keys that a change affects, and the
+//! processing of a key. It does not know cursors, notifications, clocks or retries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use dogwatch_core::ObjectKey;
 
-use super::feed::{Feed, Step};
-use super::part::Running;
+use super::background::Running;
+use super::feed::{Feed, FeedEvent};
 use super::pending::Pending;
 use super::supervise;
 use crate::cluster::Cluster;
@@ -19,20 +19,20 @@ use crate::panics::caught;
 use crate::refusal::Refusal;
 use crate::store::{CollectionName, Encoded};
 
-/// How many keys are looked at before others get their turn. They find all that was done at once, so that a set of a
-/// thousand pods is not counted a thousand times.
-const TURN: usize = 64;
+/// The number of keys that are processed before other tasks run. Those then see all changes at
+/// once, so that a set of a thousand pods is not counted a thousand times.
+const KEYS_PER_TURN: usize = 64;
 
-/// Brings what is in line with what should be, object by object.
+/// Brings the actual state in line with the desired state, object by object.
 pub(crate) trait Reconciler: Send {
     /// The name, for logs, metrics and health checks.
     fn name(&self) -> &'static str;
 
-    /// The collections that are followed all the time.
+    /// The collections that are always followed.
     fn follows(&self, cluster: &Cluster) -> Vec<CollectionName>;
 
-    /// The keys that a change is about. `before` and `after` are the two sides of it; an object that was there from the
-    /// beginning has only the second.
+    /// Returns the keys that a change affects. `before` and `after` are the two sides of the
+    /// change; an object of the initial list has only the second.
     fn touched(
         &mut self,
         cluster: &Cluster,
@@ -41,15 +41,17 @@ pub(crate) trait Reconciler: Send {
         after: Option<&Encoded>,
     ) -> Vec<ObjectKey>;
 
-    /// Whether a change in a collection that a key waits for is about it.
+    /// Returns true if a change in a collection that a key waits for affects the key. Defaults to
+    /// true.
     fn concerns(&self, waiting: &ObjectKey, changed: &ObjectKey) -> bool {
         let _ = (waiting, changed);
         true
     }
 
-    /// Does what is to be done about a key. May be called at any time and for any key, also of objects that are gone.
+    /// Processes a key. May be called at any time and for any key, also for objects that are gone.
     ///
-    /// A refusal means that it is tried again, later each time.
+    /// # Errors
+    /// After an error the key is retried, with an exponential backoff.
     fn sync(
         &mut self,
         cluster: &Cluster,
@@ -57,30 +59,30 @@ pub(crate) trait Reconciler: Send {
     ) -> impl Future<Output = Result<Next, Refusal>> + Send;
 }
 
-/// When a key has to be looked at next, unless something touches it before.
+/// The time at which a key is processed next, unless a change affects it earlier.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Next {
-    /// After a while.
+    /// After this delay.
     pub(crate) after: Option<Duration>,
-    /// When something changes in one of these collections that are not followed otherwise.
+    /// After a change in one of these collections, which are followed only for that.
     pub(crate) waits_for: Vec<CollectionName>,
-    /// The version from which on such a change counts.
+    /// The version after which such a change counts.
     pub(crate) since: u64,
 }
 
 impl Next {
-    /// When it is touched.
+    /// Processes the key again after a change that affects it.
     pub(crate) fn touch() -> Self {
         Self::default()
     }
 
-    /// After a while.
+    /// Processes the key again after a delay.
     pub(crate) fn after(delay: Duration) -> Self {
         Self { after: Some(delay), ..Self::default() }
     }
 }
 
-/// Runs what `make` makes, under supervision and under its own name.
+/// Runs the reconciler that `make` creates, supervised, under its own name.
 pub(crate) fn supervised<R: Reconciler + 'static>(
     cluster: &Arc<Cluster>,
     mut make: impl FnMut() -> R + Send + 'static,
@@ -89,30 +91,31 @@ pub(crate) fn supervised<R: Reconciler + 'static>(
     supervise::supervised(name, cluster, move |it| Box::pin(run(it, make())))
 }
 
-/// The loop. Never ends by itself; dropping the future stops it without harm.
+/// Runs the loop. Never returns; dropping the future stops it safely.
 pub(crate) async fn run<R: Reconciler>(cluster: Arc<Cluster>, mut reconciler: R) {
     let mut runner = Runner::new(&cluster, &reconciler);
     let mut turn = 0;
     loop {
         runner.absorb(&cluster, &mut reconciler);
         if let Some(key) = runner.pending.take() {
-            // A panic over one key is a failure of that key: the others would wait for as long as it is there.
+            // A panic is a failure of that key only: otherwise the others would be blocked for as
+            // long as the object exists.
             let outcome = caught(reconciler.sync(&cluster, &key)).await.unwrap_or_else(|panic| {
                 let controller = reconciler.name();
                 cluster.background().panicked(controller);
-                tracing::error!(controller, %key, panic = panic.0, "a controller panicked over an object");
+                tracing::error!(controller, %key, panic = panic.0, "a controller panicked; the object will be retried");
                 Err(Refusal::internal(panic.0))
             });
             runner.settle(reconciler.name(), key, outcome);
             turn += 1;
-            if turn % TURN == 0 {
-                // The verbs are often ready at once: let others run as well.
+            if turn % KEYS_PER_TURN == 0 {
+                // The verbs often complete without waiting: let other tasks run as well.
                 tokio::task::yield_now().await;
             }
             continue;
         }
         tokio::select! {
-            // In this order, so that the same seed gives the same course of things.
+            // In fixed order, so that runs with the same seed are identical.
             biased;
             () = runner.feed.wait() => {}
             () = runner.pending.due() => {}
@@ -133,7 +136,8 @@ impl Runner {
     fn new(cluster: &Cluster, reconciler: &impl Reconciler) -> Self {
         let mut feed = Feed::new(cluster.store().clone());
         let always = reconciler.follows(cluster);
-        // A deletion that is missed would be missed for ever: `touched` says what an object that is gone was about.
+        // A missed deletion would never be noticed: `touched` needs the former state of an object
+        // that is gone.
         always.iter().for_each(|it| feed.follow_each(it));
         Self { feed, pending: Pending::default(), always, waiting: BTreeMap::new() }
     }
@@ -141,16 +145,17 @@ impl Runner {
     fn absorb(&mut self, cluster: &Cluster, reconciler: &mut impl Reconciler) {
         for step in self.feed.take() {
             match step {
-                Step::Listed(collection, objects) => {
+                FeedEvent::Listed(collection, objects) => {
                     for object in &objects {
                         self.touch(cluster, reconciler, &collection, None, Some(object));
                     }
-                    // What has gone meanwhile is in no list, so whoever waits for it looks again.
+                    // A list does not show deletions, so all keys that wait for the collection are
+                    // processed again.
                     for key in self.waiting.get(&collection).cloned().into_iter().flatten() {
                         self.wake(&collection, &key);
                     }
                 }
-                Step::Changed(collection, change) => {
+                FeedEvent::Changed(collection, change) => {
                     let (before, after) = (change.before.as_deref(), change.after.as_deref());
                     self.touch(cluster, reconciler, &collection, before, after);
                 }
@@ -193,7 +198,7 @@ impl Runner {
         let next = match outcome {
             Ok(next) => next,
             Err(refusal) => {
-                tracing::debug!(controller = name, %key, %refusal, "will try again");
+                tracing::debug!(controller = name, %key, %refusal, "failed; will retry");
                 return self.pending.retry(key);
             }
         };
@@ -219,7 +224,7 @@ mod tests {
     use crate::cluster::{Source, Writer};
     use crate::controllers::together;
 
-    /// Panics over one ConfigMap and notes the others.
+    /// A reconciler that panics for one ConfigMap and records the others.
     #[derive(Default)]
     struct Fussy {
         seen: Arc<std::sync::Mutex<Vec<String>>>,
@@ -252,7 +257,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_object_that_makes_a_controller_panic_keeps_no_other_waiting() {
+    async fn an_object_that_makes_a_controller_panic_does_not_block_others() {
         let cluster = Arc::new(Cluster::new(Source::real()));
         cluster.bootstrap().await;
         for name in ["a", "poison", "z"] {
@@ -266,7 +271,7 @@ mod tests {
         let seen = seen.lock().expect("no panic while it is held");
         assert_eq!(seen.iter().filter(|it| ["a", "z"].contains(&it.as_str())).count(), 2, "{seen:?}");
         let health = cluster.background().loops()["fussy"].clone();
-        assert!((5..30).contains(&health.panics), "it is tried again, later each time: {health:?}");
+        assert!((5..30).contains(&health.panics), "it is retried with a backoff: {health:?}");
         assert_eq!(health.down, None);
     }
 }

@@ -1,41 +1,44 @@
-//! Keeps a controller running: one that panics is started again, later each time, and takes no other with it.
+//! Supervision of a controller: one that panics is restarted, with a backoff, and does not affect
+//! the others.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::part::Running;
+use super::background::Running;
 use crate::cluster::Cluster;
 use crate::panics::caught;
 
-/// How long a controller rests after its first panic, and after many in a row.
+/// The delay of the restart after a first panic, and the longest delay.
 const FIRST_REST: Duration = Duration::from_secs(1);
 const LONGEST_REST: Duration = Duration::from_secs(30);
-/// A controller that has run for so long is well again: its next panic is a first one.
-const WELL: Duration = Duration::from_secs(60);
+/// The time after which a controller counts as recovered: the backoff of its next panic starts
+/// again.
+const RECOVERED_AFTER: Duration = Duration::from_secs(60);
 
-/// Runs what `start` makes under a name, for ever. Dropping the future stops it.
+/// Runs the loop that `start` creates under a name, forever. Dropping the future stops it.
 ///
-/// A controller keeps nothing that it cannot find in the store, so a new one takes up where the old one was.
+/// A controller keeps no state that is not in the store, so a new one continues where the old one
+/// stopped.
 pub(crate) fn supervised(
     name: &'static str,
     cluster: &Arc<Cluster>,
     mut start: impl FnMut(Arc<Cluster>) -> Running + Send + 'static,
 ) -> Running {
     let cluster = Arc::clone(cluster);
-    // From the beginning: a health check may come before the first poll.
+    // Set before the first poll, since a health check may come earlier.
     cluster.background().up(name);
     Box::pin(async move {
         let mut rest = FIRST_REST;
         loop {
             cluster.background().up(name);
             let begun = Instant::now();
-            // Making it is part of it: some read the store before their first wait.
+            // Creating the loop is covered too: some read the store before they first wait.
             let run = async { start(Arc::clone(&cluster)).await };
             let Err(panic) = caught(run).await else { return };
             cluster.background().down(name, &panic.0);
-            if begun.elapsed() >= WELL {
+            if begun.elapsed() >= RECOVERED_AFTER {
                 rest = FIRST_REST;
             }
             tracing::error!(
@@ -63,7 +66,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_controller_that_panics_is_started_again_later_each_time() {
+    async fn a_controller_that_panics_is_restarted_with_a_backoff() {
         let (cluster, started) = (cluster(), Arc::new(AtomicUsize::new(0)));
         let count = Arc::clone(&started);
         let bad = supervised("bad", &cluster, move |_| {
@@ -93,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_controller_that_panics_takes_no_other_with_it() {
+    async fn a_controller_that_panics_does_not_affect_others() {
         let (cluster, steps) = (cluster(), Arc::new(AtomicUsize::new(0)));
         let (panicking, counted) = ("panicking", Arc::clone(&steps));
         let bad = supervised(panicking, &cluster, |_| panic!("before it has begun"));

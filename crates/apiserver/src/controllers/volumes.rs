@@ -1,16 +1,18 @@
-//! Protection of claims and volumes: one that is deleted stays while it is in use, and goes when it no longer is.
+//! Protection of claims and volumes: one that is being deleted is kept while it is in use.
 //!
-//! Every new claim and volume gets a protection finalizer, as from kube-apiserver's StorageObjectInUseProtection. This is the
-//! other half, which kube-controller-manager has in pvcprotection and pvprotection: it removes the finalizer of what is being
-//! deleted. Without it a claim could never go, nor the namespace it is in.
+//! Every new claim and volume gets a protection finalizer, as from kube-apiserver's admission
+//! plugin StorageObjectInUseProtection. This controller is the counterpart, which
+//! kube-controller-manager has in pkg/controller/volume/pvcprotection and pvprotection: it removes
+//! the finalizer of objects that are being deleted. Without it neither a claim nor its namespace
+//! could be deleted.
 
 use std::time::Duration;
 
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
+use super::background::{builtin, writer};
 use super::finalizers;
-use super::part::{builtin, writer};
 use super::pauses::Pauses;
 use super::reconcile::{Next, Reconciler};
 use crate::cluster::{Cluster, Place};
@@ -21,8 +23,8 @@ use crate::store::{CollectionName, Encoded};
 
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
-/// How long an object that is being deleted is left alone, so that a client that reads it right after its delete request
-/// still finds it, as it does where another process removes the finalizer.
+/// The time for which an object that is being deleted is left alone, so that a client that reads it
+/// right after its delete request still finds it, as with kube-controller-manager.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Removes the protection finalizers of claims and volumes that are being deleted and not in use.
@@ -43,7 +45,7 @@ impl Reconciler for Volumes {
             .to_vec()
     }
 
-    /// Claims have a namespace and volumes have none, so that their keys differ.
+    /// Claims have a namespace and volumes have none, so their keys are distinct.
     fn touched(
         &mut self,
         _: &Cluster,
@@ -54,7 +56,7 @@ impl Reconciler for Volumes {
         after.or(before).map(|it| it.key().clone()).into_iter().collect()
     }
 
-    /// A claim waits for the pods of its namespace; a volume waits for claims, wherever they are.
+    /// A claim waits for the pods of its namespace; a volume waits for claims of any namespace.
     fn concerns(&self, waiting: &ObjectKey, changed: &ObjectKey) -> bool {
         waiting.namespace().is_none() || waiting.namespace() == changed.namespace()
     }
@@ -98,7 +100,7 @@ impl Reconciler for Volumes {
     }
 }
 
-/// Whether an object is being deleted and has the finalizer.
+/// Returns true if an object is being deleted and has the finalizer.
 fn is_candidate(object: &Value, finalizer: &str) -> bool {
     at(object, "/metadata/deletionTimestamp").is_some()
         && items(object, "/metadata/finalizers").iter().any(|it| it == finalizer)
@@ -108,14 +110,16 @@ fn is_claim_used(cluster: &Cluster, pods: &Kind, namespace: &str, claim: &Value)
     cluster.list(pods, Some(namespace)).iter().any(|it| uses(&it.to_value(), claim))
 }
 
-/// Whether a pod uses a claim. One that is not on a node does not: no kubelet starts a pod whose claim is being deleted.
+/// Returns true if a pod uses a claim. A pod that is not on a node does not: no kubelet starts a
+/// pod whose claim is being deleted.
 fn uses(pod: &Value, claim: &Value) -> bool {
     if text(pod, "/spec/nodeName").is_empty() {
         return false;
     }
     let name = text(claim, "/metadata/name");
     let by_name = |volume: &Value| text(volume, "/persistentVolumeClaim/claimName") == name;
-    // The claim of an ephemeral volume belongs to its pod. It need not outlive a pod that the kubelet is done with.
+    // The claim of an ephemeral volume belongs to its pod, and need not outlive a pod whose
+    // containers have stopped.
     let shut_down = at(pod, "/metadata/deletionTimestamp").is_some()
         && number(pod, "/metadata/deletionGracePeriodSeconds") == Some(0);
     let owned = items(claim, "/metadata/ownerReferences")
@@ -128,10 +132,11 @@ fn uses(pod: &Value, claim: &Value) -> bool {
     items(pod, "/spec/volumes").iter().any(|it| by_name(it) || ephemeral(it))
 }
 
-/// Whether a volume is bound to a claim that exists.
+/// Returns true if a volume is bound to a claim that exists.
 ///
-/// kube-controller-manager goes by the phase alone, as its binder takes a volume out of `Bound` when the claim has gone. No
-/// binder runs here, so that a volume whose phase a client has set would stay for ever.
+/// kube-controller-manager checks only the phase, since its binder takes a volume out of `Bound`
+/// when the claim is gone. No binder runs here, so a volume whose phase a client has set would
+/// never be deleted.
 fn is_volume_used(cluster: &Cluster, claims: &Kind, volume: &Value) -> bool {
     if text(volume, "/status/phase") != "Bound" {
         return false;
@@ -157,11 +162,11 @@ mod tests {
         let own = json!([{ "uid": "u", "controller": true }]);
         assert!(uses(&pod, &claim("c", json!([]))) && !uses(&pod, &claim("d", json!([]))));
         assert!(uses(&pod, &claim("p-e", own.clone())));
-        assert!(!uses(&pod, &claim("p-e", json!([]))), "the claim is of somebody else");
+        assert!(!uses(&pod, &claim("p-e", json!([]))), "the pod does not own the claim");
         pod["metadata"]["deletionTimestamp"] = "t".into();
         pod["metadata"]["deletionGracePeriodSeconds"] = 0.into();
         assert!(!uses(&pod, &claim("p-e", own)) && uses(&pod, &claim("c", json!([]))));
         pod["spec"]["nodeName"] = "".into();
-        assert!(!uses(&pod, &claim("c", json!([]))), "nothing has started it");
+        assert!(!uses(&pod, &claim("c", json!([]))), "it is not on a node");
     }
 }

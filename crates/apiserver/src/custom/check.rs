@@ -1,19 +1,21 @@
-//! Whether a CustomResourceDefinition is valid, in the words of the original.
+//! Validation of CustomResourceDefinitions, with the messages of kube-apiserver
+//! (k8s.io/apiextensions-apiserver v0.36.4 pkg/apis/apiextensions/validation/validation.go).
 //!
-//! What all versions say alike the original moves up before it checks: a problem of a schema that all versions share is
-//! a problem of `spec.validation`. CEL rules are not compiled, so they are never found wrong.
+//! kube-apiserver moves fields that are equal in all versions to the top of its internal form
+//! before it validates: a problem of a schema that all versions share is a problem of
+//! `spec.validation`. CEL rules are not compiled, so no problem of theirs is found.
 
 use serde_json::Value;
 
-use super::internal::{self, Shared};
-use super::label::{label_faults, subdomain_faults};
-use super::parts::{
+use super::dns_names::{label_faults, subdomain_faults};
+use super::go_format::{json as compact, quoted};
+use super::internal::{self, SharedByVersions};
+use super::keywords::{flag, listed, text};
+use super::version_checks::{
     check_choice, check_columns, check_conversion, check_deprecation, check_selectable, check_subresources,
     forbidden, invalid,
 };
-use super::printed::{json as compact, quoted};
-use super::words::{flag, listed, text};
-use super::{Structural, defaulted, names, openapi, rules, words};
+use super::{Structural, default_checks, keywords, names, openapi, structural_rules};
 use crate::refusal::{Problem, ProblemKind};
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
@@ -46,8 +48,8 @@ const ROOT_FIELDS: [&str; 22] = [
     "x-kubernetes-validations",
 ];
 
-/// What is wrong with a new definition, after [`super::definition::prepare_create`]. Labels, annotations and the like
-/// are not looked at.
+/// Returns the problems of a new definition, after [`super::definition::prepare_create`]. Labels,
+/// annotations and the like are not checked.
 pub fn check_create(definition: &Value) -> Vec<Problem> {
     let mut problems = Vec::new();
     let spec = &definition["spec"];
@@ -64,15 +66,15 @@ pub fn check_create(definition: &Value) -> Vec<Problem> {
     problems
 }
 
-/// What is wrong with a changed definition, after [`super::definition::prepare_update`].
+/// Returns the problems of a changed definition, after [`super::definition::prepare_update`].
 pub fn check_update(definition: &Value, old: &Value) -> Vec<Problem> {
     let mut problems = Vec::new();
     check_both(definition, Some(old), &mut problems);
     problems
 }
 
-/// The formats a definition asks for that are not checked, each with the words of its warning. With `old`, only those
-/// that are new.
+/// Returns a warning for each format in a definition that is not checked. With `old`, only for
+/// those that are new.
 pub fn format_warnings(definition: &Value, old: Option<&Value>) -> Vec<String> {
     let known = old.map(unchecked_formats).unwrap_or_default();
     let fresh = unchecked_formats(definition).into_iter().filter(|format| !known.contains(format));
@@ -117,7 +119,7 @@ fn check_spec(spec: &Value, problems: &mut Vec<Problem>) {
             problems.push(Problem::new(field, ProblemKind::Required, ""));
         }
     }
-    let shared = Shared::of(versions);
+    let shared = SharedByVersions::of(versions);
     for (index, version) in versions.iter().enumerate() {
         check_version(version, &format!("spec.versions[{index}]"), &shared, problems);
     }
@@ -157,7 +159,7 @@ fn check_group(group: &str, problems: &mut Vec<Problem>) {
     }
 }
 
-fn check_version(version: &Value, path: &str, shared: &Shared, problems: &mut Vec<Problem>) {
+fn check_version(version: &Value, path: &str, shared: &SharedByVersions, problems: &mut Vec<Problem>) {
     let name = text(version, "name");
     let faults = label_faults(name);
     if !faults.is_empty() {
@@ -179,7 +181,7 @@ fn check_version(version: &Value, path: &str, shared: &Shared, problems: &mut Ve
     }
 }
 
-fn check_version_set(spec: &Value, shared: &Shared, problems: &mut Vec<Problem>) {
+fn check_version_set(spec: &Value, shared: &SharedByVersions, problems: &mut Vec<Problem>) {
     let versions = listed(spec, "versions");
     let shown = shared.versions(&spec["versions"]);
     let repeated =
@@ -249,12 +251,12 @@ fn check_schema(schema: &Value, status: bool, path: &str, problems: &mut Vec<Pro
     if flag(root, "nullable") {
         problems.push(forbidden(&format!("{path}.nullable"), "nullable cannot be true at the root"));
     }
-    let unsupported = rules::unsupported(root);
+    let unsupported = structural_rules::unsupported(root);
     let before = problems.len();
     if unsupported.is_none() {
-        let found = rules::problems(root, &path);
+        let found = structural_rules::problems(root, &path);
         if found.is_empty() {
-            problems.extend(defaulted::problems(&Structural::parse(root), &path));
+            problems.extend(default_checks::problems(&Structural::parse(root), &path));
         } else {
             problems.extend(found);
         }
@@ -265,8 +267,9 @@ fn check_schema(schema: &Value, status: bool, path: &str, problems: &mut Vec<Pro
     }
 }
 
-/// With a status subresource the root may say only what holds for `status` by itself, too. The first thing that is more
-/// is reported; what comes before `type` in the internal form goes before it.
+/// Checks the root of a schema with a status subresource: it may only have fields that can be
+/// validated for `status` alone. Only the first problem is reported; fields that come before `type`
+/// in the internal form take precedence over it.
 fn check_root(root: &Value, path: &str, problems: &mut Vec<Problem>) {
     let kind = text(root, "type");
     let earlier = ["id", "$schema", "$ref"].iter().any(|key| !text(root, key).is_empty());
@@ -283,7 +286,7 @@ fn check_root(root: &Value, path: &str, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Versions that objects may be stored in have to stay.
+/// Checks that the versions in which objects may be stored are kept.
 fn check_stored(definition: &Value, problems: &mut Vec<Problem>) {
     let stored = listed(&definition["status"], "storedVersions");
     let versions = listed(&definition["spec"], "versions");
@@ -312,7 +315,7 @@ fn check_stored(definition: &Value, problems: &mut Vec<Problem>) {
     }
 }
 
-/// The groups of the community need an approval, or an excuse.
+/// Checks that a definition in a protected group has an approval annotation.
 fn check_approval(definition: &Value, old: Option<&Value>, problems: &mut Vec<Problem>) {
     let group = text(&definition["spec"], "group");
     let community = ["k8s.io", "kubernetes.io"];
@@ -356,12 +359,12 @@ fn unchecked_formats(definition: &Value) -> Vec<String> {
         for key in ["allOf", "anyOf", "oneOf"] {
             listed(schema, key).iter().for_each(|schema| collect(schema, found));
         }
-        words::named(schema, "properties").for_each(|(_, schema)| collect(schema, found));
+        keywords::named(schema, "properties").for_each(|(_, schema)| collect(schema, found));
     }
     let versions = listed(&definition["spec"], "versions");
     let mut found = Vec::new();
-    // A schema that all versions share is looked at once.
-    let count = if Shared::of(versions).schema { versions.len().min(1) } else { versions.len() };
+    // A schema that all versions share is visited once.
+    let count = if SharedByVersions::of(versions).schema { versions.len().min(1) } else { versions.len() };
     versions[..count].iter().for_each(|version| collect(&version["schema"]["openAPIV3Schema"], &mut found));
     found
 }

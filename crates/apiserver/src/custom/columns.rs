@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde_json::{Number, Value, json};
 
+use super::go_format::{json as compact, shown_number};
 use super::jsonpath::JsonPath;
-use super::printed::{json as compact, shown_number};
 
 const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources \
                     may allow a client to request the generation of an appropriate name automatically. Name is primarily \
@@ -25,11 +25,11 @@ pub struct Column {
     pub kind: String,
     /// A hint for clients.
     pub format: String,
-    /// What the column is about; made of the path where nothing is said.
+    /// The description; derived from the path if the definition has none.
     pub description: String,
     /// 0 for columns that are always shown.
     pub priority: i64,
-    /// Where the cell comes from; `None` where the path is not one.
+    /// The path of the cell in the object; `None` if it cannot be parsed.
     pub path: Option<JsonPath>,
 }
 
@@ -50,7 +50,7 @@ impl Column {
         }
     }
 
-    /// The column that shows the age, for definitions that give no columns.
+    /// Returns the column that shows the age, for definitions without columns.
     pub fn age() -> Self {
         Self {
             name: "Age".to_owned(),
@@ -63,11 +63,11 @@ impl Column {
     }
 }
 
-/// The `columnDefinitions` of a table: the name, then these.
+/// Returns the `columnDefinitions` of a table: the name, then these columns.
 pub fn definitions(columns: &[Column]) -> Vec<Value> {
     let name =
         json!({"name": "Name", "type": "string", "format": "name", "description": NAME, "priority": 0});
-    // One path that cannot be parsed costs it and all columns behind it.
+    // kube-apiserver drops a column whose path cannot be parsed, and all columns after it.
     let usable = columns.iter().take_while(|column| column.path.is_some());
     let others = usable.map(|column| {
         json!({
@@ -78,7 +78,8 @@ pub fn definitions(columns: &[Column]) -> Vec<Value> {
     std::iter::once(name).chain(others).collect()
 }
 
-/// The cells of an object: its name, then one for each column, null where there is nothing to show.
+/// Returns the cells of an object: its name, then one for each column, null if there is nothing to
+/// show.
 pub fn cells(object: &Value, columns: &[Column], now: Timestamp) -> Vec<Value> {
     let name = object.pointer("/metadata/name").cloned().unwrap_or_else(|| Value::String(String::new()));
     let paths = columns.iter().map_while(|column| column.path.as_ref().map(|path| (column, path)));
@@ -111,12 +112,13 @@ fn printed(value: &Value) -> String {
 }
 
 fn whole(number: &Number) -> Value {
-    #[expect(clippy::cast_possible_truncation, reason = "cells of whole numbers are cut on purpose")]
+    #[expect(clippy::cast_possible_truncation, reason = "cells of integers are truncated on purpose")]
     let cut = |float: f64| float as i64;
     number.as_i64().or_else(|| number.as_f64().map(cut)).map_or(Value::Null, Value::from)
 }
 
-/// Whole numbers stay as they are: on the wire 7 and 7.0 are both 7.
+/// Converts a number of a `number` column. Whole numbers become integers: in JSON 7 and 7.0 are the
+/// same.
 fn float(number: &Number) -> Value {
     match number.as_f64() {
         Some(float) if float.fract() == 0.0 => whole(number),
@@ -132,7 +134,8 @@ fn age_of(text: &str, now: Timestamp) -> String {
     }
 }
 
-/// How long a number of seconds is, in words of at most two units.
+/// Formats a number of seconds in at most two units, as `HumanDuration` in k8s.io/apimachinery
+/// v0.36.4 pkg/util/duration/duration.go does.
 pub(crate) fn age(seconds: i64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     let two = |big: i64, unit: &str, small: i64, smaller: &str| match small {

@@ -1,5 +1,6 @@
-//! Conversion between the versions of a custom kind: with the strategy `None` only `apiVersion` changes. With a webhook it is
-//! that which converts; whoever is about to show or store objects asks it first and leaves here what it said.
+//! Conversion between the versions of a custom kind. With the strategy `None` only `apiVersion`
+//! changes. With a webhook, the cluster calls it before it shows or stores objects, and caches the
+//! converted objects here.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,40 +9,42 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// How many conversions are kept before the older ones go.
-const MOST: usize = 1_000;
+/// The number of conversions after which a new generation of the cache begins.
+const GENERATION_SIZE: usize = 1_000;
 
 type Key = [u8; 32];
 
-/// Gives an object another version of its group.
+/// Changes the `apiVersion` of an object to another version of its group.
 pub fn to_version(object: &mut Value, group: &str, version: &str) {
     if let Some(fields) = object.as_object_mut() {
         fields.insert("apiVersion".to_owned(), Value::String(format!("{group}/{version}")));
     }
 }
 
-/// What a webhook made of objects, by what they were. Holds those of the last few requests at least.
+/// A cache of the objects that a webhook has converted, by the object before the conversion. Holds
+/// at least those of the last few requests.
 #[derive(Default)]
 pub struct Conversions {
-    /// Those of now, and those of before.
+    /// The current generation, and the one before it.
     kept: Mutex<(HashMap<Key, Value>, HashMap<Key, Value>)>,
 }
 
 impl Conversions {
-    /// Makes room for the conversions of a request: those of two full rounds ago go.
+    /// Makes room for the conversions of a request: if the current generation is full, it replaces
+    /// the previous one.
     pub fn make_room(&self) {
         let mut kept = self.kept();
-        if kept.0.len() >= MOST {
+        if kept.0.len() >= GENERATION_SIZE {
             kept.1 = std::mem::take(&mut kept.0);
         }
     }
 
-    /// Remembers what an object is in another version.
+    /// Stores the form of an object in another version.
     pub fn keep(&self, object: &Value, version: &str, converted: Value) {
         self.kept().0.insert(key(object, version), converted);
     }
 
-    /// What an object is in another version, if a webhook has said so.
+    /// Returns the form of an object in another version, if a webhook has converted it.
     pub fn find(&self, object: &Value, version: &str) -> Option<Value> {
         let (key, kept) = (key(object, version), self.kept());
         kept.0.get(&key).or_else(|| kept.1.get(&key)).cloned()
@@ -52,7 +55,7 @@ impl Conversions {
     }
 }
 
-/// Shows how many there are, and nothing of what is in them.
+/// Prints the number of conversions and none of their content.
 impl fmt::Debug for Conversions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Conversions").field("kept", &self.kept().0.len()).finish_non_exhaustive()
@@ -74,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conversions_are_found_by_object_and_version_until_there_are_many_newer_ones() {
+    fn conversions_are_found_by_object_and_version_until_newer_ones_evict_them() {
         let conversions = Conversions::default();
         conversions.keep(&json!({ "a": 1 }), "v2", json!("converted"));
         assert_eq!(conversions.find(&json!({ "a": 1 }), "v2"), Some(json!("converted")));
@@ -82,7 +85,7 @@ mod tests {
         assert_eq!(conversions.find(&json!({ "a": 2 }), "v2"), None);
         for round in 0..2 {
             assert!(conversions.find(&json!({ "a": 1 }), "v2").is_some(), "round {round}");
-            (0..MOST).for_each(|it| conversions.keep(&json!(it), "v2", json!(round)));
+            (0..GENERATION_SIZE).for_each(|it| conversions.keep(&json!(it), "v2", json!(round)));
             conversions.make_room();
         }
         assert_eq!(conversions.find(&json!({ "a": 1 }), "v2"), None);

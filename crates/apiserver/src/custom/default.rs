@@ -1,19 +1,22 @@
-//! Fills in the defaults of a structural schema: when an object is written, and when it is read after its definition
-//! changed.
+//! Defaulting by a structural schema, when an object is written, and when it is read after its
+//! definition has changed, as k8s.io/apiextensions-apiserver v0.36.4
+//! pkg/apiserver/schema/defaulting/algorithm.go does.
 
 use serde_json::Value;
 
 use super::Structural;
 
-/// Drops the nulls that may not be null and have no default, then fills in what has a default and is missing or null.
+/// Drops nulls that the schema does not allow and that have no default, then fills in defaults for
+/// fields that are missing or null.
 ///
-/// Defaults are filled into objects that are there, and into those that defaults bring; a missing object without a
-/// default stays missing. Idempotent.
+/// Defaults are filled into existing objects, and into objects that come from defaults; a missing
+/// object without a default stays missing. Idempotent.
 pub fn fill(value: &mut Value, schema: &Structural) {
     fill_in(value, schema, false);
 }
 
-/// Like [`fill`], but nulls without a default stay, to be found wrong: so it is with what is applied.
+/// Fills in defaults like [`fill`], but keeps nulls without a default, which validation then
+/// reports. Used for applied configurations.
 pub fn fill_missing(value: &mut Value, schema: &Structural) {
     fill_in(value, schema, true);
 }
@@ -37,7 +40,7 @@ fn fill_in(value: &mut Value, schema: &Structural, keep_nulls: bool) {
         Value::Array(items) => {
             let Some(schema) = schema.items.as_deref() else { return };
             for item in items {
-                // An item that is null and may not be stays: taking it out would move the others.
+                // A null item that is not allowed is kept: removing it would move the others.
                 settle_null(item, schema);
                 fill_in(item, schema, keep_nulls);
             }
@@ -46,7 +49,8 @@ fn fill_in(value: &mut Value, schema: &Structural, keep_nulls: bool) {
     }
 }
 
-/// Puts the default in the place of a null that may not be one. Says whether there is a value that can stay.
+/// Replaces a null that the schema does not allow by the default. Returns false if there is none,
+/// so that the field is to be dropped.
 fn settle_null(value: &mut Value, schema: &Structural) -> bool {
     if !value.is_null() || schema.nullable {
         return true;
@@ -62,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nulls_are_kept_where_allowed_replaced_where_defaulted_and_else_dropped() {
+    fn nulls_are_kept_if_allowed_replaced_by_a_default_or_else_dropped() {
         let schema = Structural::parse(&json!({"type": "object", "properties": {
             "kept": {"type": "string", "nullable": true, "default": "x"},
             "replaced": {"type": "string", "default": "x"},
@@ -74,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_go_into_objects_that_defaults_bring_and_into_the_items_of_lists() {
+    fn defaults_are_filled_into_defaulted_objects_and_into_list_items() {
         let schema = Structural::parse(&json!({"type": "object", "properties": {
             "a": {"type": "object", "default": {}, "properties": {"b": {"type": "integer", "default": 1}}},
             "absent": {"type": "object", "properties": {"b": {"type": "integer", "default": 1}}},

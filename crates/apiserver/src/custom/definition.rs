@@ -1,4 +1,4 @@
-//! A CustomResourceDefinition read into what requests need, and what the server itself fills into one.
+//! A compiled CustomResourceDefinition, and the fields that the server fills into one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,34 +8,34 @@ use serde_json::{Map as Object, Value, json};
 use super::Structural;
 use super::columns::Column;
 use super::convert::Conversions;
-use super::printed::shown;
+use super::go_format::shown;
 use super::scale::ScalePaths;
 use crate::discovery::by_stability;
 
 /// The finalizer that holds a definition until its objects are gone.
 pub const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// A custom kind, as its definition says.
+/// A custom kind, compiled from its definition.
 #[derive(Clone, Debug)]
 pub struct CustomKind {
     /// The API group.
     pub group: String,
-    /// What it is called; the accepted names where there are such, else the requested ones.
+    /// The accepted names if there are any, or else the requested ones.
     pub names: Names,
-    /// Whether its objects live in namespaces.
+    /// The scope of its objects.
     pub scope: Scope,
     /// Its versions in the order of the definition.
     pub versions: Vec<Version>,
-    /// The webhook that converts between versions, where they differ in more than their name.
+    /// The webhook that converts between versions; `None` for the strategy `None`.
     pub webhook: Option<Value>,
-    /// What it has converted.
+    /// The objects that the webhook has converted.
     pub conversions: Arc<Conversions>,
     schema_id: u64,
     /// The uid of the definition: one of the same name that was created later is another kind.
     definition_uid: String,
 }
 
-/// The next number for the schemas of a definition.
+/// The next schema id.
 static NEXT_SCHEMA: AtomicU64 = AtomicU64::new(0);
 
 /// The names of a custom kind.
@@ -43,7 +43,7 @@ static NEXT_SCHEMA: AtomicU64 = AtomicU64::new(0);
 pub struct Names {
     /// The resource, such as `gadgets`.
     pub plural: String,
-    /// One of it, such as `gadget`.
+    /// The singular name, such as `gadget`.
     pub singular: String,
     /// The kind of its objects.
     pub kind: String,
@@ -55,36 +55,36 @@ pub struct Names {
     pub categories: Vec<String>,
 }
 
-/// Where the objects of a kind live.
+/// The scope of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Scope {
-    /// In the cluster.
+    /// Objects are cluster-scoped.
     Cluster,
-    /// Each in a namespace.
+    /// Objects are namespaced.
     Namespaced,
 }
 
 /// One version of a custom kind.
 #[derive(Clone, Debug)]
 pub struct Version {
-    /// Its name, such as `v1beta1`.
+    /// The name, such as `v1beta1`.
     pub name: String,
-    /// Whether requests for it are answered.
+    /// True if requests for this version are served.
     pub served: bool,
-    /// Whether objects are stored in it.
+    /// True if objects are stored in this version.
     pub storage: bool,
-    /// The warning to send with each answer, for deprecated versions.
+    /// The warning to send with each response, for deprecated versions.
     pub deprecation: Option<String>,
-    /// Its schema.
+    /// The schema.
     pub schema: Arc<Structural>,
-    /// Whether `status` is a subresource.
+    /// True if `status` is a subresource.
     pub status: bool,
-    /// Where `scale` finds its fields, if it is a subresource.
+    /// The paths of the fields of `scale`, if it is a subresource.
     pub scale: Option<ScalePaths>,
-    /// What tables show beside the name.
+    /// The columns of tables after the name.
     pub columns: Vec<Column>,
-    /// The fields that can be selected by, without a leading dot.
+    /// The fields that a field selector can use, without a leading dot.
     pub selectable: Vec<String>,
 }
 
@@ -106,7 +106,7 @@ impl Names {
         }
     }
 
-    /// As they stand in a definition.
+    /// Returns the names as they are in a definition.
     pub fn to_value(&self) -> Value {
         let mut names = Object::new();
         for (key, text) in [
@@ -115,7 +115,7 @@ impl Names {
             ("kind", &self.kind),
             ("listKind", &self.list_kind),
         ] {
-            // Plural and kind are always there, the others where they say something.
+            // Plural and kind are always present, the others only if they are not empty.
             if !text.is_empty() || matches!(key, "plural" | "kind") {
                 names.insert(key.to_owned(), text.as_str().into());
             }
@@ -130,7 +130,7 @@ impl Names {
 }
 
 impl CustomKind {
-    /// Reads a definition that has passed [`super::check`].
+    /// Compiles a definition that has passed [`super::check`].
     pub fn read(definition: &Value) -> Self {
         let spec = &definition["spec"];
         let accepted = Names::read(&definition["status"]["acceptedNames"]);
@@ -151,30 +151,32 @@ impl CustomKind {
         }
     }
 
-    /// The uid of the definition that this was read from.
+    /// Returns the uid of the definition that this was compiled from.
     pub fn definition_uid(&self) -> &str {
         &self.definition_uid
     }
 
-    /// A number that this process gives to no other reading of a definition. Objects remember it, so that those that were
-    /// written under these schemas are told from those that were written before the definition was changed.
+    /// Returns a number that is unique to this compilation in this process. Objects keep it, which
+    /// distinguishes objects that were written under these schemas from those that were written
+    /// before the definition was changed.
     pub fn schema_id(&self) -> u64 {
         self.schema_id
     }
 
-    /// The version of that name, if it is served.
+    /// Returns the version of that name, if it is served.
     pub fn served(&self, name: &str) -> Option<&Version> {
         self.versions.iter().find(|version| version.name == name && version.served)
     }
 
-    /// The version objects are stored in.
+    /// Returns the version in which objects are stored.
     pub fn storage(&self) -> Option<&Version> {
         self.versions.iter().find(|version| version.storage)
     }
 }
 
 impl Version {
-    /// The selectable fields of an object with their values as text; empty where a field is not there.
+    /// Returns the selectable fields of an object with their values as text; empty if a field is
+    /// absent.
     pub fn field_values<'a>(&'a self, object: &Value) -> Vec<(&'a str, String)> {
         let value = |name: &str| {
             let found = name.split('.').try_fold(object, |value, part| value.get(part))?;
@@ -214,7 +216,8 @@ impl Version {
     }
 }
 
-/// The best of the versions that are served and not deprecated, where it is better than this one.
+/// Returns the most stable version that is served and not deprecated, if it is more stable than
+/// this one.
 fn successor<'a>(name: &str, all: &'a [Value]) -> Option<&'a str> {
     let good = all.iter().filter(|it| it["served"] == true && it["deprecated"] != true);
     let best = good.filter_map(|it| it["name"].as_str()).min_by(|a, b| by_stability(a, b))?;
@@ -230,7 +233,7 @@ fn read_scale(scale: &Value) -> Option<ScalePaths> {
     })
 }
 
-/// Fills in what a definition may leave out: `singular`, `listKind` and `conversion`.
+/// Fills in the defaults of a definition: `singular`, `listKind` and `conversion`.
 pub fn fill_defaults(definition: &mut Value) {
     let Some(spec) = definition.get_mut("spec").and_then(Value::as_object_mut) else { return };
     if spec.get("conversion").is_none_or(Value::is_null) {
@@ -249,8 +252,8 @@ pub fn fill_defaults(definition: &mut Value) {
     }
 }
 
-/// Readies a new definition for checks and storage: defaults, an empty status but for the stored version, and the first
-/// generation.
+/// Prepares a new definition for validation and storage: fills in defaults, sets an empty status
+/// with the stored version, and the first generation.
 pub fn prepare_create(definition: &mut Value) {
     fill_defaults(definition);
     let stored: Vec<Value> = storage_version(definition).into_iter().map(Value::String).collect();
@@ -262,8 +265,8 @@ pub fn prepare_create(definition: &mut Value) {
     set_generation(definition, 1);
 }
 
-/// Readies an updated definition: the status stays as it was, a new storage version is added to the stored ones, and a
-/// change of `spec` counts up the generation.
+/// Prepares an updated definition: keeps the status, adds a new storage version to the stored ones,
+/// and increments the generation if `spec` has changed.
 pub fn prepare_update(definition: &mut Value, old: &Value) {
     fill_defaults(definition);
     let mut status = old.get("status").cloned().unwrap_or_else(|| json!({}));
@@ -291,7 +294,7 @@ fn add_stored(status: &mut Value, version: String) {
     }
 }
 
-/// The first version that is marked for storage.
+/// Returns the first version that is marked for storage.
 pub(crate) fn storage_version(definition: &Value) -> Option<String> {
     let versions = definition["spec"]["versions"].as_array()?;
     versions.iter().find(|version| version["storage"] == true)?["name"].as_str().map(str::to_owned)

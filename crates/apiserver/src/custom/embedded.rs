@@ -1,17 +1,19 @@
-//! Resources inside resources (`x-kubernetes-embedded-resource`): each needs an `apiVersion` and a `kind`.
+//! Validation of resources inside resources (`x-kubernetes-embedded-resource`): each needs an
+//! `apiVersion` and a `kind`.
 
 use serde_json::{Map as Object, Value, json};
 
 use super::Structural;
-use super::label::label_faults;
+use super::dns_names::label_faults;
+use super::go_format::{quoted, shown};
 use super::nodes::{child, nodes};
-use super::printed::{quoted, shown};
 use crate::kinds::look::text;
 use crate::kinds::traits::NameRule;
 use crate::kinds::validate::metadata::common;
 use crate::refusal::{Problem, ProblemKind};
 
-/// What is wrong with the resources embedded in a value at a path. The value itself counts as one if its schema says so.
+/// Returns the problems of the resources embedded in a value at a path. The value itself counts as
+/// one if its schema says so.
 pub(crate) fn problems(value: &Value, schema: &Structural, path: &str) -> Vec<Problem> {
     let mut problems = Vec::new();
     for node in nodes(value, schema, path).into_iter().filter(|node| node.schema.embedded) {
@@ -26,7 +28,8 @@ pub(crate) fn problems(value: &Value, schema: &Structural, path: &str) -> Vec<Pr
     problems
 }
 
-/// Metadata follow the rules of every object, but for the name: it may be absent, and be any segment of a path.
+/// Validates the metadata of an embedded resource like those of any object, except for the name: it
+/// may be absent, and may be any path segment.
 fn check_metadata(resource: &Object<String, Value>, path: &str, problems: &mut Vec<Problem>) {
     let mut metadata = resource["metadata"].clone();
     if text(&metadata, "/name").is_empty() {
@@ -73,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_metadata_of_an_embedded_resource_follow_the_rules_of_every_object() {
+    fn the_metadata_of_an_embedded_resource_are_validated_like_those_of_any_object() {
         let schema = Structural::parse(&json!({"type": "object", "properties": {"r": {
             "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}}}));
         let wrong = |metadata: Value| -> Vec<String> {
@@ -85,7 +88,7 @@ mod tests {
             wrong(json!({"name": "a/b", "namespace": "A"})),
             ["r.metadata.name", "r.metadata.namespace"]
         );
-        assert!(wrong(json!({})).is_empty(), "it need not have a name");
+        assert!(wrong(json!({})).is_empty(), "the name is optional");
         assert!(wrong(json!({"name": "Any Name", "labels": {"a": "b"}})).is_empty());
     }
 }

@@ -1,11 +1,12 @@
-//! The formats of text that schemas may ask for. Unknown ones are ignored, as the original does.
+//! The string formats that schemas may name, as k8s.io/kube-openapi pkg/validation/strfmt defines
+//! them. Unknown ones are ignored, as in kube-apiserver.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::label::{is_label, is_subdomain};
+use super::dns_names::{is_label, is_subdomain};
 
 const KNOWN: [&str; 26] = [
     "bsonobjectid",
@@ -39,12 +40,12 @@ const KNOWN: [&str; 26] = [
 /// A label between dots: letters, digits and symbols, with dashes inside.
 static DOTTED_LABEL: LazyLock<Regex> =
     LazyLock::new(|| compile(&format!("^{WORD}(?:{WORD_OR_DASH}{{0,61}}{WORD})?$")));
-/// A name without dots: one dash, behind its first character.
+/// A name without dots: only one dash is allowed, after the first character.
 static LONE_LABEL: LazyLock<Regex> = LazyLock::new(|| compile(&format!("^{WORD}(?:-?{WORD}{{0,62}})?$")));
 static TOP_LABEL: LazyLock<Regex> = LazyLock::new(|| compile(r"^\p{L}{2,63}$"));
 const WORD: &str = r"[0-9\p{L}\p{S}]";
 const WORD_OR_DASH: &str = r"[0-9\p{L}\p{S}-]";
-/// Any one character may stand before the fraction.
+/// Go's pattern has an unescaped dot, so any one character may stand before the fraction.
 static TIME: LazyLock<Regex> =
     LazyLock::new(|| compile(r"^(\d\d):(\d\d):(\d\d)(?:.\d+)?(?:z|[+-]\d\d:\d\d)$"));
 static COLOR: LazyLock<Regex> = LazyLock::new(|| compile(r"^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$"));
@@ -61,12 +62,12 @@ static DURATION: LazyLock<Regex> =
     LazyLock::new(|| compile(r"^[+-]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)$"));
 static PARTS: LazyLock<Regex> = LazyLock::new(|| compile(r"(\d+)\s*([A-Za-zµ]+)"));
 
-/// Whether texts of that format are checked; dashes in its name do not count.
+/// Returns true if strings of that format are checked. Dashes in the name are ignored.
 pub(crate) fn known(format: &str) -> bool {
     KNOWN.contains(&plain(format).as_str())
 }
 
-/// Whether a text has that format; any text has an unknown one.
+/// Returns true if a string has that format. Every string has an unknown format.
 pub(crate) fn fits(format: &str, text: &str) -> bool {
     match plain(format).as_str() {
         "bsonobjectid" => text.len() == 24 && text.bytes().all(|byte| byte.is_ascii_hexdigit()),
@@ -106,7 +107,7 @@ fn plain(format: &str) -> String {
     format.replace('-', "")
 }
 
-/// A URI as in the first line of a request: a scheme, or a path from the root.
+/// Returns true for an absolute URI or an absolute path, like Go's `url.ParseRequestURI`.
 fn is_uri(text: &str) -> bool {
     if text.is_empty() || text.contains(|ch: char| ch.is_ascii_control() || ch == ' ') {
         return false;
@@ -127,7 +128,7 @@ fn has_sound_escapes(text: &str) -> bool {
     path.split('%').skip(1).all(hex)
 }
 
-/// An address alone, or one in angle brackets behind a name.
+/// Returns true for an address alone, or in angle brackets after a name.
 fn is_email(text: &str) -> bool {
     let text = text.trim();
     let address = match text.strip_suffix('>') {
@@ -147,7 +148,7 @@ fn is_hostname(text: &str) -> bool {
     named && text.len() <= 255 && text.split('.').all(|part| part.len() <= 63)
 }
 
-/// An address; leading zeros in the parts of version 4 are tolerated.
+/// Returns true for an IP address. Leading zeros in the parts of an IPv4 address are tolerated.
 fn is_ip(text: &str) -> bool {
     if text.contains(':') {
         return text.parse::<Ipv6Addr>().is_ok();
@@ -170,7 +171,8 @@ fn is_cidr(text: &str) -> bool {
         && bits.parse().is_ok_and(|bits: u32| bits <= most)
 }
 
-/// 6, 8 or 20 bytes, in pairs with colons or dashes, or in fours with dots.
+/// Returns true for 6, 8 or 20 bytes, in pairs with colons or dashes, or in groups of four digits
+/// with dots.
 fn is_mac(text: &str) -> bool {
     let (separator, digits) = match text.as_bytes().get(2) {
         Some(b':') => (':', 2),
@@ -183,7 +185,7 @@ fn is_mac(text: &str) -> bool {
     matches!(bytes, 6 | 8 | 20) && parts.iter().all(hex)
 }
 
-/// Dashes may be left out, one by one.
+/// Returns true for a UUID. Each dash may be left out.
 fn is_uuid(text: &str, version: Option<u8>, variant: bool) -> bool {
     let mut rest = text;
     let mut groups = Vec::with_capacity(5);
@@ -240,7 +242,7 @@ fn is_card(text: &str) -> bool {
     is_issued(&digits) && digits.bytes().rev().enumerate().map(doubled).sum::<u32>() % 10 == 0
 }
 
-/// Whether some issuer gives out numbers that begin like this one and are as long.
+/// Returns true if an issuer has numbers with this prefix and length.
 fn is_issued(digits: &str) -> bool {
     const ISSUERS: [(&[&str], &[usize]); 6] = [
         (&["4"], &[13, 16]),
@@ -276,7 +278,8 @@ fn is_datetime(text: &str) -> bool {
     is_date(date) && &found[1] <= "23" && &found[2] <= "59" && &found[3] <= "59"
 }
 
-/// Go's durations, or numbers with the names of units in words, anywhere in the text.
+/// Returns true for a Go duration, or for a string that has a number with the name of a unit
+/// anywhere in it.
 fn is_duration(text: &str) -> bool {
     const NAMES: [&[&str]; 8] = [
         &["ns", "nano"],
@@ -303,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_format_takes_what_fits_and_refuses_what_does_not() {
+    fn each_format_accepts_good_strings_and_rejects_bad_ones() {
         for (format, good, bad) in [
             ("bsonobjectid", "507f1f77bcf86cd799439011", "507f"),
             ("uri", "https://a.example/b?c=%zz", "x"),

@@ -1,33 +1,37 @@
-//! Regular expressions of Go (`regexp/syntax` with the Perl flags), rewritten for the `regex` crate.
+//! Go's regular expressions (`regexp/syntax` with the Perl flags), rewritten for the `regex` crate.
 //!
-//! The two look alike and differ in many places: in Go `\d`, `\s`, `\w` and `\b` are ASCII, `\Q…\E` quotes, a brace
-//! that opens no repetition is itself, classes have no set operations and brackets in them are themselves, repetitions
-//! end at 1000 and do not follow each other. [`translate`] reads an expression as Go does, with Go's words for what is
-//! wrong, and writes what it means without any of the places where the dialects differ.
+//! The two look alike and differ in many places: in Go `\d`, `\s`, `\w` and `\b` are ASCII, `\Q…\E`
+//! quotes, a brace that opens no repetition is a literal, classes have no set operations and
+//! brackets in them are literals, repetitions are limited to 1000 and cannot follow each other.
+//! [`translate`] parses an expression as Go does, with Go's error messages, and writes an
+//! equivalent one that avoids everything in which the dialects differ.
 //!
-//! Two limits are narrower than Go's: groups nest at most 50 deep instead of 1000, and an expression may take 128 MiB as
-//! the crate compiles it, where the letters of all scripts are larger. And Go lets a repetition follow flags, which are
-//! nothing that can be repeated, and applies it to what is before them.
+//! Two limits are narrower than Go's: groups nest at most 50 deep instead of 1000, and an
+//! expression may take 128 MiB when the crate compiles it, whose Unicode classes are larger. In
+//! addition, Go accepts a repetition after a flag group such as `(?i)`, and applies it to what is
+//! before the group; here it is an error.
 
 use std::fmt;
 use std::fmt::Write as _;
 
-/// How often something is repeated at most, nested repetitions multiplied, as in Go.
+/// The largest number of repetitions, nested ones multiplied, as in Go.
 const MOST_REPEATS: u64 = 1000;
-/// How deep groups nest at most: the compiler recurses, and 200 exhausted the stack of a thread of 2 MiB.
+/// The depth to which groups may nest. The compiler recurses, and 200 overflowed a thread stack of
+/// 2 MiB.
 const DEEPEST: usize = 50;
-/// How many bytes an expression takes at most when it is compiled.
+/// The number of bytes that a compiled expression may take.
 pub(super) const LARGEST: u64 = 128 << 20;
-/// How many bytes the letters of a script or a category take, about: `\p{L}` 25,000 and more, some a few only.
+/// The approximate number of bytes of a Unicode class: `\p{L}` takes 25,000 and more, others only a
+/// few.
 const OF_UNICODE_CLASS: u64 = 40_000;
-/// How many bytes anything else takes, about.
+/// The approximate number of bytes of any other atom.
 const OF_ATOM: u64 = 400;
 
-/// Why an expression is none, in Go's words.
+/// A syntax error, in Go's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SyntaxError {
     what: &'static str,
-    /// The part of the expression.
+    /// The invalid part of the expression.
     place: String,
 }
 
@@ -37,10 +41,10 @@ impl fmt::Display for SyntaxError {
     }
 }
 
-/// Rewrites an expression of Go.
+/// Rewrites a Go expression for the `regex` crate.
 ///
 /// # Errors
-/// What Go says against it.
+/// The error that Go reports for the expression.
 pub(super) fn translate(expression: &str) -> Result<String, SyntaxError> {
     let mut reader = Reader {
         whole: expression,
@@ -67,24 +71,25 @@ struct Reader<'a> {
     whole: &'a str,
     rest: &'a str,
     out: String,
-    /// The groups that are open, the whole expression first.
+    /// The open groups; the whole expression is the first.
     open: Vec<Group>,
-    /// Where the repetition begins that was read right before.
+    /// The text from the beginning of the repetition that was parsed right before, if there was
+    /// one.
     last_repeat: Option<&'a str>,
 }
 
-/// A group that is being read.
+/// A group that is being parsed.
 #[derive(Default)]
 struct Group {
-    /// The last thing that can be repeated.
+    /// The last atom, which can still be repeated.
     atom: Option<Atom>,
-    /// The largest product of nested repetitions in it.
+    /// The largest product of nested repetitions in the group.
     repeats: u64,
-    /// The sum of the sizes of all that is closed in it.
+    /// The sum of the sizes of the settled atoms in the group.
     size: u64,
 }
 
-/// Something that can be repeated.
+/// An expression that can be repeated.
 #[derive(Clone, Copy)]
 struct Atom {
     repeats: u64,
@@ -92,7 +97,7 @@ struct Atom {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads one thing.
+    /// Parses one token.
     fn step(&mut self) -> Result<(), SyntaxError> {
         let last_repeat = self.last_repeat.take();
         let begin = self.rest;
@@ -133,12 +138,12 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// What was read since then.
+    /// Returns the text that was parsed since `begin`.
     fn since(&self, begin: &'a str) -> &'a str {
         &begin[..begin.len() - self.rest.len()]
     }
 
-    /// The next character, which there must be.
+    /// Consumes the next character, which must exist.
     fn next_char(&mut self) -> char {
         let mut all = self.rest.chars();
         let next = all.next().unwrap_or_default();
@@ -181,7 +186,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A group with a name, or with flags: `(?P<name>`, `(?<name>`, `(?i:` or `(?i)`.
+    /// Parses a group with a name or with flags: `(?P<name>`, `(?<name>`, `(?i:` or `(?i)`.
     fn special_group(&mut self, begin: &'a str) -> Result<(), SyntaxError> {
         let named = begin.strip_prefix("(?P<").or_else(|| begin.strip_prefix("(?<"));
         if let Some(behind) = named.filter(|it| !it.is_empty()) {
@@ -192,7 +197,7 @@ impl<'a> Reader<'a> {
             if name.is_empty() || !name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_') {
                 return Err(error("invalid named capture", self.since(begin)));
             }
-            // Nothing is captured here, and Go allows two groups of one name.
+            // The name is dropped: nothing is captured here, and Go allows two groups of one name.
             return self.open_group("(?:");
         }
         self.rest = &begin["(?".len()..];
@@ -226,7 +231,7 @@ impl<'a> Reader<'a> {
         Err(error("invalid or unsupported Perl syntax", self.since(begin)))
     }
 
-    /// A repetition of what comes before it; `most` where that is bounded.
+    /// Parses a repetition of the last atom; `most` is its upper bound, if it has one.
     fn repeat(
         &mut self,
         begin: &'a str,
@@ -244,7 +249,7 @@ impl<'a> Reader<'a> {
             return Err(error("missing argument to repetition operator", text));
         };
         if let Some(most) = most {
-            // What is repeated never, or once at most, multiplies nothing.
+            // A repetition of at most 0 or 1 does not multiply.
             atom.repeats = if most == 0 { 1 } else { atom.repeats.saturating_mul(most) };
             atom.size = atom.size.saturating_mul(most.max(1));
             if most >= 2 && atom.repeats > MOST_REPEATS {
@@ -256,7 +261,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// What a backslash begins, outside of a class.
+    /// Parses an escape outside of a class.
     fn escaped(&mut self, begin: &'a str) -> Result<(), SyntaxError> {
         let behind = self.rest;
         match behind.chars().next() {
@@ -295,7 +300,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The character that an escape means. The backslash is read.
+    /// Returns the character that an escape stands for. The backslash is consumed already.
     fn escaped_char(&mut self, begin: &'a str) -> Result<u32, SyntaxError> {
         if self.rest.is_empty() {
             return Err(error("trailing backslash at end of expression", ""));
@@ -303,7 +308,7 @@ impl<'a> Reader<'a> {
         let is_octal = |it: &str| it.starts_with(|it| ('0'..='7').contains(&it));
         let first = self.next_char();
         let found = match first {
-            // A digit other than 0 alone would refer to a group, which there is not.
+            // A single digit other than 0 would be a back-reference, which Go does not have.
             '0'..='7' if first == '0' || is_octal(self.rest) => {
                 let mut value = u32::from(first) - u32::from('0');
                 for _ in 1..3 {
@@ -325,7 +330,7 @@ impl<'a> Reader<'a> {
         found.ok_or_else(|| error("invalid escape sequence", self.since(begin)))
     }
 
-    /// `7F` or `{10FFFF}`.
+    /// Parses the digits of a hexadecimal escape: `7F` or `{10FFFF}`.
     fn hexadecimal(&mut self) -> Option<u32> {
         if self.rest.is_empty() {
             return None;
@@ -348,7 +353,8 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// `\pL`, `\p{Greek}`, `\P{Lu}` or `\p{^Lu}`, as this crate has it.
+    /// Parses `\pL`, `\p{Greek}`, `\P{Lu}` or `\p{^Lu}`. Returns the class in the syntax of the
+    /// crate.
     fn unicode_class(&mut self, begin: &'a str) -> Result<String, SyntaxError> {
         let mut negated = self.next_char() == 'P';
         let refuse = |place: &str| error("invalid character class range", place);
@@ -377,7 +383,7 @@ impl<'a> Reader<'a> {
         of("gc").or_else(|| of("sc")).ok_or_else(|| refuse(self.since(begin)))
     }
 
-    /// A class in brackets. The first bracket is read.
+    /// Parses a class in brackets. The opening bracket is consumed already.
     fn class(&mut self, begin: &'a str) -> Result<(), SyntaxError> {
         let (mut size, mut is_first) = (OF_ATOM, true);
         self.out.push('[');
@@ -423,7 +429,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A character of a class, or a range of such.
+    /// Parses a character of a class, or a range of characters.
     fn range(&mut self, class: &'a str, begin: &'a str) -> Result<(), SyntaxError> {
         let low = self.class_char(class)?;
         let mut high = low;
@@ -434,7 +440,7 @@ impl<'a> Reader<'a> {
         if high < low {
             return Err(error("invalid character class range", self.since(begin)));
         }
-        // What lies between the characters of UTF-16's pairs is in no text.
+        // Surrogates never occur in a `str`, and the crate rejects them.
         for (low, high) in [(low, high.min(0xd7ff)), (low.max(0xe000), high)] {
             if low <= high {
                 let _ = write!(self.out, "\\x{{{low:x}}}-\\x{{{high:x}}}");
@@ -456,7 +462,7 @@ impl<'a> Reader<'a> {
 }
 
 impl Group {
-    /// Adds up the last atom, which is not repeated any more.
+    /// Adds the last atom to the group: it cannot be repeated any more.
     fn settle(&mut self) {
         if let Some(atom) = self.atom.take() {
             self.repeats = self.repeats.max(atom.repeats);
@@ -465,7 +471,7 @@ impl Group {
     }
 }
 
-/// The classes with a name, which both dialects have.
+/// The named ASCII classes, which both dialects have.
 const POSIX: [&str; 14] = [
     "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
     "upper", "word", "xdigit",
@@ -488,13 +494,14 @@ fn write_char(out: &mut String, it: u32) {
         Some(_) => {
             let _ = write!(out, "\\x{{{it:x}}}");
         }
-        // Half of a pair of UTF-16: in no text.
+        // A surrogate never occurs in a `str`: a class that matches nothing.
         None => out.push_str("[^\\x{0}-\\x{10ffff}]"),
     }
 }
 
-/// `{2}`, `{2,}` or `{2,3}`: the least, the most where there is one, and what is behind it. What is too large to be a number
-/// is `None`. Anything else is a brace that stands for itself.
+/// A parsed `{2}`, `{2,}` or `{2,3}`: the lower bound, the upper bound if there is one, and the
+/// rest of the text. A bound that is too large for a number is `None`. Any other brace is a
+/// literal.
 type Counts<'a> = (Option<u64>, Option<Option<u64>>, &'a str);
 
 fn counts(text: &str) -> Option<Counts<'_>> {
@@ -523,9 +530,9 @@ mod tests {
 
     use super::*;
 
-    /// What `regexp` of Go 1.26 does, one line for each case.
+    /// The results of `regexp` in Go 1.26, one line for each case.
     #[test]
-    fn expressions_mean_what_they_mean_in_go() {
+    fn expressions_match_the_same_strings_as_in_go() {
         for (expression, text, expected) in [
             (r"^\w+$", "é", false),
             (r"^\w+$", "aZ_9", true),
@@ -603,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn what_go_refuses_is_refused_in_its_words() {
+    fn expressions_that_go_rejects_are_rejected_with_its_message() {
         for (expression, expected) in [
             ("a{1001}", "invalid repeat count: `{1001}`"),
             ("a{2,1}", "invalid repeat count: `{2,1}`"),
@@ -654,9 +661,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the reader accepts, the crate compiles, and it compiles to what it says where the dialects agree.
+        /// Every accepted expression compiles, and matches the same strings where the dialects
+        /// agree.
         #[test]
-        fn what_is_translated_compiles(
+        fn every_translated_expression_compiles(
             expression in r"(\\[dDsSwWbBAzpQExnt01a_.]|\[|\]|\[:alpha:\]|\(|\)|\(\?i\)|\(\?:|[ab.^$|*+?{},12-]|é){0,12}",
             text in "[ab1é ]{0,6}",
         ) {

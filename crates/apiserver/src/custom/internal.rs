@@ -1,19 +1,19 @@
-//! The parts of a definition as the original shows them inside a message: its internal form, with every field named and in
-//! its own order.
+//! Parts of a definition as kube-apiserver prints them in a message: in its internal form, with all
+//! fields in the order of the Go struct.
 
 use serde_json::Value;
 
-use super::printed::{json, quoted};
+use super::go_format::{json, quoted};
 
 #[derive(Clone, Copy)]
 enum Shape {
-    /// Text, empty where it is not there.
+    /// A string, empty if absent.
     Text,
-    /// False where it is not there.
+    /// False if absent.
     Flag,
-    /// Zero where it is not there.
+    /// Zero if absent.
     Count,
-    /// Anything, null where it is not there.
+    /// Any JSON value, null if absent.
     Raw,
     Schema,
     Schemas,
@@ -96,13 +96,14 @@ const SCALE: &Fields = &[
     ("LabelSelectorPath", "labelSelectorPath", Shape::Raw),
 ];
 
-/// A schema.
+/// Formats a schema.
 pub(crate) fn schema(schema: &Value) -> String {
     fields(schema, SCHEMA)
 }
 
-/// What all versions say alike; it is shown elsewhere.
-pub(crate) struct Shared {
+/// The fields that are equal in all versions, which kube-apiserver moves to the top of the
+/// definition.
+pub(crate) struct SharedByVersions {
     /// `schema`.
     pub(crate) schema: bool,
     /// `subresources`.
@@ -113,8 +114,8 @@ pub(crate) struct Shared {
     pub(crate) selectable: bool,
 }
 
-impl Shared {
-    /// What these versions say alike.
+impl SharedByVersions {
+    /// Compares the fields of these versions.
     pub(crate) fn of(versions: &[Value]) -> Self {
         let alike = |key: &str| versions.windows(2).all(|pair| pair[0].get(key) == pair[1].get(key));
         Self {
@@ -125,7 +126,7 @@ impl Shared {
         }
     }
 
-    /// The versions of a definition, without what they say alike.
+    /// Formats the versions of a definition, without the fields that they share.
     pub(crate) fn versions(&self, versions: &Value) -> String {
         list(versions, |version| self.version(version))
     }

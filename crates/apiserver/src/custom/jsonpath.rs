@@ -1,5 +1,6 @@
-//! The JSONPath of printer columns and selectable fields: fields, indexes, slices, `[*]`, unions and filters such as
-//! `[?(@.type=="Ready")]`. Ranges and text around the path, which templates of kubectl know, are not for columns.
+//! The JSONPath of printer columns and selectable fields: fields, indexes, slices, `[*]`, unions
+//! and filters such as `[?(@.type=="Ready")]`. Ranges and text around the path, which kubectl's
+//! templates have, are not supported in columns.
 
 use serde_json::Value;
 
@@ -35,14 +36,15 @@ enum Comparison {
 }
 
 impl JsonPath {
-    /// Parses a path such as `.spec.replicas`; `None` where it is not one.
+    /// Parses a path such as `.spec.replicas`. Returns `None` if it is not valid.
     pub fn parse(text: &str) -> Option<Self> {
         let (steps, rest) = parse_steps(text.strip_prefix('$').unwrap_or(text), "")?;
         rest.is_empty().then_some(Self(steps))
     }
 
-    /// What the path leads to in a value; `None` where it cannot be followed, as when an index is out of bounds or
-    /// something that is no list is indexed. Fields that are missing lead nowhere: the answer is empty.
+    /// Returns the values that the path selects; `None` if it cannot be followed, as when an index
+    /// is out of bounds or a value that is not a list is indexed. A missing field selects nothing,
+    /// which is not an error.
     pub fn find<'a>(&self, value: &'a Value) -> Option<Vec<&'a Value>> {
         walk(&self.0, vec![value])
     }
@@ -83,7 +85,7 @@ fn parse_steps<'a>(text: &'a str, stops: &str) -> Option<(Vec<Step>, &'a str)> {
     }
 }
 
-/// A field's name; dots and the like in it are behind a backslash.
+/// Parses the name of a field, in which a backslash escapes dots and the like.
 fn parse_field<'a>(text: &'a str, stops: &str) -> Option<(Step, &'a str)> {
     let mut name = String::new();
     let mut chars = text.char_indices();
@@ -109,7 +111,7 @@ fn parse_field<'a>(text: &'a str, stops: &str) -> Option<(Step, &'a str)> {
     }
 }
 
-/// What stands behind an opening bracket, and what follows the closing one.
+/// Parses the content of brackets. Returns it with the text after the closing bracket.
 fn parse_brackets(text: &str) -> Option<(Step, &str)> {
     if let Some(filter) = text.strip_prefix("?(") {
         return parse_filter(filter);
@@ -186,7 +188,7 @@ fn unquoted(text: &str) -> Option<String> {
     Some(inner.replace(&format!("\\{quote}"), &quote.to_string()))
 }
 
-/// The places of a text that are not inside quotes.
+/// Returns the byte offsets of a text that are not inside quotes.
 fn outside_quotes(text: &str) -> impl Iterator<Item = usize> + '_ {
     let mut quote: Option<char> = None;
     text.char_indices().filter_map(move |(at, ch)| match quote {
@@ -278,7 +280,7 @@ fn descend<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
     }
 }
 
-/// Negative indexes count from the end.
+/// Returns the item at an index. Negative indexes count from the end.
 fn at(items: &[Value], index: i64) -> Option<&Value> {
     let length = i64::try_from(items.len()).ok()?;
     let index = if index < 0 { index + length } else { index };
@@ -340,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_lead_where_those_of_the_original_lead() {
+    fn paths_select_the_same_values_as_in_kube_apiserver() {
         let value = json!({
             "a": {"b.c/d": 1, "n": null},
             "l": [{"type": "Ready", "status": "True", "n": 2}, {"type": "Up", "status": "False"}],

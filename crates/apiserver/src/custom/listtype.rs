@@ -1,16 +1,17 @@
-//! Lists that are sets or keyed may not say a thing twice.
+//! Validation of sets and keyed lists, which must not have duplicates, with the messages of
+//! k8s.io/apiextensions-apiserver v0.36.4 pkg/apiserver/schema/listtype/validation.go.
 
 use std::collections::HashMap;
 
 use serde_json::{Map as Object, Value};
 
 use super::Structural;
+use super::go_format::shown;
 use super::nodes::{Node, nodes};
-use super::printed::shown;
 use crate::refusal::{Problem, ProblemKind};
 use crate::schema::Topology;
 
-/// The duplicates in the lists of an object.
+/// Returns the duplicates in the lists of an object.
 pub(crate) fn problems(object: &Value, schema: &Structural) -> Vec<Problem> {
     let mut problems = Vec::new();
     for Node { path, value, schema } in nodes(object, schema, "") {
@@ -23,7 +24,7 @@ pub(crate) fn problems(object: &Value, schema: &Structural) -> Vec<Problem> {
     problems
 }
 
-/// Reports each value that is there twice, where it is there the second time.
+/// Reports each value that occurs twice, at its second occurrence.
 fn repeated(items: &[Value], path: &str, problems: &mut Vec<Problem>) {
     let mut times: HashMap<String, usize> = HashMap::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {

@@ -1,12 +1,13 @@
-//! What `metadata` may hold: its fields and their types, for the root of an object and for embedded resources.
+//! The fields of `metadata` and their types, for the root of an object and for embedded resources.
 //!
-//! The schema of a custom kind says nothing about it, so its fields are listed here. Whether names and labels are well
-//! formed is not known here.
+//! The schema of a custom kind does not describe them, so they are listed here. The syntax of names
+//! and labels is validated elsewhere. The counterpart is k8s.io/apiextensions-apiserver v0.36.4
+//! pkg/apiserver/schema/objectmeta.
 
 use serde_json::Value;
 
 use super::Structural;
-use super::printed::{quoted, shown};
+use super::go_format::{quoted, shown};
 use crate::patch::json_name;
 
 enum Kind {
@@ -60,17 +61,16 @@ const META: &[(&str, Kind)] = &[
     ),
 ];
 
-/// What keeps the `metadata` of an object from being read, in the words of the original; `None` where nothing does.
+/// Returns the error of kube-apiserver if the `metadata` of an object cannot be decoded.
 pub fn misfit(object: &Value) -> Option<String> {
-    misfit_of(object.get("metadata")?)
+    decode_error_of(object.get("metadata")?)
 }
 
-/// Drops the unknown fields of the `metadata` of an object and of the resources embedded in it. Their paths: those of
-/// the root first.
+/// Drops the unknown fields of the `metadata` of an object and of its embedded resources. Returns
+/// their paths, those of the root first.
 ///
 /// # Errors
-///
-/// What keeps an embedded resource from being read, with its path.
+/// The reason why an embedded resource cannot be decoded, with its path.
 pub fn coerce(object: &mut Value, schema: &Structural) -> Result<Vec<String>, String> {
     let mut unknown = Vec::new();
     if let Some(metadata) = object.get_mut("metadata") {
@@ -83,7 +83,8 @@ pub fn coerce(object: &mut Value, schema: &Structural) -> Result<Vec<String>, St
     Ok(unknown)
 }
 
-/// The same for a default: nothing above it is a resource unless its schema says so.
+/// Drops unknown fields like [`coerce`], of a value such as a default, which is a resource only if
+/// its schema says so.
 pub(crate) fn coerce_part(value: &mut Value, schema: &Structural, path: &str) -> Result<Vec<String>, String> {
     let mut unknown = Vec::new();
     coerce_below(value, schema, path, false, &mut unknown).map(|()| unknown)
@@ -125,7 +126,7 @@ fn coerce_meta(key: &str, child: &mut Value, path: &str, unknown: &mut Vec<Strin
             Err(format!("{path}: Invalid value: {}: must be a string", shown(child)))
         }
         "metadata" => {
-            if let Some(words) = misfit_of(child) {
+            if let Some(words) = decode_error_of(child) {
                 return Err(format!("{path}: Invalid value: {}: {words}", shown(child)));
             }
             drop_unknown(child, META, path, unknown);
@@ -138,17 +139,17 @@ fn coerce_meta(key: &str, child: &mut Value, path: &str, unknown: &mut Vec<Strin
     }
 }
 
-fn misfit_of(metadata: &Value) -> Option<String> {
+fn decode_error_of(metadata: &Value) -> Option<String> {
     match metadata {
         Value::Null => None,
-        Value::Object(_) => misfit_in(metadata, META, "ObjectMeta", ""),
+        Value::Object(_) => decode_error_in(metadata, META, "ObjectMeta", ""),
         other => {
             Some(format!("json: cannot unmarshal {} into Go value of type v1.ObjectMeta", json_name(other)))
         }
     }
 }
 
-fn misfit_in(value: &Value, fields: &[(&str, Kind)], owner: &str, above: &str) -> Option<String> {
+fn decode_error_in(value: &Value, fields: &[(&str, Kind)], owner: &str, above: &str) -> Option<String> {
     fields.iter().find_map(|(name, kind)| {
         let value = value.get(name).filter(|value| !value.is_null())?;
         let path = if above.is_empty() { (*name).to_owned() } else { format!("{above}.{name}") };
@@ -166,20 +167,20 @@ fn misfit_in(value: &Value, fields: &[(&str, Kind)], owner: &str, above: &str) -
             (Kind::Whole, Value::Number(number)) if number.as_i64().is_some() => None,
             (Kind::Whole, value) => refuse(value, "int64"),
             (Kind::Flag, value) => refuse(value, "bool"),
-            (Kind::Time, value) => misfit_time(value),
+            (Kind::Time, value) => decode_error_of_time(value),
             (Kind::Texts, Value::Array(items)) => items.iter().find_map(text),
             (Kind::Texts, value) => refuse(value, "[]string"),
             (Kind::TextMap, Value::Object(map)) => map.values().find_map(text),
             (Kind::TextMap, value) => refuse(value, "map[string]string"),
             (Kind::Entries { name, fields, .. }, Value::Array(items)) => {
-                items.iter().find_map(|item| misfit_in(item, fields, name, &path))
+                items.iter().find_map(|item| decode_error_in(item, fields, name, &path))
             }
             (Kind::Entries { go, .. }, value) => refuse(value, go),
         }
     })
 }
 
-fn misfit_time(value: &Value) -> Option<String> {
+fn decode_error_of_time(value: &Value) -> Option<String> {
     let Some(text) = value.as_str() else {
         return Some(format!("json: cannot unmarshal {} into Go value of type string", json_name(value)));
     };
@@ -190,7 +191,7 @@ fn misfit_time(value: &Value) -> Option<String> {
     Some(format!("parsing time {text} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text} as \"2006\""))
 }
 
-fn is_hollow(value: &Value) -> bool {
+fn is_empty_value(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.is_empty(),
         Value::Object(fields) => fields.is_empty(),
@@ -198,7 +199,7 @@ fn is_hollow(value: &Value) -> bool {
     }
 }
 
-/// Drops what a resource has no field for, and the lists and maps in which nothing is.
+/// Drops unknown fields, and empty lists and maps.
 fn drop_unknown(value: &mut Value, fields: &[(&str, Kind)], path: &str, unknown: &mut Vec<String>) {
     let Some(object) = value.as_object_mut() else { return };
     object.retain(|key, child| {
@@ -208,18 +209,19 @@ fn drop_unknown(value: &mut Value, fields: &[(&str, Kind)], path: &str, unknown:
                 unknown.push(path);
                 return false;
             }
-            // Objects written in Go often say `creationTimestamp: null`.
+            // Clients written in Go often send `creationTimestamp: null`.
             Some(_) if child.is_null() => return false,
             Some((_, Kind::Entries { fields, .. })) => {
                 for (index, item) in child.as_array_mut().into_iter().flatten().enumerate() {
                     drop_unknown(item, fields, &format!("{path}[{index}]"), unknown);
                 }
             }
-            // What holds nothing is not kept, but for the wish to forget all owners.
-            Some((_, Kind::Texts | Kind::TextMap)) if is_hollow(child) => return false,
+            // Empty values are dropped, except for an empty `managedFields`, which resets all
+            // managers.
+            Some((_, Kind::Texts | Kind::TextMap)) if is_empty_value(child) => return false,
             Some(_) => {}
         }
-        key == "managedFields" || !(child.is_array() && is_hollow(child))
+        key == "managedFields" || !(child.is_array() && is_empty_value(child))
     });
 }
 
@@ -230,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nulls_of_an_embedded_resource_go() {
+    fn nulls_in_the_metadata_of_an_embedded_resource_are_dropped() {
         let schema = Structural::parse(&json!({"type": "object", "properties": {"r": {
             "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}}}));
         let mut object = json!({"metadata": {"name": "a", "labels": null}, "r": {"apiVersion": "v1", "kind": "Pod",

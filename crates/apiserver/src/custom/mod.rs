@@ -1,15 +1,15 @@
-//! What custom resources need: their definition read and checked, and their objects pruned, defaulted, validated,
-//! converted, scaled and shown, all as functions on JSON values.
+//! Custom resources: definitions are validated and compiled; their objects are pruned, defaulted,
+//! validated, converted, scaled and printed. All of it is functions on JSON values.
 //!
-//! A definition is checked ([`check`]), gets its names ([`names`]) and is read once into a [`CustomKind`]. An object of
-//! one of its versions is then read, readied and validated by the functions of [`object`], which put the steps in order.
-//! Nothing here stores, watches or knows the time. CEL rules (`x-kubernetes-validations`) are kept as they are and not
-//! evaluated.
+//! A definition is checked ([`check`]), gets its names ([`names`]) and is compiled once into a
+//! [`CustomKind`]. The functions of [`object`] then decode, prepare and validate an object of one
+//! of its versions, with the steps in the right order. Nothing here stores, watches or knows the
+//! time. CEL rules (`x-kubernetes-validations`) are kept and not evaluated.
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
-mod printed;
-mod label;
+mod go_format;
+mod dns_names;
 mod formats;
 mod go_syntax;
 pub mod pattern;
@@ -28,13 +28,13 @@ pub mod columns;
 pub mod convert;
 pub mod definition;
 pub mod names;
-mod words;
-mod places;
-mod rules;
+mod keywords;
+mod schema_nodes;
+mod structural_rules;
 mod openapi;
-mod defaulted;
+mod default_checks;
 mod internal;
-mod parts;
+mod version_checks;
 pub mod check;
 pub mod object;
 

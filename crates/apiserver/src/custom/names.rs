@@ -1,7 +1,9 @@
-//! Which names a definition gets, and the conditions that say so.
+//! Acceptance of the names of a definition, and the conditions that report it.
 //!
-//! The names of one group are taken first come, first served. A definition whose names are accepted is established at
-//! once: here nothing has to be installed first.
+//! Within a group, the first definition to ask for a name gets it. A definition whose names are
+//! accepted is established at once: no endpoints have to be installed first. Messages and reasons are
+//! those of k8s.io/apiextensions-apiserver v0.36.4
+//! pkg/controller/status/naming_controller.go.
 
 use std::collections::HashSet;
 
@@ -9,10 +11,11 @@ use serde_json::{Value, json};
 
 use super::definition::Names;
 
-/// Settles the accepted names and the conditions of a definition, given all other definitions. Says whether that changed
-/// anything; if so, the others of its group should be settled again, since names may have become free.
+/// Sets the accepted names and the conditions of a definition, given all other definitions. Returns
+/// true if that changed anything; then the others of its group should be settled again, since names
+/// may have become free.
 ///
-/// `now` is the time in the form of the wire, for conditions that change.
+/// `now` is the time in the form of the API, for conditions that change.
 pub fn settle<'a>(definition: &mut Value, others: impl IntoIterator<Item = &'a Value>, now: &str) -> bool {
     let group = definition["spec"]["group"].clone();
     let others = others.into_iter().filter(|other| other["spec"]["group"] == group);
@@ -20,7 +23,7 @@ pub fn settle<'a>(definition: &mut Value, others: impl IntoIterator<Item = &'a V
     settle_among(definition, &others, now)
 }
 
-/// As [`settle`], given the accepted names of all other definitions of the group.
+/// Settles names like [`settle`], given the accepted names of all other definitions of the group.
 pub fn settle_among<'a>(
     definition: &mut Value,
     others: impl IntoIterator<Item = &'a Names>,
@@ -49,13 +52,13 @@ pub fn settle_among<'a>(
     definition["status"] != before
 }
 
-/// Says in a definition that its objects are being deleted.
+/// Sets the condition that the objects of a definition are being deleted.
 pub fn mark_terminating(definition: &mut Value, now: &str) {
     let words = "CustomResource deletion is in progress";
     set_condition(definition, "Terminating", "True", "InstanceDeletionInProgress", words, now);
 }
 
-/// Says in a definition that its objects are gone.
+/// Sets the condition that the objects of a definition are gone.
 pub fn mark_emptied(definition: &mut Value, now: &str) {
     set_condition(
         definition,
@@ -67,13 +70,13 @@ pub fn mark_emptied(definition: &mut Value, now: &str) {
     );
 }
 
-/// Whether a condition of a definition is true.
+/// Returns true if a condition of a definition is true.
 pub fn is_true(definition: &Value, condition: &str) -> bool {
     let conditions = definition["status"]["conditions"].as_array().into_iter().flatten();
     conditions.into_iter().any(|known| known["type"] == condition && known["status"] == "True")
 }
 
-/// The names the other definitions of a group have.
+/// The names that other definitions of the group have.
 struct Taken {
     resources: HashSet<String>,
     kinds: HashSet<String>,
@@ -90,9 +93,10 @@ impl Taken {
         taken
     }
 
-    /// What is accepted of the requested names, and the last conflict.
+    /// Returns the accepted names, and the last conflict.
     ///
-    /// Each claim is granted or refused as a whole: where one of its names is somebody else's, what was accepted stays.
+    /// Each claim is accepted or rejected as a whole: if another definition has one of its names,
+    /// the names that were accepted before stay.
     fn decide(&self, requested: &Names, accepted: &Names) -> (Names, Option<(&'static str, String)>) {
         let claims = [
             ("PluralConflict", one(&requested.plural), one(&accepted.plural), &self.resources),
@@ -132,7 +136,7 @@ fn in_use(name: &str) -> String {
     format!("{name:?} is already in use")
 }
 
-/// Sets a condition; its time changes only with its status.
+/// Sets a condition. Its transition time changes only with its status.
 fn set_condition(definition: &mut Value, kind: &str, status: &str, reason: &str, message: &str, now: &str) {
     let list = &mut definition["status"]["conditions"];
     if !list.is_array() {

@@ -1,10 +1,10 @@
-//! An object walked together with its schema: every value the schema says something about.
+//! A walk over an object together with its schema: every value that the schema describes.
 
 use serde_json::Value;
 
 use super::Structural;
 
-/// A value in an object, where it is, and its schema.
+/// A value in an object, its path, and its schema.
 #[derive(Debug)]
 pub(crate) struct Node<'a> {
     pub(crate) path: String,
@@ -12,7 +12,7 @@ pub(crate) struct Node<'a> {
     pub(crate) schema: &'a Structural,
 }
 
-/// The value itself, at a path, and all in it that has a schema, each before what is in it.
+/// Returns the value itself, at a path, and every value in it that has a schema, in pre-order.
 pub(crate) fn nodes<'a>(value: &'a Value, schema: &'a Structural, path: &str) -> Vec<Node<'a>> {
     let mut found = Vec::new();
     let mut open = vec![Node { path: path.to_owned(), value, schema }];
@@ -50,7 +50,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The path of a field in a value at a path.
+/// Returns the path of a field in a value at a path.
 pub(crate) fn child(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_a_schema_is_visited_in_order() {
+    fn values_with_a_schema_are_visited_in_order() {
         let schema = Structural::parse(&json!({"type": "object", "properties": {
             "a": {"type": "array", "items": {"type": "object", "properties": {"x": {"type": "string"}}}},
             "m": {"type": "object", "additionalProperties": {"type": "string"}},

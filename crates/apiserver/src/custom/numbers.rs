@@ -1,29 +1,30 @@
-//! The limits on numbers, with the words for those that break them.
+//! The limits of numbers, with the messages of kube-apiserver.
 //!
-//! A whole number is compared with the whole part of a limit; a limit that does not fit the type of the field is itself
-//! a mistake, and is then compared as it is.
+//! An integer is compared with the integer part of a limit. A limit that does not fit the type of
+//! the field is reported itself, and then compared as a float.
 
 use serde_json::{Number, Value};
 
-use super::printed::{shown_float, shown_number};
+use super::go_format::{shown_float, shown_number};
 use super::structural::{Structural, Type};
 
-/// What was found: words alone, or words about the value.
+/// A violated limit.
 pub(crate) enum Fault {
-    /// Something that is said without a field.
+    /// A message without a field.
     Plain(String),
-    /// Something that is said about the value at the path.
+    /// A message about the value at the path.
     OfValue(String),
-    /// Something that is said about a limit of the schema at the path.
+    /// A message about a limit of the schema at the path.
     OfLimit {
         /// The limit.
         limit: String,
-        /// What is said.
+        /// The message.
         words: String,
     },
 }
 
-/// The faults of a number at a path, in the order of the original: its range, `multipleOf`, `minimum`, `maximum`.
+/// Returns the faults of a number at a path, in the order of kube-apiserver: its range,
+/// `multipleOf`, `minimum`, `maximum`.
 pub(crate) fn faults(number: &Number, schema: &Structural, path: &str) -> Vec<Fault> {
     let limits = &schema.limits;
     let kind = schema.kind.filter(|_| !schema.int_or_string);
@@ -48,8 +49,9 @@ pub(crate) fn faults(number: &Number, schema: &Structural, path: &str) -> Vec<Fa
     faults
 }
 
-/// Whether a value is an allowed one. 1 and 1.0 are the same, and where whole numbers are allowed only the whole part
-/// counts: that 1.5 is none is for the type to say.
+/// Returns true if a value equals an allowed one. 1 and 1.0 are the same. An integer among the
+/// allowed values is compared with the integer part of the other: that 1.5 is not an integer is
+/// reported by the check of the type.
 pub(crate) fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => {
@@ -63,18 +65,18 @@ pub(crate) fn same(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// Whether a number is whole, whatever it is written as.
+/// Returns true if a number is an integer, in any notation.
 pub(crate) fn is_whole(number: &Number) -> bool {
     number.as_i64().is_some()
         || number.as_f64().is_some_and(|float| float.fract() == 0.0 && float.abs() <= 9.007e15)
 }
 
-/// A number in words for a list of allowed values.
+/// Formats a value for a list of allowed values.
 pub(crate) fn listed(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Number(number) => shown_number(number),
-        other => super::printed::json(other),
+        other => super::go_format::json(other),
     }
 }
 
@@ -118,7 +120,7 @@ enum Check {
 }
 
 impl Check {
-    /// Whether a whole number breaks a limit that was cut to its whole part.
+    /// Returns true if an integer violates a limit that was truncated to an integer.
     fn whole(self, value: i64, limit: i64) -> bool {
         match self {
             Self::Multiple => limit <= 0 || value % limit != 0,
@@ -153,15 +155,16 @@ impl Check {
     }
 }
 
-/// The whole part of a float. What is out of range becomes the smallest number, as it does on the machines the original
-/// runs on.
+/// Truncates a float to an integer. Values out of range become the smallest integer, as in Go on
+/// amd64.
 fn cut(float: f64) -> i64 {
-    #[expect(clippy::cast_possible_truncation, reason = "cut on purpose")]
+    #[expect(clippy::cast_possible_truncation, reason = "truncated on purpose")]
     let whole = float as i64;
     if whole == i64::MAX || float.is_nan() { i64::MIN } else { whole }
 }
 
-/// Whether a float is whole but for the last digits, and small enough to be sure.
+/// Returns true if a float is an integer within a relative error of 1e-9, and small enough to be
+/// exact.
 fn nearly_whole(float: f64) -> bool {
     const SURE: f64 = 9_007_199_254_740_991.0;
     let off = (float - float.round()).abs();

@@ -1,31 +1,31 @@
-//! What happens to a custom object on its way in: it is read, readied for storage and validated.
+//! The steps of a custom object before it is stored: decoding, preparation, validation.
 //!
 //! Names, labels and the other parts of `metadata` that all kinds share are validated elsewhere.
 
 use serde_json::Value;
 
 use super::definition::Version;
-pub use super::printed::settle_numbers;
+pub use super::go_format::settle_numbers;
 use super::{default, embedded, listtype, metadata, prune, scale, validate};
 use crate::refusal::{Problem, ProblemKind};
 
-/// Reads an object of a version: unknown fields go, defaults come. Gives the paths of the fields that went, in the order
-/// they are to be reported ([`prune::unknown_field`]).
+/// Decodes an object of a version: drops unknown fields and fills in defaults. Returns the paths of
+/// the dropped fields, in the order in which to report them ([`prune::unknown_field`]).
 ///
 /// # Errors
-///
-/// What keeps it from being read; to be said behind `KIND in version "VERSION" cannot be handled as a KIND: `.
+/// The reason why the object cannot be decoded, to follow `KIND in version "VERSION" cannot be
+/// handled as a KIND: `.
 pub fn decode(object: &mut Value, version: &Version) -> Result<Vec<String>, String> {
     let unknown = read(object, version)?;
     default::fill(object, &version.schema);
     Ok(unknown)
 }
 
-/// Reads what applying made of an object: as [`decode`], but nulls that may not be there stay, to be found wrong.
+/// Decodes the result of an apply like [`decode`], but keeps nulls that are not allowed, which
+/// validation then reports.
 ///
 /// # Errors
-///
-/// As for [`decode`].
+/// Those of [`decode`].
 pub fn decode_applied(object: &mut Value, version: &Version) -> Result<(), String> {
     read(object, version)?;
     default::fill_missing(object, &version.schema);
@@ -45,7 +45,7 @@ fn read(object: &mut Value, version: &Version) -> Result<Vec<String>, String> {
     Ok(unknown)
 }
 
-/// Readies a new object: no status where that is a subresource, and the first generation.
+/// Prepares a new object: removes `status` if that is a subresource, and sets the first generation.
 pub fn prepare_create(object: &mut Value, version: &Version) {
     let Some(fields) = object.as_object_mut() else { return };
     if version.status {
@@ -54,8 +54,8 @@ pub fn prepare_create(object: &mut Value, version: &Version) {
     set_generation(object, 1);
 }
 
-/// Readies a changed object: the status stays where it is a subresource, and any change outside of `metadata` counts up
-/// the generation.
+/// Prepares a changed object: keeps `status` if that is a subresource, and increments the
+/// generation for any change outside of `metadata`.
 pub fn prepare_update(object: &mut Value, old: &Value, version: &Version) {
     if version.status {
         take_over(object, old, "status");
@@ -76,7 +76,7 @@ pub fn prepare_update(object: &mut Value, old: &Value, version: &Version) {
     set_generation(object, generation);
 }
 
-/// Readies a change of the status: everything else stays as it was, but for the managed fields.
+/// Prepares a change of the status: keeps everything else, except for the managed fields.
 pub fn prepare_status(object: &mut Value, old: &Value) {
     let managed = object["metadata"].get("managedFields").cloned();
     let keys = |value: &Value| {
@@ -97,7 +97,7 @@ pub fn prepare_status(object: &mut Value, old: &Value) {
     }
 }
 
-/// What is wrong with a new object.
+/// Returns the problems of a new object.
 pub fn validate_create(object: &Value, version: &Version) -> Vec<Problem> {
     let schema = &version.schema;
     let mut problems = validate::validate(object, None, schema);
@@ -111,7 +111,7 @@ pub fn validate_create(object: &Value, version: &Version) -> Vec<Problem> {
     problems
 }
 
-/// What is wrong with a changed object. What was as wrong before passes.
+/// Returns the problems of a changed object. Unchanged invalid values are accepted.
 pub fn validate_update(object: &Value, old: &Value, version: &Version) -> Vec<Problem> {
     let schema = &version.schema;
     let mut problems = validate::validate(object, Some(old), schema);
@@ -127,7 +127,7 @@ pub fn validate_update(object: &Value, old: &Value, version: &Version) -> Vec<Pr
     problems
 }
 
-/// What is wrong with a changed status. Messages speak of the status as if it were all.
+/// Returns the problems of a changed status. In messages, paths begin at the status.
 pub fn validate_status(object: &Value, old: &Value, version: &Version) -> Vec<Problem> {
     let mut problems = Vec::new();
     if let (Some(status), Some(schema)) = (object.get("status"), version.schema.properties.get("status")) {
@@ -144,7 +144,9 @@ pub fn validate_status(object: &Value, old: &Value, version: &Version) -> Vec<Pr
     problems
 }
 
-/// Where a schema has rules and the object is wrong in its form, the original says that it did not get to the rules.
+/// Adds the message of kube-apiserver that validation rules were not checked, if the schema has
+/// rules and the object is structurally invalid
+/// (k8s.io/apiextensions-apiserver v0.36.4 pkg/registry/customresource/strategy.go).
 fn blocked_rules(version: &Version, problems: &mut Vec<Problem>) {
     use ProblemKind::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
     let blocks =

@@ -1,26 +1,27 @@
-//! What a schema of a definition may say at all, beyond being structural.
+//! Validation of the keywords of a schema, beyond being structural, with the messages of
+//! k8s.io/apiextensions-apiserver v0.36.4 pkg/apis/apiextensions/validation/validation.go.
 
 use serde_json::Value;
 
-use super::printed::{json, quoted, quoted_list};
-use super::rules::value_of;
-use super::words::{flag, listed, named, property, text};
+use super::go_format::{json, quoted, quoted_list};
+use super::keywords::{flag, listed, named, property, text};
+use super::structural_rules::value_of;
 use crate::refusal::{Problem, ProblemKind};
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
-/// What is wrong with a schema, from the root down.
+/// Returns the problems of a schema, from the root down.
 pub(crate) fn problems(schema: &Value, path: &str) -> Vec<Problem> {
     let mut walker = Walker { problems: Vec::new() };
-    walker.node(schema, path, &Place { root: true, no_defaults: None, inside_meta: false });
+    walker.node(schema, path, &NodeContext { root: true, no_defaults: None, inside_meta: false });
     walker.problems
 }
 
-/// Where in a schema a node is.
+/// The context of a node in a schema.
 #[derive(Clone)]
-struct Place {
+struct NodeContext {
     root: bool,
-    /// Why defaults are not allowed here.
+    /// The reason why defaults are not allowed here.
     no_defaults: Option<String>,
     inside_meta: bool,
 }
@@ -47,16 +48,16 @@ impl Walker {
         self.problems.push(Problem::with_value(field, ProblemKind::NotSupported, quoted(value), &detail));
     }
 
-    fn node(&mut self, schema: &Value, path: &str, place: &Place) {
+    fn node(&mut self, schema: &Value, path: &str, context: &NodeContext) {
         if !schema.is_object() {
             return;
         }
-        self.standard(schema, path, place);
+        self.standard(schema, path, context);
         if flag(schema, "uniqueItems") {
             let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
             self.forbid(format!("{path}.uniqueItems"), detail);
         }
-        self.children(schema, path, &Place { root: false, ..place.clone() }, place.root);
+        self.children(schema, path, &NodeContext { root: false, ..context.clone() }, context.root);
         if schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
             let field = format!("{path}.x-kubernetes-preserve-unknown-fields");
             self.refuse(field, "false", "must be true or undefined");
@@ -67,13 +68,13 @@ impl Walker {
         self.set_or_map_items(schema, path);
     }
 
-    fn standard(&mut self, schema: &Value, path: &str, place: &Place) {
+    fn standard(&mut self, schema: &Value, path: &str, context: &NodeContext) {
         let kind = text(schema, "type");
         if !kind.is_empty() && !TYPES.contains(&kind) {
             self.unsupported(format!("{path}.type"), kind, &TYPES);
         }
         if let Some(reason) =
-            place.no_defaults.as_ref().filter(|_| schema.get("default").is_some_and(|it| !it.is_null()))
+            context.no_defaults.as_ref().filter(|_| schema.get("default").is_some_and(|it| !it.is_null()))
         {
             self.forbid(format!("{path}.default"), &format!("must not be set {reason}"));
         }
@@ -88,44 +89,44 @@ impl Walker {
         if schema.get("items").is_some_and(Value::is_array) {
             self.forbid(format!("{path}.items"), "items must be a schema object and not an array");
         }
-        if place.inside_meta && flag(schema, "x-kubernetes-embedded-resource") {
+        if context.inside_meta && flag(schema, "x-kubernetes-embedded-resource") {
             let field = format!("{path}.x-kubernetes-embedded-resource");
             self.forbid(field, "must not be used inside of resource meta");
         }
     }
 
-    fn children(&mut self, schema: &Value, path: &str, place: &Place, root: bool) {
+    fn children(&mut self, schema: &Value, path: &str, context: &NodeContext, root: bool) {
         if let Some(additional) = schema.get("additionalProperties") {
             let field = format!("{path}.additionalProperties");
             if named(schema, "properties").next().is_some() && *additional != Value::Bool(true) {
                 self.forbid(field.clone(), "additionalProperties and properties are mutual exclusive");
             }
-            let mut place = place.clone();
-            if place.inside_meta {
-                place.no_defaults =
+            let mut context = context.clone();
+            if context.inside_meta {
+                context.no_defaults =
                     Some("inside additionalProperties applying to object metadata".to_owned());
             }
-            self.node(additional, &field, &place);
+            self.node(additional, &field, &context);
         }
         let whole = root || flag(schema, "x-kubernetes-embedded-resource");
         for (name, schema) in named(schema, "properties") {
-            let mut place = place.clone();
+            let mut context = context.clone();
             if whole && super::prune::is_meta(name) {
-                place.inside_meta = true;
+                context.inside_meta = true;
                 if root {
-                    place.no_defaults = Some(format!("in top-level {name}"));
+                    context.no_defaults = Some(format!("in top-level {name}"));
                 }
             }
-            self.node(schema, &property(path, name), &place);
+            self.node(schema, &property(path, name), &context);
         }
         for key in ["not", "items"] {
             if let Some(schema) = schema.get(key) {
-                self.node(schema, &format!("{path}.{key}"), place);
+                self.node(schema, &format!("{path}.{key}"), context);
             }
         }
         for key in ["allOf", "oneOf", "anyOf"] {
             for (index, schema) in listed(schema, key).iter().enumerate() {
-                self.node(schema, &format!("{path}.{key}[{index}]"), place);
+                self.node(schema, &format!("{path}.{key}[{index}]"), context);
             }
         }
     }
@@ -214,7 +215,7 @@ impl Walker {
                 None => self.refuse(field.clone(), &all, "entries must all be names of item properties"),
                 Some(schema) if matches!(text(schema, "type"), "array" | "object") => {
                     let field = format!("{}.type", property(&format!("{path}.items"), name));
-                    // The original shows the type of the item here, not that of the key.
+                    // kube-apiserver shows the type of the item here, not that of the key.
                     let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
                     self.refuse(field, &quoted(text(items, "type")), detail);
                 }
@@ -226,7 +227,8 @@ impl Walker {
         }
     }
 
-    /// Items that are told apart cannot be null, nor can their keys be missing.
+    /// Checks the items of sets and keyed lists: they must not be null, and their keys must not be
+    /// missing.
     fn set_or_map_items(&mut self, schema: &Value, path: &str) {
         let list_type = text(schema, "x-kubernetes-list-type");
         let Some(items) = schema.get("items").filter(|_| matches!(list_type, "set" | "map")) else { return };

@@ -1,8 +1,9 @@
-//! The `pattern` of a schema: a regular expression of Go, compiled when it is first used and shared by all schemas that
-//! have the same one.
+//! The `pattern` of a schema: a Go regular expression, compiled when it is first used and shared by
+//! all schemas with the same one.
 //!
-//! The definitions that one project installs repeat a few expressions hundreds of times, and most are never used on
-//! a test server. Compiling one takes about a thousand times as long as checking that it is one.
+//! The definitions that one project installs repeat a few expressions hundreds of times, and most
+//! are never used on a test server. Compiling an expression takes about a thousand times as long as
+//! parsing it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
@@ -11,31 +12,32 @@ use regex::{Regex, RegexBuilder};
 
 use super::go_syntax::{LARGEST, translate};
 
-/// A regular expression of Go. Clones, and those of the same text, share what is compiled.
+/// A Go regular expression. Clones, and patterns of the same text, share the compiled form.
 #[derive(Clone, Debug)]
 pub struct Pattern {
-    shared: Arc<Shared>,
+    shared: Arc<CompiledOnce>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct CompiledOnce {
     text: String,
-    /// Compiled when it is first needed; `None` where it cannot be.
+    /// Compiled when first needed; `None` if it is not valid.
     regex: OnceLock<Option<Regex>>,
 }
 
-/// The patterns that are in use, by their text. Those of definitions that are gone are dropped as it grows.
+/// The patterns in use, by their text. Patterns of removed definitions are dropped as the map
+/// grows.
 static IN_USE: LazyLock<Mutex<InUse>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
 struct InUse {
-    patterns: HashMap<String, Weak<Shared>>,
-    /// How many there may be before those are dropped that nobody uses.
+    patterns: HashMap<String, Weak<CompiledOnce>>,
+    /// The size at which unused patterns are dropped.
     sweep_at: usize,
 }
 
 impl Pattern {
-    /// The pattern of this text, whether it is valid or not.
+    /// Returns the pattern of this text, valid or not.
     pub fn new(text: &str) -> Self {
         let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shared) = in_use.patterns.get(text).and_then(Weak::upgrade) {
@@ -45,28 +47,29 @@ impl Pattern {
             in_use.patterns.retain(|_, it| it.strong_count() > 0);
             in_use.sweep_at = 2 * in_use.patterns.len() + 64;
         }
-        let shared = Arc::new(Shared { text: text.to_owned(), regex: OnceLock::new() });
+        let shared = Arc::new(CompiledOnce { text: text.to_owned(), regex: OnceLock::new() });
         in_use.patterns.insert(text.to_owned(), Arc::downgrade(&shared));
         Self { shared }
     }
 
-    /// The text, as written.
+    /// Returns the text of the pattern.
     pub fn as_str(&self) -> &str {
         &self.shared.text
     }
 
-    /// Why a text is no regular expression, in Go's words; `None` where it is one. Does not compile it.
+    /// Returns the reason why a text is not a regular expression, in Go's words; `None` if it is
+    /// one. Does not compile it.
     pub fn mistake(text: &str) -> Option<String> {
         translate(text).err().map(|it| it.to_string())
     }
 
-    /// Whether some part of a text matches. What is no regular expression matches nothing.
+    /// Returns true if any part of a text matches. An invalid pattern matches nothing.
     pub fn is_match(&self, text: &str) -> bool {
         let regex = self.shared.regex.get_or_init(|| compile(&self.shared.text));
         regex.as_ref().is_some_and(|it| it.is_match(text))
     }
 
-    /// Whether it was used, and so compiled.
+    /// Returns true if the pattern was used, and so compiled.
     pub fn is_compiled(&self) -> bool {
         self.shared.regex.get().is_some()
     }
@@ -74,11 +77,12 @@ impl Pattern {
 
 fn compile(text: &str) -> Option<Regex> {
     let translated = translate(text).ok()?;
-    // Go allows as much. The translation has estimated the size, so twice that is not exceeded in practice.
+    // Twice the limit that the translation checks against, since that only estimates the size: in
+    // practice the compiled form is never larger.
     let most = usize::try_from(2 * LARGEST).unwrap_or(usize::MAX);
     let compiled = RegexBuilder::new(&translated).size_limit(most).nest_limit(400).build();
     if let Err(error) = &compiled {
-        tracing::warn!(pattern = text, %error, "a pattern cannot be compiled, so nothing matches it");
+        tracing::warn!(pattern = text, %error, "cannot compile a pattern; it matches nothing");
     }
     compiled.ok()
 }
@@ -96,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expression_matches_nothing_and_says_why() {
+    fn an_invalid_expression_matches_nothing_and_has_a_reason() {
         assert!(!Pattern::new("[a").is_match("a"));
         let mistake = Pattern::mistake("[a");
         assert_eq!(mistake.as_deref(), Some("error parsing regexp: missing closing ]: `[a`"));
@@ -104,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_nobody_uses_are_dropped() {
+    fn unused_patterns_are_dropped() {
         for at in 0..1_000 {
             Pattern::new(&format!("^gone-{at}$"));
         }
@@ -114,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_can_nest_as_deep_as_they_may() {
+    fn groups_at_the_depth_limit_compile() {
         let nested = format!("^{}a{}$", "(".repeat(50), ")*".repeat(50));
         assert_eq!(Pattern::mistake(&nested), None);
         assert!(Pattern::new(&nested).is_match("aa"));

@@ -1,49 +1,51 @@
-//! Drops the fields a structural schema does not know, and tells which those were.
+//! Pruning: drops the fields that a structural schema does not know, and reports them, as
+//! k8s.io/apiextensions-apiserver v0.36.4 pkg/apiserver/schema/pruning/algorithm.go does.
 
 use serde_json::Value;
 
 use super::Structural;
 
-/// Drops the fields of a whole object that its schema does not know and returns their paths, sorted.
+/// Drops the unknown fields of a whole object and returns their paths, sorted.
 ///
-/// `apiVersion`, `kind` and `metadata` stay, at the root and in embedded resources: [`super::metadata`] looks into
-/// those. Idempotent.
+/// `apiVersion`, `kind` and `metadata` are kept, at the root and in embedded resources:
+/// [`super::metadata`] handles those. Idempotent.
 pub fn prune(object: &mut Value, schema: &Structural) -> Vec<String> {
     dropped(object, Known { is_resource: true, ..Known::by(schema) })
 }
 
-/// Like [`prune`] for a value below the root, such as a default. Paths are relative to it.
+/// Prunes a value below the root like [`prune`], such as a default. Paths are relative to it.
 pub(crate) fn prune_part(value: &mut Value, schema: &Structural) -> Vec<String> {
     dropped(value, Known::by(schema))
 }
 
-/// The words for a dropped field in a warning, or in the message of a refusal under strict field validation.
+/// Returns the message about a dropped field, for a warning or for an error of strict field
+/// validation.
 pub fn unknown_field(path: &str) -> String {
     format!("unknown field \"{path}\"")
 }
 
-/// The keys every resource has; schemas do not say what is in them.
+/// Returns true for the fields that every resource has, whose content schemas do not describe.
 pub(crate) fn is_meta(key: &str) -> bool {
     matches!(key, "apiVersion" | "kind" | "metadata")
 }
 
-/// What is known of a value.
+/// The fields that are known of a value.
 #[derive(Clone, Copy, Debug)]
 struct Known<'a> {
-    /// None: nothing is, so that an object there has no field that is known.
+    /// The schema; without one, an object has no known fields.
     schema: Option<&'a Structural>,
-    /// It has the keys every resource has.
+    /// True if it has the fields of every resource.
     is_resource: bool,
-    /// What is not known stays.
+    /// True if unknown fields are kept.
     keeps: bool,
 }
 
-/// What becomes of a field.
-enum Fate<'a> {
-    Stays,
-    Goes,
-    /// It stays, and what is in it is looked at.
-    Pruned(Known<'a>),
+/// The treatment of a field.
+enum FieldAction<'a> {
+    Keep,
+    Drop,
+    /// Keeps the field and prunes its content.
+    Prune(Known<'a>),
 }
 
 impl<'a> Known<'a> {
@@ -55,22 +57,23 @@ impl<'a> Known<'a> {
         Self { schema: None, is_resource: false, keeps: false }
     }
 
-    fn field(&self, key: &str) -> Fate<'a> {
+    fn field(&self, key: &str) -> FieldAction<'a> {
         if self.is_resource && is_meta(key) {
-            return Fate::Stays;
+            return FieldAction::Keep;
         }
         match self.schema {
             Some(schema) if schema.child(key).is_some() => {
-                Fate::Pruned(schema.child(key).map_or_else(Self::nothing, Known::by))
+                FieldAction::Prune(schema.child(key).map_or_else(Self::nothing, Known::by))
             }
-            // Any key is known, but not what is in it.
-            Some(Structural { additional: Some(_), .. }) => Fate::Pruned(Self::nothing()),
-            _ if self.keeps => Fate::Stays,
-            _ => Fate::Goes,
+            // Any key is known, but not its content.
+            Some(Structural { additional: Some(_), .. }) => FieldAction::Prune(Self::nothing()),
+            _ if self.keeps => FieldAction::Keep,
+            _ => FieldAction::Drop,
         }
     }
 
-    /// The items of a list that keeps what is not known keep it too. None where there is nothing to look for.
+    /// Returns what is known of the items of a list, which inherit that unknown fields are kept.
+    /// Returns `None` if there is nothing to prune.
     fn items(&self) -> Option<Self> {
         match self.schema.and_then(|schema| schema.items.as_deref()) {
             Some(schema) => {
@@ -84,32 +87,32 @@ impl<'a> Known<'a> {
 
 fn dropped(value: &mut Value, known: Known<'_>) -> Vec<String> {
     let mut dropped = Vec::new();
-    sift(value, known, &mut String::new(), &mut dropped);
+    prune_value(value, known, &mut String::new(), &mut dropped);
     dropped.sort();
     dropped
 }
 
-/// `path` is where the value is, and is the same again afterwards.
-fn sift(value: &mut Value, known: Known<'_>, path: &mut String, dropped: &mut Vec<String>) {
+/// Prunes a value at `path`, which has its former content again afterwards.
+fn prune_value(value: &mut Value, known: Known<'_>, path: &mut String, dropped: &mut Vec<String>) {
     let here = path.len();
     match value {
         Value::Object(fields) => fields.retain(|key, field| {
             path.push_str(if here == 0 { "" } else { "." });
             path.push_str(key);
-            let fate = known.field(key);
-            match &fate {
-                Fate::Stays => {}
-                Fate::Pruned(known) => sift(field, *known, path, dropped),
-                Fate::Goes => dropped.push(path.clone()),
+            let action = known.field(key);
+            match &action {
+                FieldAction::Keep => {}
+                FieldAction::Prune(known) => prune_value(field, *known, path, dropped),
+                FieldAction::Drop => dropped.push(path.clone()),
             }
             path.truncate(here);
-            !matches!(fate, Fate::Goes)
+            !matches!(action, FieldAction::Drop)
         }),
         Value::Array(items) => {
             let Some(known) = known.items() else { return };
             for (index, item) in items.iter_mut().enumerate() {
                 path.push_str(&format!("[{index}]"));
-                sift(item, known, path, dropped);
+                prune_value(item, known, path, dropped);
                 path.truncate(here);
             }
         }
@@ -124,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_below_additional_properties_true_is_unknown_but_scalars_stay() {
+    fn fields_below_additional_properties_true_are_unknown_but_scalars_are_kept() {
         let schema = Structural::parse(&json!({"type": "object", "additionalProperties": true}));
         let mut value = json!({"a": {"b": 1}, "c": [{"d": 1}], "e": 5});
         assert_eq!(prune_part(&mut value, &schema), ["a.b", "c[0].d"]);

@@ -1,11 +1,13 @@
-//! The `scale` subresource of custom resources: a Scale made of the fields its paths name, and put back into them.
+//! The `scale` subresource of custom resources, which maps the fields at configured paths to a
+//! Scale and back, with the messages of k8s.io/apiextensions-apiserver v0.36.4
+//! pkg/registry/customresource/etcd.go.
 
 use serde_json::{Map as Object, Value, json};
 
-use super::printed::shown_number;
+use super::go_format::shown_number;
 use crate::refusal::{Problem, ProblemKind, Refusal};
 
-/// Where the parts of a Scale are in an object, each a path such as `.spec.replicas`.
+/// The paths of the fields of a Scale in an object, such as `.spec.replicas`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScalePaths {
     /// `specReplicasPath`.
@@ -16,15 +18,14 @@ pub struct ScalePaths {
     pub selector: Option<String>,
 }
 
-/// The smallest count there is: a Scale that has it was never given replicas.
+/// A marker for absent replicas: the smallest count, which no client sets.
 const UNSET: i64 = i32::MIN as i64;
 
-/// The Scale (`autoscaling/v1`) of an object, for those who ask for it.
+/// Returns the Scale (`autoscaling/v1`) of an object, for a read.
 ///
 /// # Errors
-///
-/// 500 where the object has no replicas, 400 where a path leads to something that is no number, or no text for the
-/// selector.
+/// 500 if the object has no replicas; 400 if the value at a path is not a number, or not a string
+/// for the selector.
 pub fn read_scale(object: &Value, paths: &ScalePaths) -> Result<Value, Refusal> {
     let path = &paths.spec_replicas;
     if nested_integer(object, path).is_ok_and(|replicas| replicas.is_none()) {
@@ -34,12 +35,11 @@ pub fn read_scale(object: &Value, paths: &ScalePaths) -> Result<Value, Refusal> 
     scale_of(object, paths)
 }
 
-/// The Scale a patch is applied to: replicas that are not there are marked, so that [`apply_scale`] can tell whether the
-/// patch brought some.
+/// Returns the Scale that a patch is applied to. Absent replicas are marked, so that
+/// [`apply_scale`] can detect whether the patch has set them.
 ///
 /// # Errors
-///
-/// As for [`scale_of`].
+/// Those of [`scale_of`].
 pub fn patch_base(object: &Value, paths: &ScalePaths) -> Result<Value, Refusal> {
     let mut scale = scale_of(object, paths)?;
     if nested_integer(object, &paths.spec_replicas).is_ok_and(|replicas| replicas.is_none()) {
@@ -48,11 +48,10 @@ pub fn patch_base(object: &Value, paths: &ScalePaths) -> Result<Value, Refusal> 
     Ok(scale)
 }
 
-/// The Scale of an object, for the answer to a change. Replicas that are not there count as 0.
+/// Returns the Scale of an object, for the response to a change. Absent replicas count as 0.
 ///
 /// # Errors
-///
-/// 400 where a path leads to something that is no number, or no text for the selector.
+/// 400 if the value at a path is not a number, or not a string for the selector.
 pub fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, Refusal> {
     let replicas = |path: &str| nested_integer(object, path).map_err(Refusal::bad_request);
     let asked = replicas(&paths.spec_replicas)?.unwrap_or(0);
@@ -75,12 +74,12 @@ pub fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, Refusal> {
     }))
 }
 
-/// Puts the replicas of a Scale into an object, and the resource version it demands, where it demands one. A Scale that
-/// names no replicas means 0.
+/// Writes the replicas of a Scale into an object, and the resource version that it requires, if
+/// any. A Scale without replicas means 0.
 ///
 /// # Errors
-///
-/// 400 where a patch brought no replicas to an object without, 500 where the path runs into something that is no object.
+/// 400 if neither the object nor the patch has replicas; 500 if a value on the path is not an
+/// object.
 pub fn apply_scale(object: &mut Value, scale: &Value, paths: &ScalePaths) -> Result<(), Refusal> {
     let path = &paths.spec_replicas;
     let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
@@ -96,12 +95,12 @@ pub fn apply_scale(object: &mut Value, scale: &Value, paths: &ScalePaths) -> Res
     Ok(())
 }
 
-/// What is wrong with the replicas an object asks for.
+/// Returns the problem of the desired replicas of an object, if there is one.
 pub fn spec_problems(object: &Value, paths: &ScalePaths) -> Vec<Problem> {
     replica_problem(object, &paths.spec_replicas).into_iter().collect()
 }
 
-/// What is wrong with the replicas and the selector in the status of an object.
+/// Returns the problems of the replicas and the selector in the status of an object.
 pub fn status_problems(object: &Value, paths: &ScalePaths) -> Vec<Problem> {
     let mut problems: Vec<Problem> = replica_problem(object, &paths.status_replicas).into_iter().collect();
     if let Some(path) = &paths.selector
@@ -128,7 +127,7 @@ fn split(path: &str) -> Vec<&str> {
     path.strip_prefix('.').unwrap_or(path).split('.').collect()
 }
 
-/// A field along a path; `Ok(None)` where it is not there.
+/// Returns the field at a path; `Ok(None)` if it is absent.
 fn nested<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, String> {
     let parts = split(path);
     let mut value = object;

@@ -1,8 +1,8 @@
 //! The structural schema of one version of a custom kind, parsed from its `openAPIV3Schema`.
 //!
-//! Parsing never fails: what is malformed is left out, since [`super::check`] has refused such definitions before.
-//! Pruning, defaulting, validation and printing read this form; server-side apply reads what [`Structural::to_schema`]
-//! makes of it.
+//! Parsing never fails: malformed parts are ignored, since [`super::check`] has rejected such
+//! definitions before. Pruning, defaulting, validation and printing read this form; server-side
+//! apply reads the result of [`Structural::to_schema`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -28,9 +28,9 @@ pub struct Structural {
     pub items: Option<Box<Structural>>,
     /// `nullable`.
     pub nullable: bool,
-    /// `default`; a default of null is none.
+    /// `default`. A default of null counts as none.
     pub default: Option<Value>,
-    /// The limits on values.
+    /// The limits of values.
     pub limits: Limits,
     /// `x-kubernetes-preserve-unknown-fields`.
     pub preserve_unknown: bool,
@@ -38,18 +38,18 @@ pub struct Structural {
     pub embedded: bool,
     /// `x-kubernetes-int-or-string`.
     pub int_or_string: bool,
-    /// `x-kubernetes-list-type` with its keys; atomic where nothing is said.
+    /// `x-kubernetes-list-type` with its keys. Absent means atomic.
     pub list: Option<Topology>,
     /// `x-kubernetes-map-type: atomic`.
     pub atomic_map: bool,
-    /// `x-kubernetes-validations`, as they are: the rules are not evaluated.
+    /// `x-kubernetes-validations`, kept and not evaluated.
     pub rules: Vec<Value>,
 }
 
-/// What a value may be beyond its type.
+/// The restrictions of a value beyond its type.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
-    /// `format`, where it is one that is checked for the type.
+    /// `format`, if it is one that is checked for the type.
     pub format: Option<String>,
     /// `enum`.
     pub one_of_values: Vec<Value>,
@@ -89,7 +89,7 @@ pub struct Limits {
     pub not: Option<Box<Structural>>,
 }
 
-/// The types a schema can name.
+/// The types that a schema can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Type {
@@ -107,7 +107,7 @@ pub enum Type {
     Object,
 }
 
-/// What `additionalProperties` says.
+/// The value of `additionalProperties`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Additional {
@@ -118,7 +118,7 @@ pub enum Additional {
 }
 
 impl Type {
-    /// The type of that name.
+    /// Returns the type of that name.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "string" => Self::String,
@@ -131,7 +131,7 @@ impl Type {
         })
     }
 
-    /// Its name.
+    /// Returns the name of the type.
     pub fn name(self) -> &'static str {
         match self {
             Self::String => "string",
@@ -170,7 +170,7 @@ impl Structural {
         }
     }
 
-    /// The types a value may have; none means any.
+    /// Returns the types that a value may have; empty means any.
     pub fn types(&self) -> &'static [Type] {
         match self.kind {
             _ if self.int_or_string => &[Type::Integer, Type::String],
@@ -184,7 +184,7 @@ impl Structural {
         }
     }
 
-    /// The schema of the values whose key has no property of its own, where `additionalProperties` gives one.
+    /// Returns the schema of `additionalProperties`, for keys without a property of their own.
     pub fn additional_schema(&self) -> Option<&Self> {
         match &self.additional {
             Some(Additional::Of(schema)) => Some(schema),
@@ -192,12 +192,12 @@ impl Structural {
         }
     }
 
-    /// The schema of a key: its property, else that of `additionalProperties`.
+    /// Returns the schema of a key: its property, or else that of `additionalProperties`.
     pub fn child(&self, key: &str) -> Option<&Self> {
         self.properties.get(key).or_else(|| self.additional_schema())
     }
 
-    /// Whether this node or one below carries rules that are not evaluated.
+    /// Returns true if this node or one below has rules that are not evaluated.
     pub fn has_rules(&self) -> bool {
         !self.rules.is_empty()
             || self.properties.values().any(Self::has_rules)
@@ -205,8 +205,9 @@ impl Structural {
             || self.additional_schema().is_some_and(Self::has_rules)
     }
 
-    /// The schema of whole objects for server-side apply: this one, with `apiVersion`, `kind` and `metadata` (the
-    /// definition [`OBJECT_META`]) at the root and in embedded resources.
+    /// Returns the schema of whole objects for server-side apply: this one, with `apiVersion`,
+    /// `kind` and `metadata` (the definition [`OBJECT_META`]) at the root and in embedded
+    /// resources.
     pub fn to_schema(&self) -> Schema {
         convert(self, true, false)
     }
@@ -241,7 +242,7 @@ impl Limits {
     }
 }
 
-/// Whether a format is checked at all for that type; the others are ignored.
+/// Returns true if a format is checked for that type; others are ignored.
 pub(crate) fn checked(format: &str, kind: Option<Type>, int_or_string: bool) -> bool {
     match kind {
         _ if int_or_string => super::formats::known(format),
@@ -276,7 +277,8 @@ fn topology(object: &Object<String, Value>) -> Option<Topology> {
     }
 }
 
-/// `inherited` says that a schema above keeps unknown fields: apply then accepts them all the way down.
+/// Converts a node. `inherited` is set if a schema above preserves unknown fields: apply then
+/// accepts them all the way down.
 fn convert(node: &Structural, root: bool, inherited: bool) -> Schema {
     let inherited = inherited || node.preserve_unknown;
     if node.int_or_string {
@@ -303,7 +305,7 @@ fn convert_object(node: &Structural, root: bool, inherited: bool) -> Schema {
         Some(Additional::Of(schema)) => Some(convert(schema, false, inherited)),
         Some(Additional::Allowed(true)) => Some(Schema::Any),
         Some(Additional::Allowed(false)) => None,
-        // An object of which nothing is said is free.
+        // An object without any description may have any fields.
         None if inherited || (node.properties.is_empty() && !root) => Some(Schema::Any),
         None => None,
     };

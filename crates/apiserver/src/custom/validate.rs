@@ -1,14 +1,15 @@
-//! Checks a value against a structural schema and says what is wrong in the words of the original.
+//! Validation of a value against a structural schema, with the messages of kube-apiserver.
 //!
-//! On an update the old object comes along: a value that was as wrong before passes (ratcheting), as long as it can be
-//! told which old value it was. Fields of objects and items of keyed lists can; items of other lists cannot.
+//! On an update, the old object is compared: an invalid value that has not changed passes
+//! (ratcheting), if the old value can be identified. That is the case for fields of objects and
+//! items of keyed lists, not for items of other lists.
 
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map as Object, Value};
 
+use super::go_format::{quoted, quoted_list, shown};
 use super::numbers::{self, Fault};
-use super::printed::{quoted, quoted_list, shown};
 use super::structural::{Additional, Structural, Type};
 use super::{formats, prune};
 use crate::refusal::{Problem, ProblemKind};
@@ -17,16 +18,18 @@ use crate::schema::Topology;
 /// The field of a problem that is not about one field.
 pub(crate) const NOWHERE: &str = "<nil>";
 
-/// The number of mistakes that are reported at most. kube-apiserver reports all and compares each with all others: 2,000
-/// wrong items in a list whose schema has an `enum` of 500 values exceed its time limit of 34 seconds.
+/// The largest number of problems that are reported. kube-apiserver reports all and compares each
+/// with all others: 2,000 invalid items in a list whose schema has an `enum` of 500 values exceed
+/// its time limit of 34 seconds.
 const MOST_REPORTED: usize = 1_000;
 
-/// Everything that is wrong with a whole object, by key. With `old`, unchanged wrong values pass.
+/// Returns all problems of a whole object, by key. With `old`, unchanged invalid values pass.
 pub fn validate(object: &Value, old: Option<&Value>, schema: &Structural) -> Vec<Problem> {
     problems(schema, object, old, NOWHERE)
 }
 
-/// The same for a part of an object, such as `status`: paths begin with `prefix`, messages do not.
+/// Validates a part of an object like [`validate`], such as `status`: paths begin with `prefix`,
+/// messages do not.
 pub fn validate_part(value: &Value, old: Option<&Value>, schema: &Structural, prefix: &str) -> Vec<Problem> {
     problems(schema, value, old, prefix)
 }
@@ -44,7 +47,7 @@ fn problems(schema: &Structural, value: &Value, old: Option<&Value>, prefix: &st
     check(schema, value, old, "").found.into_iter().map(place).collect()
 }
 
-/// One mistake. `words` are what the validator of the original says; equal words are said once.
+/// One problem. `words` is the message of kube-apiserver's validator; equal ones are reported once.
 struct Found {
     name: String,
     kind: ProblemKind,
@@ -52,7 +55,8 @@ struct Found {
     words: String,
 }
 
-/// What a check found, and how many checks it passed: the closest of several alternatives is reported.
+/// The result of a check. `matches` counts the checks that passed: of several alternatives the
+/// closest is reported.
 #[derive(Default)]
 struct Outcome {
     found: Vec<Found>,
@@ -69,7 +73,7 @@ impl Outcome {
         }
     }
 
-    /// Whether nothing more is reported, so that the rest need not be looked at.
+    /// Returns true if no more problems are reported, so that the rest can be skipped.
     fn is_full(&self) -> bool {
         self.found.len() >= MOST_REPORTED
     }
@@ -95,7 +99,7 @@ impl Outcome {
         self.add(Found { name: path.to_owned(), kind: ProblemKind::TypeInvalid, message, words });
     }
 
-    /// A mistake that is not about one field.
+    /// Adds a problem that is not about one field.
     fn nowhere(&mut self, words: String) {
         let message = format!("Invalid value: \"\": {words}");
         self.add(Found { name: String::new(), kind: ProblemKind::Invalid, message, words });
@@ -107,7 +111,7 @@ impl Outcome {
     }
 }
 
-/// `old` is the value this one was before, where that is known.
+/// Checks a value. `old` is its former value, if known.
 fn check(schema: &Structural, value: &Value, old: Option<&Value>, path: &str) -> Outcome {
     let mut outcome = Outcome::default();
     if value.is_null() {
@@ -293,7 +297,7 @@ fn check_text(schema: &Structural, text: &str, path: &str, outcome: &mut Outcome
 
 fn check_enum(schema: &Structural, value: &Value, path: &str, outcome: &mut Outcome) {
     let allowed = &schema.limits.one_of_values;
-    // Null is never among them, even where it is listed.
+    // Null is never allowed by an enum, even if it lists null.
     if allowed.is_empty() || (!value.is_null() && allowed.iter().any(|known| numbers::same(known, value))) {
         return;
     }
@@ -327,7 +331,7 @@ fn check_items(schema: &Structural, items: &[Value], old: Option<&Value>, path: 
     }
 }
 
-/// The items of the old list by their keys, for lists that are keyed.
+/// The items of the old list by their keys, for keyed lists.
 struct FormerItems<'a> {
     keys: &'a [String],
     /// By the JSON of the keys: a list has up to 200,000 items, so it is not searched for each.
@@ -341,7 +345,7 @@ impl<'a> FormerItems<'a> {
         };
         let mut items = HashMap::with_capacity(old.len());
         for item in old.iter().filter(|it| it.is_object()) {
-            // The first of several with the same keys counts.
+            // The first of several items with the same keys counts.
             items.entry(key_of(keys, item)).or_insert(item);
         }
         Self { keys, items }
@@ -353,7 +357,7 @@ impl<'a> FormerItems<'a> {
 }
 
 fn key_of(keys: &[String], item: &Value) -> String {
-    // An absent key is not a null.
+    // An absent key differs from a null.
     keys.iter().map(|key| item.get(key).map_or_else(|| ";".to_owned(), |it| format!("{it};"))).collect()
 }
 
@@ -386,7 +390,8 @@ fn check_object(
         if outcome.is_full() {
             break;
         }
-        // The type fields of the root cannot be told apart from those before: both were converted.
+        // The type fields of the root are not compared with the old ones, since both objects were
+        // converted to this version.
         let old = old.and_then(|old| old.get(key)).filter(|_| !path.is_empty() || !is_type_field(key));
         match (schema.properties.get(key), &schema.additional) {
             (Some(property), _) => {
@@ -420,15 +425,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_list_of_wrong_items_is_answered_soon_and_shortly() {
+    fn a_long_list_of_invalid_items_is_validated_quickly_and_reported_in_part() {
         let schema = Structural::parse(&json!({"type": "object", "properties": {
             "l": {"type": "array", "items": {"type": "integer"}}}}));
         let object = json!({"l": vec!["x"; 100_000]});
-        // Comparing each with all others took minutes.
+        // A comparison of each with all others took minutes.
         let problems = validate(&object, None, &schema);
         assert_eq!(problems.len(), MOST_REPORTED);
         assert_eq!(problems[999].field, "l[999]");
-        assert!(validate(&object, Some(&object), &schema).is_empty(), "it was as wrong before");
+        assert!(validate(&object, Some(&object), &schema).is_empty(), "unchanged invalid items pass");
     }
 
     #[test]
@@ -444,6 +449,6 @@ mod tests {
         new["l"][7]["v"] = json!("longer");
         new["l"][8]["p"] = json!("another key");
         let wrong: Vec<String> = validate(&new, Some(&old), &schema).into_iter().map(|it| it.field).collect();
-        assert_eq!(wrong, ["l[7].v", "l[8].v"], "only what changed");
+        assert_eq!(wrong, ["l[7].v", "l[8].v"], "only changed items are reported");
     }
 }

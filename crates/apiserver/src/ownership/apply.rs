@@ -1,11 +1,13 @@
-//! Server-side apply: what a manager states becomes so, what it stated before and no longer does goes.
+//! Server-side apply: sets the fields that a manager states, and removes those that it stated
+//! before and no longer does.
 //!
-//! A field another manager owns is only given another value by force. Fields stated by several with one value are
-//! shared, and go when the last one drops them.
+//! A field that another manager owns gets another value only with `force`. Fields that several
+//! managers state with the same value are shared, and are removed when the last of them drops them. The
+//! counterpart is sigs.k8s.io/structured-merge-diff v6.3.3 merge/update.go.
 //!
 //! ```text
-//! live + applied --merge--> merged --minus what nobody owns any more--> new
-//! live .. new --> what changed --> who is in the way, or who loses what
+//! live + applied --merge--> merged --minus fields without an owner--> new
+//! live .. new --> changes --> conflicts, or fields that others lose
 //! ```
 
 use std::collections::BTreeMap;
@@ -14,27 +16,31 @@ use dogwatch_core::Reason;
 use serde_json::Value;
 
 use super::changes::Changes;
-use super::check::{Duplicates, Mistakes, check};
-use super::client_side::{KUBECTL, left_as_applied, renew};
-use super::dropping::{dropped, without};
+use super::check::{Duplicates, SchemaErrors, check};
+use super::client_side_apply::{KUBECTL, left_as_applied, renew};
 use super::element::same;
 use super::field_set::FieldSet;
 use super::managed::{Managed, Manager, Operation, Owned, strip};
 use super::merge::merge;
+use super::pruning::{dropped, without};
 use super::stated::fields_of;
-use super::update::{manager_of, nothing, stamp, track, without_nobodys};
+use super::update::{manager_of, nothing, stamp, track, without_stripped};
 use super::views::{owned_in, settle, view};
 use super::{Target, Writer};
 use crate::refusal::Refusal;
 
-/// Who owns the fields of objects that were written before anybody applied them.
+/// The manager of the fields that were written before the first apply (`skipnonapplied.go` in
+/// k8s.io/apimachinery v0.36.4 pkg/util/managedfields/internal).
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// Applies an object to a live one, or creates it. The result carries its `managedFields` and is not defaulted yet.
+/// Applies a configuration to a live object, or creates the object. The result has its
+/// `managedFields` and is not defaulted yet. If nothing changes, the result is the live object; its
+/// `managedFields` may still differ, because sharing a field does not change the object.
 ///
-/// Refuses another kind or version, `managedFields` in the applied object, fields that are not of the schema, and,
-/// unless `force` is given, values for fields that others own with another value. Where nothing changes, the result is
-/// the live object; its `managedFields` may still differ, because sharing a field is no change of the object.
+/// # Errors
+/// 400 for another kind or version, and for `managedFields` in the configuration; 500 for fields
+/// that are not in the schema; 409 for values of fields that others own with another value, unless
+/// `force` is set.
 pub fn apply(
     live: Option<&Value>,
     applied: &Value,
@@ -42,12 +48,12 @@ pub fn apply(
     writer: &Writer<'_>,
     force: bool,
 ) -> Result<Value, Refusal> {
-    refuse_strangers(applied, target)?;
-    let (live, managed) = taken_apart(live, target, writer)?;
+    check_kind(applied, target)?;
+    let (live, managed) = split_managed(live, target, writer)?;
     if applied.pointer("/metadata/managedFields").is_some_and(Value::is_array) {
         return Err(Refusal::bad_request("metadata.managedFields must be nil"));
     }
-    refuse_mistakes(applied, &live, target)?;
+    check_schema(applied, &live, target)?;
 
     let application = Application {
         live: &live,
@@ -57,9 +63,9 @@ pub fn apply(
         force,
         by_kubectl: writer.manager == KUBECTL,
     };
-    let (new, mut managed) = application.settle(managed).map_err(|obstacle| match obstacle {
-        Obstacle::Conflicts(conflicts) => refusal(conflicts),
-        Obstacle::Mistakes(mistakes) => Refusal::unexplained(mistakes.to_string()),
+    let (new, mut managed) = application.settle(managed).map_err(|failure| match failure {
+        ApplyFailure::Conflicts(conflicts) => refusal(conflicts),
+        ApplyFailure::SchemaErrors(errors) => Refusal::unexplained(errors.to_string()),
     })?;
     let mut result = new;
     if same(&live, &result) {
@@ -71,16 +77,16 @@ pub fn apply(
         renew(&mut result, applied);
     }
     if let Some(metadata) = result.get_mut("metadata").and_then(Value::as_object_mut) {
-        // Taking all labels leaves null in their place, which metadata has no room for in any kind.
+        // Dropping all labels leaves null in their place, which no kind allows in metadata.
         metadata.retain(|_, value| !value.is_null());
     }
     managed.write(&mut result);
     Ok(result)
 }
 
-/// The live object without its entries, and who owns what of it. One that nobody has owned so far is owned by whoever wrote it
-/// before.
-fn taken_apart(
+/// Returns the live object without its entries, and its owners. If it has none yet, its fields are
+/// owned by the manager of writes before the first apply.
+fn split_managed(
     live: Option<&Value>,
     target: &Target<'_>,
     writer: &Writer<'_>,
@@ -94,13 +100,13 @@ fn taken_apart(
         return Ok((live, managed));
     }
     let before = Writer { manager: BEFORE_FIRST_APPLY, ..*writer };
-    let managed = track(&nothing(target), &live, managed, target, &before).map_err(|mistakes| {
-        Refusal::unexplained(format!("failed to create manager for existing fields: {mistakes}"))
+    let managed = track(&nothing(target), &live, managed, target, &before).map_err(|errors| {
+        Refusal::unexplained(format!("failed to create manager for existing fields: {errors}"))
     })?;
     Ok((live, managed))
 }
 
-fn refuse_strangers(applied: &Value, target: &Target<'_>) -> Result<(), Refusal> {
+fn check_kind(applied: &Value, target: &Target<'_>) -> Result<(), Refusal> {
     let stated = |name: &str| applied.get(name).and_then(Value::as_str).unwrap_or_default();
     if (stated("apiVersion"), stated("kind")) == (target.api_version, target.kind) {
         return Ok(());
@@ -108,18 +114,18 @@ fn refuse_strangers(applied: &Value, target: &Target<'_>) -> Result<(), Refusal>
     Err(Refusal::bad_request(format!("invalid object type: {}", kind_of(applied))))
 }
 
-fn refuse_mistakes(applied: &Value, live: &Value, target: &Target<'_>) -> Result<(), Refusal> {
-    check(applied, target.schema, target.definitions, Duplicates::Refused).map_err(|mistakes| {
+fn check_schema(applied: &Value, live: &Value, target: &Target<'_>) -> Result<(), Refusal> {
+    check(applied, target.schema, target.definitions, Duplicates::Refused).map_err(|errors| {
         let what = described(applied);
-        Refusal::unexplained(format!("failed to create typed patch object ({what}): {mistakes}"))
+        Refusal::unexplained(format!("failed to create typed patch object ({what}): {errors}"))
     })?;
-    check(live, target.schema, target.definitions, Duplicates::Allowed).map_err(|mistakes| {
+    check(live, target.schema, target.definitions, Duplicates::Allowed).map_err(|errors| {
         let what = described(live);
-        Refusal::unexplained(format!("failed to create typed live object ({what}): {mistakes}"))
+        Refusal::unexplained(format!("failed to create typed live object ({what}): {errors}"))
     })
 }
 
-/// One object that one manager applies to a live one.
+/// A configuration that a manager applies to a live object.
 struct Application<'a> {
     live: &'a Value,
     applied: &'a Value,
@@ -129,22 +135,22 @@ struct Application<'a> {
     by_kubectl: bool,
 }
 
-/// What keeps an object from being applied.
-enum Obstacle {
-    /// What others own and would lose.
+/// A failure to apply a configuration.
+enum ApplyFailure {
+    /// The fields that others own and would lose.
     Conflicts(BTreeMap<Manager, FieldSet>),
-    Mistakes(Mistakes),
+    SchemaErrors(SchemaErrors),
 }
 
-impl From<Mistakes> for Obstacle {
-    fn from(mistakes: Mistakes) -> Self {
-        Self::Mistakes(mistakes)
+impl From<SchemaErrors> for ApplyFailure {
+    fn from(errors: SchemaErrors) -> Self {
+        Self::SchemaErrors(errors)
     }
 }
 
 impl Application<'_> {
-    /// The object as it is to be, and its owners.
-    fn settle(&self, mut managed: Managed) -> Result<(Value, Managed), Obstacle> {
+    /// Returns the new object and its owners.
+    fn settle(&self, mut managed: Managed) -> Result<(Value, Managed), ApplyFailure> {
         let Target { schema, definitions, .. } = *self.target;
         settle(self.live, &mut managed, self.target)?;
         let fields = self.target.reset.filter(fields_of(self.applied, schema, definitions));
@@ -162,7 +168,7 @@ impl Application<'_> {
         self.refuse_conflicts(changes.conflicts(&managed, &self.manager))?;
         changes.take_from_others(&mut managed, Some(&self.manager));
         if let Some(owned) = managed.sets.get_mut(&self.manager) {
-            owned.fields = without_nobodys(&owned.fields);
+            owned.fields = without_stripped(&owned.fields);
             if owned.fields.is_empty() {
                 managed.sets.remove(&self.manager);
             }
@@ -170,9 +176,15 @@ impl Application<'_> {
         Ok((new, managed))
     }
 
-    /// The merged object without what the manager owned before and nobody owns now. It is looked at in the version in which
-    /// the manager applied before, since that is what its fields are fields of.
-    fn without_dropped(&self, merged: Value, before: &Owned, managed: &Managed) -> Result<Value, Mistakes> {
+    /// Returns the merged object without the fields that the manager owned before and that have no
+    /// owner now. The comparison is in the version in which the manager applied before, since its
+    /// fields are those of that version.
+    fn without_dropped(
+        &self,
+        merged: Value,
+        before: &Owned,
+        managed: &Managed,
+    ) -> Result<Value, SchemaErrors> {
         let version = &before.api_version;
         let then = view(&merged, version, self.target)
             .map_err(|why| why.within("failed to convert merged object to last applied version"))?;
@@ -187,8 +199,9 @@ impl Application<'_> {
         Ok(view(&left, self.target.api_version, self.target)?.map_or(merged, |(left, _)| left))
     }
 
-    /// Conflicts that stand in the way: none by force, and for kubectl not those about what is its own anyway.
-    fn refuse_conflicts(&self, mut conflicts: BTreeMap<Manager, FieldSet>) -> Result<(), Obstacle> {
+    /// Rejects conflicts, except with `force`, and for kubectl except those about fields that still
+    /// have the value from its client-side apply.
+    fn refuse_conflicts(&self, mut conflicts: BTreeMap<Manager, FieldSet>) -> Result<(), ApplyFailure> {
         if self.force || conflicts.is_empty() {
             return Ok(());
         }
@@ -199,11 +212,11 @@ impl Application<'_> {
                 !fields.is_empty()
             });
         }
-        if conflicts.is_empty() { Ok(()) } else { Err(Obstacle::Conflicts(conflicts)) }
+        if conflicts.is_empty() { Ok(()) } else { Err(ApplyFailure::Conflicts(conflicts)) }
     }
 }
 
-/// 409, with a cause for each field, sorted by manager.
+/// Returns the 409, with a cause for each field, sorted by manager.
 fn refusal(conflicts: BTreeMap<Manager, FieldSet>) -> Refusal {
     let mut sorted: Vec<_> =
         conflicts.into_iter().map(|(manager, fields)| (manager, fields.paths())).collect();
@@ -231,7 +244,7 @@ fn refusal(conflicts: BTreeMap<Manager, FieldSet>) -> Refusal {
     refusal
 }
 
-/// `namespace/name; group/version, Kind=kind`.
+/// Formats `namespace/name; group/version, Kind=kind`.
 fn described(object: &Value) -> String {
     let meta = |name: &str| object.pointer(&format!("/metadata/{name}")).and_then(Value::as_str);
     let (namespace, name) = (meta("namespace").unwrap_or_default(), meta("name").unwrap_or_default());

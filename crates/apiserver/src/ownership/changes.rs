@@ -1,28 +1,28 @@
-//! What a write changes, in each version somebody has written in, and who loses fields by it.
+//! The changes of a write in each version that has owners, and the fields that owners lose by it.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use super::Target;
-use super::check::Mistakes;
+use super::check::SchemaErrors;
 use super::compare::{Comparison, compare};
 use super::field_set::FieldSet;
 use super::managed::{Managed, Manager};
 use super::views::view;
 
-/// The difference of two objects, by version; versions that are gone are not there.
+/// The difference of two objects, by version; without versions that do not exist any more.
 pub(super) struct Changes {
     by_version: BTreeMap<String, Difference>,
     /// The version that is written.
     here: String,
 }
 
-/// The difference of two objects, as far as an endpoint writes it.
+/// The difference of two objects, limited to the fields that an endpoint writes.
 struct Difference {
-    /// Fields that have another value, or have one at last.
+    /// Fields that have another value, or are new.
     set: FieldSet,
-    /// Fields that are no longer there.
+    /// Fields that were removed.
     removed: FieldSet,
 }
 
@@ -40,7 +40,7 @@ impl Changes {
         new: &Value,
         target: &Target<'_>,
         managed: &Managed,
-    ) -> Result<Self, Mistakes> {
+    ) -> Result<Self, SchemaErrors> {
         let found = compare(old, new, target.schema, target.definitions);
         let here = target.api_version.to_owned();
         let mut by_version = BTreeMap::from([(here.clone(), Difference::of(found, target))]);
@@ -50,7 +50,7 @@ impl Changes {
                 continue;
             }
             let shown = |which: &str, object: &Value| {
-                let failed = |why: Mistakes| why.within(&format!("failed to convert {which} object"));
+                let failed = |why: SchemaErrors| why.within(&format!("failed to convert {which} object"));
                 view(object, version, target).map_err(failed)
             };
             let (Some((old, schema)), Some((new, _))) = (shown("old", old)?, shown("new", new)?) else {
@@ -62,13 +62,13 @@ impl Changes {
         Ok(Self { by_version, here })
     }
 
-    /// The fields that are set, in the version that is written.
+    /// Returns the fields that are set, in the version that is written.
     pub(super) fn set_here(&self) -> &FieldSet {
         const NOTHING: &FieldSet = &FieldSet::new();
         self.by_version.get(&self.here).map_or(NOTHING, |it| &it.set)
     }
 
-    /// The fields each manager but `me` owns that were given another value.
+    /// Returns the fields with a new value that each manager other than `me` owns.
     pub(super) fn conflicts(&self, managed: &Managed, me: &Manager) -> BTreeMap<Manager, FieldSet> {
         let others = managed.sets.iter().filter(|(manager, _)| *manager != me);
         let lost = others.filter_map(|(manager, owned)| {
@@ -78,7 +78,8 @@ impl Changes {
         lost.collect()
     }
 
-    /// Takes what was set or removed from all managers but `me`; those left with nothing go.
+    /// Takes the fields that were set or removed from all managers except `me`, and removes
+    /// managers without any left.
     pub(super) fn take_from_others(&self, managed: &mut Managed, me: Option<&Manager>) {
         managed.sets.retain(|manager, owned| {
             if Some(manager) != me {

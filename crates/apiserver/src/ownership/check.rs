@@ -1,6 +1,6 @@
-//! Whether an object is of its schema at all: the check before anything is merged or compared.
+//! The check of an object against its schema, before it is merged or compared.
 //!
-//! The words, odd as some are, are those clients see from the original.
+//! The messages are those of structured-merge-diff, which clients see from kube-apiserver.
 
 use std::fmt::{self, Write};
 
@@ -11,16 +11,16 @@ use super::field_set::Path;
 use super::shape::{Items, Members, Shape};
 use crate::schema::{Definitions, Scalar, Schema, Topology};
 
-/// What is wrong with an object, in the order it was found. Never empty.
+/// The schema errors of an object, in the order in which they were found. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mistakes(Vec<String>);
+pub(super) struct SchemaErrors(Vec<String>);
 
-/// Whether a list may hold two items that cannot be told apart.
+/// The treatment of list items with the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Duplicates {
-    /// It may: stored objects hold them.
+    /// Accepted: stored objects may have them.
     Allowed,
-    /// It may not: nobody may apply them.
+    /// Rejected: they cannot be applied.
     Refused,
 }
 
@@ -30,17 +30,17 @@ pub(super) fn check(
     schema: &Schema,
     definitions: &dyn Definitions,
     duplicates: Duplicates,
-) -> Result<(), Mistakes> {
-    let mut walk = Walk { definitions, duplicates, path: Path(Vec::new()), mistakes: Vec::new() };
+) -> Result<(), SchemaErrors> {
+    let mut walk = Walk { definitions, duplicates, path: Path(Vec::new()), errors: Vec::new() };
     walk.visit(object, schema);
-    if walk.mistakes.is_empty() { Ok(()) } else { Err(Mistakes(walk.mistakes)) }
+    if walk.errors.is_empty() { Ok(()) } else { Err(SchemaErrors(walk.errors)) }
 }
 
 struct Walk<'a> {
     definitions: &'a dyn Definitions,
     duplicates: Duplicates,
     path: Path,
-    mistakes: Vec<String>,
+    errors: Vec<String>,
 }
 
 impl Walk<'_> {
@@ -48,8 +48,8 @@ impl Walk<'_> {
         match (Shape::of(schema, Some(value), self.definitions), value) {
             (_, Value::Null) => {}
             (Shape::Scalar(scalar), value) => {
-                if let Some(mistake) = scalar_mistake(scalar, value) {
-                    self.report(&mistake);
+                if let Some(error) = scalar_error(scalar, value) {
+                    self.report(&error);
                 }
             }
             (Shape::List(list), Value::Array(items)) => self.visit_items(&list, items),
@@ -76,13 +76,13 @@ impl Walk<'_> {
 
     fn visit_items(&mut self, list: &Items, items: &[Value]) {
         let mut seen = std::collections::BTreeSet::new();
-        for (place, item) in items.iter().enumerate() {
+        for (index, item) in items.iter().enumerate() {
             let element = if list.topology == Topology::Atomic {
-                Element::Index(i64::try_from(place).unwrap_or(i64::MAX))
+                Element::Index(i64::try_from(index).unwrap_or(i64::MAX))
             } else {
                 match list.element(item, self.definitions) {
                     Ok(element) => element,
-                    Err(why) => return self.report(&format!("element {place}: {why}")),
+                    Err(why) => return self.report(&format!("element {index}: {why}")),
                 }
             };
             if !seen.insert(element.clone()) && self.duplicates == Duplicates::Refused {
@@ -94,20 +94,20 @@ impl Walk<'_> {
         }
     }
 
-    fn report(&mut self, mistake: &str) {
+    fn report(&mut self, error: &str) {
         let path = &self.path;
-        self.mistakes.push(if path.0.is_empty() { mistake.to_owned() } else { format!("{path}: {mistake}") });
+        self.errors.push(if path.0.is_empty() { error.to_owned() } else { format!("{path}: {error}") });
     }
 }
 
-impl Mistakes {
-    /// The same as one mistake, with what was tried before it.
+impl SchemaErrors {
+    /// Wraps the errors into one, prefixed with the attempt that failed.
     pub(super) fn within(self, attempt: &str) -> Self {
         Self(vec![format!("{attempt}: {self}")])
     }
 }
 
-impl fmt::Display for Mistakes {
+impl fmt::Display for SchemaErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {
             [one] => f.write_str(one),
@@ -116,7 +116,7 @@ impl fmt::Display for Mistakes {
     }
 }
 
-fn scalar_mistake(scalar: Option<Scalar>, value: &Value) -> Option<String> {
+fn scalar_error(scalar: Option<Scalar>, value: &Value) -> Option<String> {
     match scalar {
         Some(Scalar::Integer | Scalar::Number) if !value.is_number() => {
             Some(format!("expected numeric (int or float), got {}", type_name(value)))
@@ -136,7 +136,7 @@ fn scalar_mistake(scalar: Option<Scalar>, value: &Value) -> Option<String> {
     }
 }
 
-/// The name of the type of a value in the original's language.
+/// Returns the name of the Go type of a value.
 fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
@@ -156,23 +156,23 @@ fn plain_holder(value: &Value) -> String {
     shown
 }
 
-/// A value as the original's language prints it for people.
+/// Formats a value like Go's `%v`.
 fn plain(value: &Value, shown: &mut String) {
     match value {
         Value::Null => shown.push_str("<nil>"),
         Value::String(text) => shown.push_str(text),
         Value::Array(items) => {
             shown.push('[');
-            for (place, item) in items.iter().enumerate() {
-                shown.push_str(if place == 0 { "" } else { " " });
+            for (index, item) in items.iter().enumerate() {
+                shown.push_str(if index == 0 { "" } else { " " });
                 plain(item, shown);
             }
             shown.push(']');
         }
         Value::Object(fields) => {
             shown.push_str("map[");
-            for (place, (name, value)) in fields.iter().enumerate() {
-                let _ = write!(shown, "{}{name}:", if place == 0 { "" } else { " " });
+            for (index, (name, value)) in fields.iter().enumerate() {
+                let _ = write!(shown, "{}{name}:", if index == 0 { "" } else { " " });
                 plain(value, shown);
             }
             shown.push(']');
@@ -181,22 +181,22 @@ fn plain(value: &Value, shown: &mut String) {
     }
 }
 
-/// A value as the original's language writes it in source code.
+/// Formats a value like Go's `%#v`.
 fn exact(value: &Value, shown: &mut String) {
     match value {
         Value::Null => shown.push_str("interface {}(nil)"),
         Value::Array(items) => {
             shown.push_str("[]interface {}{");
-            for (place, item) in items.iter().enumerate() {
-                shown.push_str(if place == 0 { "" } else { ", " });
+            for (index, item) in items.iter().enumerate() {
+                shown.push_str(if index == 0 { "" } else { ", " });
                 exact(item, shown);
             }
             shown.push('}');
         }
         Value::Object(fields) => {
             shown.push_str("map[string]interface {}{");
-            for (place, (name, value)) in fields.iter().enumerate() {
-                let _ = write!(shown, "{}{name:?}:", if place == 0 { "" } else { ", " });
+            for (index, (name, value)) in fields.iter().enumerate() {
+                let _ = write!(shown, "{}{name:?}:", if index == 0 { "" } else { ", " });
                 exact(value, shown);
             }
             shown.push('}');

@@ -1,13 +1,13 @@
-//! Which fields were added, modified and removed between two objects of one schema.
+//! The fields that were added, modified and removed between two objects of one schema.
 
 use std::cmp::Ordering;
 
 use serde_json::Value;
 
+use super::content::{Content, Part, PartValue};
 use super::element::same;
 use super::field_set::FieldSet;
-use super::pairing::{Pair, side_by_side};
-use super::parts::{Content, Held, Part};
+use super::merge_join::{Pair, merge_join};
 use super::stated::everything_in;
 use crate::schema::{Definitions, Schema};
 
@@ -22,25 +22,26 @@ pub struct Comparison {
     pub removed: FieldSet,
 }
 
-/// Compares two objects. An object that comes or goes is named with everything in it.
+/// Compares two objects. An object that is added or removed is listed with everything in it.
 pub fn compare(old: &Value, new: &Value, schema: &Schema, definitions: &dyn Definitions) -> Comparison {
     between(old, new, schema, definitions).1
 }
 
-/// Whether the value itself is another one, and what differs in it.
+/// Returns true if the value itself has changed, and the differences in it.
 fn between(old: &Value, new: &Value, schema: &Schema, definitions: &dyn Definitions) -> (bool, Comparison) {
     if old == new {
         return (false, Comparison::default());
     }
     let was = Content::of(old, schema, definitions);
     let is = Content::of(new, schema, definitions);
-    // Where a schema allows anything, one that has parts may become one that has none. It is another value then, and its
-    // parts come or go. One that only loses or gets all its parts is the same value still.
+    // Under a schema that allows anything, a value with parts may become one without. Then it is
+    // another value, and its parts are removed or added. A value that only loses or gains all its
+    // parts is still the same.
     let another = match (&was, &is) {
-        (Content::Parts(_), Content::Parts(_) | Content::Nothing) | (Content::Nothing, Content::Parts(_)) => {
+        (Content::Parts(_), Content::Parts(_) | Content::Empty) | (Content::Empty, Content::Parts(_)) => {
             false
         }
-        (Content::Parts(_), Content::Whole) | (Content::Whole, Content::Parts(_)) => true,
+        (Content::Parts(_), Content::Leaf) | (Content::Leaf, Content::Parts(_)) => true,
         _ => !same(old, new),
     };
     (another, of_parts(was.parts(), is.parts(), definitions))
@@ -49,31 +50,32 @@ fn between(old: &Value, new: &Value, schema: &Schema, definitions: &dyn Definiti
 fn of_parts(old: Vec<Part<'_>>, new: Vec<Part<'_>>, definitions: &dyn Definitions) -> Comparison {
     let mut found = Comparison::default();
     let order = |a: &Part<'_>, b: &Part<'_>| -> Ordering { a.element.cmp(&b.element) };
-    for pair in side_by_side(old, new, order) {
+    for pair in merge_join(old, new, order) {
         match pair {
-            Pair::Left(gone) => found.goes(gone, definitions),
-            Pair::Right(come) => found.comes(come, definitions),
-            Pair::Both(was, is) => found.stays(was, is, definitions),
+            Pair::Left(gone) => found.add_removed(gone, definitions),
+            Pair::Right(come) => found.add_new(come, definitions),
+            Pair::Both(was, is) => found.compare_part(was, is, definitions),
         }
     }
     found
 }
 
 impl Comparison {
-    fn comes(&mut self, part: Part<'_>, definitions: &dyn Definitions) {
+    fn add_new(&mut self, part: Part<'_>, definitions: &dyn Definitions) {
         let below = everything_in(part.content(definitions), definitions);
         self.added.put(part.element, true, below);
     }
 
-    fn goes(&mut self, part: Part<'_>, definitions: &dyn Definitions) {
+    fn add_removed(&mut self, part: Part<'_>, definitions: &dyn Definitions) {
         let below = everything_in(part.content(definitions), definitions);
         self.removed.put(part.element, true, below);
     }
 
-    /// Items that cannot be told apart are one value together; one that joins or leaves them makes it another thing.
-    fn stays(&mut self, was: Part<'_>, is: Part<'_>, definitions: &dyn Definitions) {
+    /// Compares a part that both objects have. Duplicate items are one value together; an item that
+    /// is added to them or removed changes it.
+    fn compare_part(&mut self, was: Part<'_>, is: Part<'_>, definitions: &dyn Definitions) {
         match (&was.held, &is.held) {
-            (Held::One(old), Held::One(new)) => {
+            (PartValue::One(old), PartValue::One(new)) => {
                 let (another, inside) = between(old, new, &is.schema, definitions);
                 for (all, below) in [(&mut self.added, inside.added), (&mut self.removed, inside.removed)] {
                     if !below.is_empty() {
@@ -82,13 +84,13 @@ impl Comparison {
                 }
                 self.modified.put(is.element, another, inside.modified);
             }
-            (Held::Several(old), Held::Several(new)) => {
+            (PartValue::Several(old), PartValue::Several(new)) => {
                 let equal = old.len() == new.len() && old.iter().zip(new).all(|(old, new)| same(old, new));
                 self.modified.put(is.element, !equal, FieldSet::new());
             }
             _ => {
-                self.goes(was, definitions);
-                self.comes(is, definitions);
+                self.add_removed(was, definitions);
+                self.add_new(is, definitions);
             }
         }
     }
@@ -104,7 +106,7 @@ mod tests {
     use crate::schema::{List, NoDefinitions, Scalar, Topology};
 
     #[test]
-    fn changes_are_named_with_everything_in_them() {
+    fn changes_are_listed_with_everything_in_them() {
         for (old, new, added, modified, removed) in [
             (json!({}), json!({"a": {"b": 1}}), json!({"f:a": {".": {}, "f:b": {}}}), json!({}), json!({})),
             (json!({"a": 1}), json!({"a": 2}), json!({}), json!({"f:a": {}}), json!({})),
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn items_that_cannot_be_told_apart_are_one_leaf() {
+    fn duplicate_items_are_one_leaf() {
         let item = Schema::Scalar(Scalar::String);
         let schema = Schema::List(Arc::new(List { item, topology: Topology::Set }));
         let compared = |old: Value, new: Value| compare(&old, &new, &schema, &NoDefinitions);

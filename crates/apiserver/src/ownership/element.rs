@@ -1,7 +1,7 @@
-//! One step of a field path: a field, an item of a list by its keys, by its value, or by its place.
+//! One step of a field path: a field, or a list item by its keys, its value, or its index.
 //!
-//! Two forms: the one of `managedFields` (`f:name`, `k:{"name":"x"}`, `v:"x"`, `i:0`) and the one of messages
-//! (`.name`, `[name="x"]`, `[="x"]`, `[0]`). Knows nothing of schemas.
+//! Two forms: the one of `managedFields` (`f:name`, `k:{"name":"x"}`, `v:"x"`, `i:0`) and the one
+//! of messages (`.name`, `[name="x"]`, `[="x"]`, `[0]`). Knows nothing of schemas.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -19,15 +19,15 @@ pub enum Element {
     Key(Vec<(String, Datum)>),
     /// The item of a set with this value.
     Value(Datum),
-    /// The item at this place.
+    /// The item at this index.
     Index(i64),
 }
 
-/// A JSON value that can be ordered and compared as the original does: `1` and `1.0` are the same.
+/// A JSON value with the order and equality of structured-merge-diff: `1` and `1.0` are equal.
 #[derive(Clone, Debug)]
 pub struct Datum(pub Value);
 
-/// A key of `fieldsV1` that is no path element.
+/// A key of `fieldsV1` that is not a path element.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key:?} is not a path element")]
 pub struct BadElement {
@@ -36,19 +36,23 @@ pub struct BadElement {
 }
 
 impl Element {
-    /// A field by its name.
+    /// Returns a field by its name.
     pub fn field(name: impl AsRef<str>) -> Self {
         Self::Field(name.as_ref().into())
     }
 
-    /// The item with these values in its key fields, in any order.
+    /// Returns the item with these values in its key fields, which may be in any order.
     pub fn key(fields: impl IntoIterator<Item = (String, Value)>) -> Self {
         let mut fields: Vec<_> = fields.into_iter().map(|(name, value)| (name, Datum(value))).collect();
         fields.sort_by(|a, b| a.0.cmp(&b.0));
         Self::Key(fields)
     }
 
-    /// Reads a key of `fieldsV1`. `None` is an element of a kind that is not known, which readers pass over.
+    /// Parses a key of `fieldsV1`. Returns `None` for an element of an unknown kind, which readers
+    /// skip.
+    ///
+    /// # Errors
+    /// An error if the key is not a path element.
     pub fn parse(key: &str) -> Result<Option<Self>, BadElement> {
         let bad = || BadElement { key: key.to_owned() };
         let Some((kind, rest)) = key.split_at_checked(1) else { return Err(bad()) };
@@ -66,7 +70,7 @@ impl Element {
         Ok(Some(element))
     }
 
-    /// The form used as a key of `fieldsV1`.
+    /// Returns the form used as a key of `fieldsV1`.
     pub fn to_key(&self) -> String {
         match self {
             Self::Field(name) => ["f:", name.as_str()].concat(),
@@ -92,8 +96,8 @@ impl fmt::Display for Element {
             Self::Index(index) => write!(f, "[{index}]"),
             Self::Key(fields) => {
                 f.write_str("[")?;
-                for (place, (name, value)) in fields.iter().enumerate() {
-                    let comma = if place == 0 { "" } else { "," };
+                for (index, (name, value)) in fields.iter().enumerate() {
+                    let comma = if index == 0 { "" } else { "," };
                     write!(f, "{comma}{name}={}", value.plain())?;
                 }
                 f.write_str("]")
@@ -107,7 +111,7 @@ impl Datum {
         escape_html(&self.plain())
     }
 
-    /// As JSON; a whole number is written as one, however it came.
+    /// Formats the value as JSON, whole numbers without a fraction.
     fn plain(&self) -> String {
         match self.0.as_f64().filter(|it| self.0.is_f64() && it.fract() == 0.0 && it.abs() < 1e15) {
             Some(whole) => format!("{whole:.0}"),
@@ -136,17 +140,18 @@ impl Ord for Datum {
     }
 }
 
-/// Whether two values are the same to the original, which takes `1` and `1.0` for one.
+/// Returns true if two values are equal to structured-merge-diff, for which `1` and `1.0` are the
+/// same.
 pub(super) fn same(a: &Value, b: &Value) -> bool {
     compare(a, b) == Ordering::Equal
 }
 
-/// JSON as Go writes it: the characters that mean something to HTML are escaped.
+/// Escapes JSON like Go's encoder: the characters with a meaning in HTML.
 pub(super) fn escape_html(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
         match c {
-            // They stand inside of strings only, so that replacing them everywhere is right.
+            // They occur only inside of strings, so they can be replaced everywhere.
             '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
                 escaped.push_str(&format!("\\u{:04x}", u32::from(c)))
             }
@@ -196,12 +201,12 @@ fn compare_numbers(a: &Number, b: &Number) -> Ordering {
         (Some(a), Some(b)) => a.cmp(&b),
         (Some(a), None) => compare_with_real(a, real(b)),
         (None, Some(b)) => compare_with_real(b, real(a)).reverse(),
-        // JSON has no NaN, so that this is a total order, and `-0` is `0`.
+        // JSON has no NaN, so this is a total order, and `-0` equals `0`.
         (None, None) => real(a).partial_cmp(&real(b)).unwrap_or(Ordering::Equal),
     }
 }
 
-/// Exact, so that the order stays transitive beyond the integers that a float can hold.
+/// Compares exactly, so that the order stays transitive for integers that a float cannot represent.
 fn compare_with_real(whole: i128, real: f64) -> Ordering {
     // The conversion saturates, which is right for the order: no JSON integer is that large.
     let below = real.floor();
@@ -246,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_element_is_an_error_and_what_is_of_another_kind_is_nothing() {
+    fn an_invalid_element_is_an_error_and_an_unknown_kind_is_none() {
         for key in ["", "f", "fx", "v:", "v:{", "k:[]", "i:x", "é:"] {
             assert_eq!(Element::parse(key), Err(BadElement { key: key.to_owned() }), "{key}");
         }
@@ -254,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_compare_by_value_and_kinds_by_rank() {
+    fn numbers_compare_by_value_and_types_by_rank() {
         assert!(same(&json!(1), &json!(1.0)));
         assert!(same(&json!({"a": [1, 2]}), &json!({"a": [1.0, 2]})));
         assert!(!same(&json!(9_007_199_254_740_993_i64), &json!(9_007_199_254_740_992.0)));

@@ -1,7 +1,7 @@
-//! A set of field paths, held as a trie: what one manager owns.
+//! A set of field paths as a trie: the fields that one manager owns.
 //!
-//! The JSON form is `fieldsV1`: an object for each step, with a `.` where a path ends that others go on from. Knows
-//! nothing of schemas or objects.
+//! The JSON form is `fieldsV1`: an object for each step, with a `.` for a path that ends where
+//! others continue. Knows nothing of schemas or objects.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,22 +9,22 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use super::element::{BadElement, Element};
-use super::pairing::{Pair, side_by_side};
+use super::merge_join::{Pair, merge_join};
 
 /// A set of field paths.
 ///
-/// Invariant: every node is a member or has members below, so that a set without nodes is the only empty one and
-/// equal sets are equal trees.
+/// Invariant: every node is a member or has members below it, so a set without nodes is the only
+/// empty one, and equal sets are equal trees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet {
-    /// Invariant: sorted by element, each once. Sets are small and mostly made in order.
+    /// Invariant: sorted by element, without duplicates. Sets are small and mostly built in order.
     nodes: Vec<Node>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Node {
     element: Element,
-    /// Whether the path to this node is in the set, and not only paths below it.
+    /// True if the path to this node is in the set, and not only paths below it.
     member: bool,
     below: FieldSet,
 }
@@ -33,11 +33,11 @@ struct Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path(pub Vec<Element>);
 
-/// Why something is not `fieldsV1`.
+/// An error of decoding `fieldsV1`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadFields {
-    /// A key is no path element.
+    /// A key is not a path element.
     #[error("a key of fieldsV1 cannot be read")]
     Element(#[from] BadElement),
     /// A value is not an object.
@@ -46,12 +46,12 @@ pub enum BadFields {
 }
 
 impl FieldSet {
-    /// The empty set.
+    /// Returns the empty set.
     pub const fn new() -> Self {
         Self { nodes: Vec::new() }
     }
 
-    /// A set of paths of named fields, each written with dots: `metadata.name`.
+    /// Returns a set of paths of named fields, each written with dots: `metadata.name`.
     pub fn of_fields<'a>(paths: impl IntoIterator<Item = &'a str>) -> Self {
         let mut set = Self::new();
         for path in paths {
@@ -61,12 +61,15 @@ impl FieldSet {
         set
     }
 
-    /// Reads `fieldsV1`. Elements of kinds that are not known are passed over.
+    /// Decodes `fieldsV1`. Elements of unknown kinds are skipped.
+    ///
+    /// # Errors
+    /// An error if a key is not a path element, or a value is not an object.
     pub fn from_json(fields: &Value) -> Result<Self, BadFields> {
         Ok(Self::read(fields)?.1)
     }
 
-    /// Whether what is read is a member itself, and what is below it.
+    /// Returns true if the decoded path itself is a member, and the set below it.
     fn read(fields: &Value) -> Result<(bool, Self), BadFields> {
         let mut all = Self::new();
         let fields = match fields {
@@ -86,7 +89,7 @@ impl FieldSet {
         Ok((member || all.is_empty(), all))
     }
 
-    /// The set as `fieldsV1`.
+    /// Encodes the set as `fieldsV1`.
     pub fn to_json(&self) -> Value {
         self.write(false)
     }
@@ -102,12 +105,13 @@ impl FieldSet {
         Value::Object(fields)
     }
 
-    /// Whether no path is in the set.
+    /// Returns true if no path is in the set.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// Adds a path. The path without elements is the object itself, which nobody owns: it is ignored.
+    /// Adds a path. The path without elements is the object itself, which has no owner: it is
+    /// ignored.
     pub fn insert(&mut self, path: &[Element]) {
         let Some((last, way)) = path.split_last() else { return };
         let mut set = self;
@@ -117,8 +121,9 @@ impl FieldSet {
         set.node_mut(last).member = true;
     }
 
-    /// Where the node of an element is, or would be.
-    fn place(&self, element: &Element) -> Result<usize, usize> {
+    /// Returns the index of the node of an element as `Ok`, or as `Err` the index at which to
+    /// insert it.
+    fn find(&self, element: &Element) -> Result<usize, usize> {
         match self.nodes.last().map(|last| last.element.cmp(element)) {
             None | Some(Ordering::Less) => Err(self.nodes.len()),
             Some(Ordering::Equal) => Ok(self.nodes.len() - 1),
@@ -127,24 +132,26 @@ impl FieldSet {
     }
 
     fn node(&self, element: &Element) -> Option<&Node> {
-        self.place(element).ok().map(|at| &self.nodes[at])
+        self.find(element).ok().map(|at| &self.nodes[at])
     }
 
-    /// The node of an element, which is made where there is none; whoever makes it makes it a member, or puts one below it.
+    /// Returns the node of an element, created if absent. The caller must make a new node a member,
+    /// or add one below it.
     fn node_mut(&mut self, element: &Element) -> &mut Node {
-        let at = self.place(element).unwrap_or_else(|at| {
+        let at = self.find(element).unwrap_or_else(|at| {
             self.nodes.insert(at, Node { element: element.clone(), member: false, below: Self::new() });
             at
         });
         &mut self.nodes[at]
     }
 
-    /// Adds an element and all that is below it; nothing where it would be neither member nor way to one.
+    /// Adds an element and everything below it. Does nothing if it is not a member and has none
+    /// below.
     pub(super) fn put(&mut self, element: Element, member: bool, below: Self) {
         if !member && below.is_empty() {
             return;
         }
-        match self.place(&element) {
+        match self.find(&element) {
             Ok(at) => {
                 let node = &mut self.nodes[at];
                 node.member |= member;
@@ -154,7 +161,7 @@ impl FieldSet {
         }
     }
 
-    /// Takes in all paths of the other.
+    /// Adds all paths of the other set.
     fn absorb(&mut self, other: Self) {
         if self.is_empty() {
             *self = other;
@@ -163,7 +170,7 @@ impl FieldSet {
         }
     }
 
-    /// Whether the path is in the set.
+    /// Returns true if the path is in the set.
     pub fn contains(&self, path: &[Element]) -> bool {
         let Some((last, way)) = path.split_last() else { return false };
         let mut set = self;
@@ -176,46 +183,48 @@ impl FieldSet {
         set.has(last)
     }
 
-    /// Whether the path of this one element is in the set.
+    /// Returns true if the path of this one element is in the set.
     pub(super) fn has(&self, element: &Element) -> bool {
         self.node(element).is_some_and(|node| node.member)
     }
 
-    /// Whether there is anything at this element: its own path or ones that go on from it; and the latter.
+    /// Returns true if the path of this element is a member, and the set below it; `None` if there
+    /// is nothing at the element.
     pub(super) fn at(&self, element: &Element) -> Option<(bool, &Self)> {
         self.node(element).map(|node| (node.member, &node.below))
     }
 
-    /// The first elements, each with whether it is a member and what is below it.
+    /// Returns the first elements, each with true if it is a member, and the set below it.
     pub(super) fn nodes(&self) -> impl Iterator<Item = (&Element, bool, &Self)> {
         self.nodes.iter().map(|node| (&node.element, node.member, &node.below))
     }
 
-    /// The paths in either.
+    /// Returns the paths in either set.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         self.combined(other, |here, there| here || there)
     }
 
-    /// The paths in both.
+    /// Returns the paths in both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         self.combined(other, |here, there| here && there)
     }
 
-    /// The paths in this one and not in the other.
+    /// Returns the paths in this set and not in the other.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         self.combined(other, |here, there| here && !there)
     }
 
-    /// The paths of both for which the rule holds, which is told whether a path is in this one and in the other.
+    /// Returns the paths for which the rule is true. Its arguments are whether a path is in this
+    /// set, and in the other.
     fn combined(&self, other: &Self, rule: impl Fn(bool, bool) -> bool + Copy) -> Self {
         let (of_here, of_there) = (rule(true, false), rule(false, true));
         let mut nodes = Vec::new();
-        for pair in side_by_side(&self.nodes, &other.nodes, |a, b| a.element.cmp(&b.element)) {
+        for pair in merge_join(&self.nodes, &other.nodes, |a, b| a.element.cmp(&b.element)) {
             match pair {
-                // What only one of them has is kept or left as it is, with all that is below it.
+                // A node in only one of the sets is kept or dropped with everything below it.
                 Pair::Left(node) => nodes.extend(of_here.then(|| node.clone())),
                 Pair::Right(node) => nodes.extend(of_there.then(|| node.clone())),
                 Pair::Both(a, b) => {
@@ -230,26 +239,26 @@ impl FieldSet {
         Self { nodes }
     }
 
-    /// The paths in either, where neither is needed any more.
+    /// Returns the paths in either set, consuming both.
     #[must_use]
     pub(super) fn joined(mut self, other: Self) -> Self {
         self.absorb(other);
         self
     }
 
-    /// The paths that are neither in the other nor below one of its paths.
+    /// Returns the paths that are neither in the other set nor below one of its paths.
     #[must_use]
     pub fn without_trees(&self, trees: &Self) -> Self {
         self.cut_along(trees, false)
     }
 
-    /// The paths that are in the other, below one of its paths, or on the way to one.
+    /// Returns the paths that are in the other set, below one of its paths, or on the way to one.
     #[must_use]
     pub fn within_trees(&self, trees: &Self) -> Self {
         self.cut_along(trees, true)
     }
 
-    /// Keeps what is inside of the trees or what is outside of them; the way to a tree is on both sides.
+    /// Keeps the paths inside of the trees, or those outside; the paths to a tree count as both.
     fn cut_along(&self, trees: &Self, inside: bool) -> Self {
         let mut kept = Self::new();
         for node in &self.nodes {
@@ -265,7 +274,7 @@ impl FieldSet {
         kept
     }
 
-    /// The paths that no other path goes on from.
+    /// Returns the paths that no other path continues.
     #[must_use]
     pub fn leaves(&self) -> Self {
         let mut leaves = Self::new();
@@ -275,7 +284,7 @@ impl FieldSet {
         leaves
     }
 
-    /// The paths that are not in the set, but on the way to ones that are.
+    /// Returns the paths that are not in the set, but lead to paths that are.
     pub(super) fn ways(&self) -> Self {
         let mut ways = Self::new();
         for node in &self.nodes {
@@ -284,7 +293,8 @@ impl FieldSet {
         ways
     }
 
-    /// All paths, in the order messages list them: those that end at a step before those that go on.
+    /// Returns all paths in the order of messages: those that end at a step before those that
+    /// continue.
     pub fn paths(&self) -> Vec<Path> {
         let mut paths = Vec::new();
         self.collect(&mut Vec::new(), &mut paths);
@@ -346,7 +356,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read_back(a in any_set()) {
+        fn a_set_survives_a_round_trip_through_json(a in any_set()) {
             prop_assert_eq!(FieldSet::from_json(&a.to_json()), Ok(a));
         }
 
@@ -372,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dot_marks_a_path_that_others_go_on_from() {
+    fn a_dot_marks_a_path_that_others_continue() {
         let both = set(json!({"f:a": {".": {}, "f:b": {}}}));
         let paths: Vec<String> = both.paths().iter().map(ToString::to_string).collect();
         assert_eq!(paths, [".a", ".a.b"]);
@@ -381,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_elements_are_passed_over_and_null_is_a_member() {
+    fn unknown_elements_are_skipped_and_null_is_a_member() {
         assert_eq!(
             set(json!({"x:y": {"f:b": {}}, "f:a": {"x:z": {}}, "f:c": null})),
             set(json!({"f:a": {}, "f:c": {}}))

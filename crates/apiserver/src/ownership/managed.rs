@@ -1,6 +1,8 @@
-//! `metadata.managedFields`: who owns which fields, and since when.
+//! `metadata.managedFields`: the owners of the fields of an object, with the time of their last
+//! change.
 //!
-//! Read from an object, changed by [`update`](super::update()) and [`apply`](super::apply()), written back sorted.
+//! Read from an object, changed by [`update`](super::update()) and [`apply`](super::apply()),
+//! written back sorted.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,21 +13,24 @@ use serde_json::{Map, Value, json};
 use super::element::escape_html;
 use super::field_set::{BadFields, FieldSet};
 
-/// How many entries of updates an object has at most; the oldest ones beyond share an entry.
+/// The largest number of update entries; the oldest ones beyond it are merged.
+/// `DefaultMaxUpdateManagers` in k8s.io/apimachinery v0.36.4
+/// pkg/util/managedfields/internal/fieldmanager.go.
 const MOST_UPDATERS: usize = 10;
 
-/// The manager that the oldest updates are moved to.
+/// The manager that the oldest updates are moved to (`capmanagers.go` there).
 const OLD_UPDATES: &str = "ancient-changes";
 
 /// The owners of one object's fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Managed {
     pub(super) sets: BTreeMap<Manager, Owned>,
-    /// When each last changed something. Outlives the entry, so that an owner that comes back keeps its time.
+    /// The time of the last change of each manager. Outlives the entry, so that a manager that owns
+    /// fields again keeps its time.
     pub(super) times: BTreeMap<Manager, String>,
 }
 
-/// What tells one entry from another.
+/// The identity of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Manager {
     pub(super) name: String,
@@ -35,21 +40,21 @@ pub(super) struct Manager {
     pub(super) subresource: String,
 }
 
-/// How a manager writes.
+/// The kind of writes of a manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Operation {
     Apply,
     Update,
 }
 
-/// What a manager owns, in the version it wrote.
+/// The fields that a manager owns, in the version in which it wrote them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owned {
     pub(super) fields: FieldSet,
     pub(super) api_version: String,
 }
 
-/// Why `managedFields` cannot be read.
+/// An error of decoding `managedFields`.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unreadable {
     #[error("managedFields must be a list of objects")]
@@ -67,7 +72,7 @@ pub(super) enum Unreadable {
 }
 
 impl Managed {
-    /// Reads the entries of an object; none where it has none.
+    /// Reads the entries of an object, which may have none.
     pub(super) fn of(object: &Value) -> Result<Self, Unreadable> {
         let mut managed = Self::default();
         let entries = match entries_of(object) {
@@ -75,13 +80,13 @@ impl Managed {
             Some(Value::Array(entries)) => entries,
             Some(_) => return Err(Unreadable::Shape),
         };
-        for (place, entry) in entries.iter().enumerate() {
-            managed.read(place, entry.as_object().ok_or(Unreadable::Shape)?)?;
+        for (index, entry) in entries.iter().enumerate() {
+            managed.read(index, entry.as_object().ok_or(Unreadable::Shape)?)?;
         }
         Ok(managed)
     }
 
-    fn read(&mut self, place: usize, entry: &Map<String, Value>) -> Result<(), Unreadable> {
+    fn read(&mut self, index: usize, entry: &Map<String, Value>) -> Result<(), Unreadable> {
         let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let operation = match text("operation").as_str() {
             "Apply" => Operation::Apply,
@@ -94,8 +99,8 @@ impl Managed {
         }
         match text("fieldsType").as_str() {
             "FieldsV1" => {}
-            "" => return Err(Unreadable::NoFieldsType(place)),
-            other => return Err(Unreadable::FieldsType(place, other.to_owned())),
+            "" => return Err(Unreadable::NoFieldsType(index)),
+            other => return Err(Unreadable::FieldsType(index, other.to_owned())),
         }
         let fields = match entry.get("fieldsV1") {
             None | Some(Value::Null) => FieldSet::new(),
@@ -110,7 +115,7 @@ impl Managed {
         Ok(())
     }
 
-    /// Writes the entries into an object, or takes the field out where there are none.
+    /// Writes the entries into an object, or removes the field if there are none.
     pub(super) fn write(&self, object: &mut Value) {
         let Some(object) = object.as_object_mut() else { return };
         if self.sets.is_empty() {
@@ -120,7 +125,7 @@ impl Managed {
             return;
         }
         let mut sorted: Vec<_> = self.sets.iter().collect();
-        // The version of the set is compared, not the one of the manager, which is empty for appliers.
+        // The version of the set is compared, not that of the manager, which is empty for appliers.
         if sorted.len() > 1 {
             sorted.sort_by_cached_key(|(manager, owned)| {
                 let name = (manager.name.clone(), owned.api_version.clone(), manager.subresource.clone());
@@ -155,10 +160,10 @@ impl Managed {
         time.map_or(0, Timestamp::as_second)
     }
 
-    /// Folds the oldest updaters into one entry for each version until there are not too many of them.
+    /// Merges the oldest update entries of each version until there are not more than the limit.
     ///
-    /// The oldest of a version takes the others in, and is only renamed when it does; where there is an entry of old updates
-    /// already, that one takes them in.
+    /// The oldest of a version absorbs the others, and is renamed only when it does; if there is an
+    /// entry of old updates already, that one absorbs them.
     pub(super) fn cap(&mut self) {
         let updaters = self.sets.keys().filter(|manager| manager.operation == Operation::Update);
         let mut oldest_first: Vec<Manager> = updaters.cloned().collect();
@@ -180,7 +185,8 @@ impl Managed {
         }
     }
 
-    /// Moves what a manager owns to the old updates of its version, which `first` becomes where there are none yet.
+    /// Moves the fields of a manager to the old updates of its version. If there are none yet,
+    /// `first` becomes that entry.
     fn fold(&mut self, first: &Manager, manager: &Manager) {
         let old =
             Manager::new(OLD_UPDATES.to_owned(), Operation::Update, &manager.api_version, String::new());
@@ -192,7 +198,7 @@ impl Managed {
         if let (Some(moved), Some(into)) = (self.sets.remove(manager), self.sets.get_mut(&old)) {
             into.fields = std::mem::take(&mut into.fields).joined(moved.fields);
         }
-        // The entry is as old as what came into it last.
+        // The merged entry gets the time of the last one merged into it.
         match self.times.get(manager).cloned() {
             Some(time) => self.times.insert(old, time),
             None => self.times.remove(&old),
@@ -201,7 +207,8 @@ impl Managed {
 }
 
 impl Manager {
-    /// A manager by its name; the empty one is called `unknown` only when it writes, not when it is read.
+    /// Creates a manager. An empty name is kept when it is read; only a write replaces it by
+    /// `unknown`.
     pub(super) fn new(name: String, operation: Operation, api_version: &str, subresource: String) -> Self {
         let api_version = match operation {
             Operation::Apply => String::new(),
@@ -210,12 +217,12 @@ impl Manager {
         Self { name, operation, api_version, subresource }
     }
 
-    /// Whether this is the entry that the oldest updates are moved to.
+    /// Returns true for the entry that the oldest updates are moved to.
     fn is_old_updates(&self) -> bool {
         self.name == OLD_UPDATES && self.operation == Operation::Update && self.subresource.is_empty()
     }
 
-    /// The text managers are sorted by in messages.
+    /// Returns the text that managers are sorted by in messages.
     pub(super) fn identifier(&self) -> String {
         let mut fields = Vec::new();
         let parts = [
@@ -231,7 +238,7 @@ impl Manager {
     }
 }
 
-/// As messages of conflicts name it.
+/// Formats a manager as in messages about conflicts.
 impl fmt::Display for Manager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.name)?;
@@ -254,7 +261,7 @@ impl Operation {
     }
 }
 
-/// Whether a client asks to forget all owners: an empty list, or one with nothing but an empty entry.
+/// Returns true if a client asks to reset all owners: by an empty list, or by a single empty entry.
 pub(super) fn asks_for_reset(object: &Value) -> bool {
     match entries_of(object).and_then(Value::as_array).map(Vec::as_slice) {
         Some([]) => true,
@@ -265,21 +272,22 @@ pub(super) fn asks_for_reset(object: &Value) -> bool {
     }
 }
 
-/// The entries of an object, as they are written.
+/// Returns the entries of an object as they are stored.
 pub(super) fn entries_of(object: &Value) -> Option<&Value> {
     object.get("metadata")?.get("managedFields")
 }
 
-/// Takes the entries out of an object.
+/// Removes the entries from an object.
 pub(super) fn strip(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
 }
 
-/// Puts back the times of `old` where the two objects differ in nothing but those, so that writing `new` is a no-op.
+/// Restores the times of `old` if the objects differ only in those, so that writing `new` changes
+/// nothing.
 ///
-/// Call it last, when `new` is as it would be stored.
+/// To be called last, when `new` is as it would be stored.
 pub fn keep_times_if_unchanged(old: &Value, new: &mut Value) {
     let (Some(Value::Array(was)), Some(Value::Array(is))) = (entries_of(old), entries_of(new)) else {
         return;
@@ -315,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn appliers_come_first_then_the_oldest() {
+    fn appliers_come_first_then_updaters_by_age() {
         let sorted = [
             entry("z", "Apply", "2026-01-02T00:00:00Z"),
             entry("b", "Update", "2026-01-01T00:00:00Z"),
@@ -330,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_entry_is_refused_with_its_reason() {
+    fn an_invalid_entry_is_rejected_with_its_reason() {
         let with = |name: &str, value: Value| {
             let mut entry = entry("a", "Update", "2026-01-01T00:00:00Z");
             entry[name] = value;
@@ -358,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn times_go_back_only_when_nothing_else_changed() {
+    fn times_are_restored_only_if_nothing_else_changed() {
         let old = owned_by(&[entry("a", "Apply", "2026-01-01T00:00:00Z")]);
         let mut new = owned_by(&[entry("a", "Apply", "2026-01-02T00:00:00Z")]);
         let mut other = new.clone();

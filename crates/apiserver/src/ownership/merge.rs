@@ -1,4 +1,4 @@
-//! Laying one object over another by their schema: what an applied object makes of a live one.
+//! The merge of an applied configuration into a live object, by their schema.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,9 @@ use super::element::Element;
 use super::shape::{Items, Members, Shape, fields, items};
 use crate::schema::{Definitions, Schema};
 
-/// Lays `over` over `base`: scalars and atomic values are replaced, objects merge field by field, told-apart items one
-/// by one. New items go where `over` has them among the shared ones; a null over something filled changes nothing.
+/// Merges `over` into `base`: scalars and atomic values are replaced, objects are merged field by
+/// field, and keyed items one by one. New items are placed where `over` has them relative to the
+/// shared ones. A null in `over` does not change a value that has content.
 pub fn merge(base: &Value, over: &Value, schema: &Schema, definitions: &dyn Definitions) -> Value {
     let shape = Shape::of(schema, Some(over), definitions);
     match &shape {
@@ -39,8 +40,8 @@ fn merge_fields(members: &Members, base: &Value, over: &Value, definitions: &dyn
     Value::Object(merged)
 }
 
-/// The items of a list that have a place in it, each with what tells it apart.
-fn told_apart<'a>(
+/// Returns the items of a list that have a key, each with its element.
+fn keyed_items<'a>(
     list: &Items,
     items: &'a [Value],
     definitions: &dyn Definitions,
@@ -48,14 +49,15 @@ fn told_apart<'a>(
     items.iter().filter_map(|item| Some((list.element(item, definitions).ok()?, item))).collect()
 }
 
-/// Merges two lists. The items of `over` come in their order. Those that only `base` has come in theirs, as early as they
-/// can: all of them that stand before the next item both have are there before what `over` has before it.
+/// Merges two lists. The items of `over` keep their order. Those that only `base` has keep theirs,
+/// and come as early as possible: those before the next shared item precede the new items of `over`
+/// before it.
 fn merge_items(list: &Items, base: &[Value], over: &[Value], definitions: &dyn Definitions) -> Value {
-    let (base, over) = (told_apart(list, base, definitions), told_apart(list, over, definitions));
+    let (base, over) = (keyed_items(list, base, definitions), keyed_items(list, over, definitions));
     let in_over: BTreeSet<&Element> = over.iter().map(|(element, _)| element).collect();
     let mut in_base: BTreeMap<&Element, Option<&Value>> = BTreeMap::new();
     for (element, item) in &base {
-        // Where several are the same, there is none to merge with.
+        // If several items have the same key, none of them is merged with.
         in_base.entry(element).and_modify(|known| *known = None).or_insert(Some(*item));
     }
 
@@ -77,7 +79,7 @@ fn merge_items(list: &Items, base: &[Value], over: &[Value], definitions: &dyn D
     Value::Array(merged)
 }
 
-/// For each item, the first from it on that the other list has too.
+/// Returns for each item the first one from it on that the other list has too.
 fn next_shared<'a>(
     items: &'a [(Element, &Value)],
     other: &BTreeMap<&Element, Option<&Value>>,
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_items_come_in_the_order_of_the_upper_list() {
+    fn shared_items_come_in_the_order_of_the_applied_list() {
         for (base, over, merged) in [
             ("", "ab", "ab"),
             ("ab", "", "ab"),
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_merges_by_what_it_is_and_null_over_something_filled_changes_nothing() {
+    fn untyped_values_merge_by_their_type_and_null_does_not_replace_content() {
         for (base, over, merged) in [
             (json!({"a": {"b": 1}}), json!({"a": {"c": 2}}), json!({"a": {"b": 1, "c": 2}})),
             (json!({"a": [1, 2]}), json!({"a": [3]}), json!({"a": [3]})),

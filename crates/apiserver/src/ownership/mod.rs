@@ -1,37 +1,37 @@
-//! Who owns which field: `managedFields`, and server-side apply.
+//! Field ownership: `managedFields`, and server-side apply.
 //!
-//! Pure functions over JSON values. The verbs call [`update`] on every ordinary write and [`apply`] for apply patches,
-//! between defaulting and the kind's own rules, and [`keep_times_if_unchanged`] last. They know nothing of requests,
-//! storage or clocks: the time comes with the [`Writer`].
+//! Pure functions over JSON values. The verbs call [`update`] on every ordinary write and [`apply`]
+//! for apply patches, between defaulting and the kind's own rules, and [`keep_times_if_unchanged`]
+//! last. They know nothing of requests, storage or clocks: the time comes with the [`Writer`].
 //!
 //! ```text
-//! value + Schema --shape--> parts --> FieldSet (stated), Comparison (compare), what goes (dropping)
-//!                                        \--> owners (managed), in all versions (views, changes)
-//!                                                \--> update, apply
+//! value + Schema --shape--> content --> FieldSet (stated), Comparison (compare), dropped fields (pruning)
+//!                                          \--> owners (managed), in all versions (views, changes)
+//!                                                  \--> update, apply
 //! ```
 //!
-//! Owning a field means answering for its value. Who writes a field owns it alone; who applies it owns it together with all who
-//! apply the same value, and cannot give it another one against an owner except by force. What an applier drops and nobody
-//! else owns goes.
+//! A manager that writes a field owns it alone. A manager that applies a field shares it with all
+//! managers that apply the same value; to set another value while another manager owns the field
+//! takes `force`. A field that an applier drops is removed if no other manager owns it.
 //!
 //! The `mod` lines below are in layer order.
 
 mod element;
-mod pairing;
+mod merge_join;
 mod field_set;
 mod shape;
-mod parts;
+mod content;
 mod check;
 mod stated;
 mod compare;
 mod merge;
-mod dropping;
+mod pruning;
 mod managed;
 mod scale;
 mod views;
 mod changes;
 mod update;
-mod client_side;
+mod client_side_apply;
 mod apply;
 
 use jiff::Timestamp;
@@ -49,46 +49,48 @@ pub use scale::{Replicas, from_scale, to_scale};
 pub use stated::{blank, fields_of};
 pub use update::update;
 
-/// What is written: a kind in one of its versions, through one of its endpoints.
+/// The target of a write: a kind in one of its versions, through one of its endpoints.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
     /// The version of the endpoint, such as `apps/v1`.
     pub api_version: &'a str,
     /// The kind, such as `Deployment`.
     pub kind: &'a str,
-    /// What is known about the fields in this version.
+    /// The schema of this version.
     pub schema: &'a Schema,
-    /// What the schema refers to by name.
+    /// The definitions that the schema refers to by name.
     pub definitions: &'a dyn Definitions,
-    /// An object of the kind in which nothing is said: [`blank`] for built-in kinds, `{}` for custom ones.
+    /// An object of the kind without any content: [`blank`] for built-in kinds, `{}` for custom
+    /// ones.
     pub empty: &'a Value,
     /// The other versions of the kind.
     pub versions: &'a dyn Versions,
-    /// What this endpoint does not write, and so does not own.
+    /// The fields that this endpoint does not write, and so does not own.
     pub reset: &'a Reset,
 }
 
-/// Who writes, through which subresource, and when.
+/// The manager that writes, the subresource, and the time.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'a> {
-    /// The field manager; the empty one is written as `unknown`.
+    /// The field manager; an empty one is recorded as `unknown`.
     pub manager: &'a str,
-    /// The subresource, or nothing for the object itself.
+    /// The subresource; empty for the object itself.
     pub subresource: &'a str,
     /// The time of the write; entries hold whole seconds.
     pub now: Timestamp,
 }
 
-/// The versions of a kind beside the one that is written.
+/// The other versions of a kind.
 pub trait Versions: Send + Sync {
-    /// The object as that version shows it, with the schema of that version; `None` where there is no such version any
-    /// more, which drops the entries that were written in it. The object may be of any of the versions, and each of
-    /// them may be asked for. A version whose schema does not know all fields of the object refuses to be applied to,
-    /// and ends tracking, as in the original.
+    /// Converts the object to a version, and returns it with the schema of that version; `None` if
+    /// the version does not exist any more, which drops the entries that were written in it. The
+    /// object may be of any of the versions, and any of them may be requested. If the schema of a
+    /// version does not have all fields of the object, an apply is rejected and an update stops
+    /// tracking, as in kube-apiserver.
     fn convert(&self, object: &Value, api_version: &str) -> Option<(Value, Schema)>;
 }
 
-/// For kinds that have one version.
+/// The versions of a kind that has only one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OneVersion;
 
@@ -98,16 +100,17 @@ impl Versions for OneVersion {
     }
 }
 
-/// The fields that an endpoint resets to what they were, so that writing them there gains nothing.
+/// The fields that an endpoint resets to their stored value, so that a write there does not own
+/// them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reset {
-    /// None: it writes everything.
+    /// None: the endpoint writes all fields.
     #[default]
     Nothing,
-    /// These, and all below them: `status` for a main endpoint, `spec` for `/status`.
+    /// These fields and all below them: `status` for a main endpoint, `spec` for `/status`.
     Trees(FieldSet),
-    /// All but these and what is below them: `spec.replicas` for `/scale`.
+    /// All fields except these and those below them: `spec.replicas` for `/scale`.
     AllBut(FieldSet),
 }
 
@@ -117,7 +120,7 @@ impl Reset {
         Self::Trees(FieldSet::of_fields(paths))
     }
 
-    /// Resets everything but these fields, each written with dots, and what is below them.
+    /// Resets everything except these fields, each written with dots, and those below them.
     pub fn all_but<'a>(paths: impl IntoIterator<Item = &'a str>) -> Self {
         Self::AllBut(FieldSet::of_fields(paths))
     }

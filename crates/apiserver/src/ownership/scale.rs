@@ -1,7 +1,8 @@
-//! Ownership through `/scale`: a Scale has one field that belongs to the object it scales, wherever that keeps it.
+//! Ownership through `/scale`: the number of replicas in a Scale is a field of the object that it
+//! scales, at a path of its own.
 //!
-//! Before a write to `/scale`, [`to_scale`] gives the old Scale the owners of that field; the write is then tracked as
-//! for any object; [`from_scale`] carries the result back.
+//! Before a write to `/scale`, [`to_scale`] gives the old Scale the owners of that field; the write
+//! is then tracked as for any object; [`from_scale`] copies the result back.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +12,19 @@ use super::element::Element;
 use super::field_set::{FieldSet, Path};
 use super::managed::{Managed, Manager, Owned};
 
-/// The version of the Scale objects.
+/// The version of Scale objects.
 const SCALE_VERSION: &str = "autoscaling/v1";
 
-/// Where a Scale keeps the number of replicas.
+/// The path of the number of replicas in a Scale.
 const IN_SCALE: &str = "spec.replicas";
 
-/// Where each version of a kind keeps the number of its replicas.
+/// The path of the number of replicas in each version of a kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replicas(BTreeMap<String, Option<Path>>);
 
 impl Replicas {
-    /// All versions of a kind, each with the path written with dots, or nothing where that version has no `/scale`.
+    /// Takes all versions of a kind, each with the path written with dots, or `None` for a version
+    /// without `/scale`.
     pub fn new<'a>(versions: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> Self {
         let path = |path: &str| Path(path.split('.').map(Element::field).collect());
         let each = versions.into_iter().map(|(version, at)| (version.to_owned(), at.map(path)));
@@ -35,7 +37,7 @@ impl Replicas {
     }
 }
 
-/// Gives a Scale, made from `parent`, the owners of the number of replicas.
+/// Gives a Scale of `parent` the owners of the number of replicas.
 pub fn to_scale(parent: &Value, scale: &mut Value, replicas: &Replicas) {
     let mut managed = Managed::of(parent).unwrap_or_default();
     managed.sets.retain(|_, owned| {
@@ -46,8 +48,9 @@ pub fn to_scale(parent: &Value, scale: &mut Value, replicas: &Replicas) {
     managed.write(scale);
 }
 
-/// Carries the owners of a Scale after a write back to the object it scales, in the version of the request. Entries of
-/// versions that are not known go; a new owner has no time, since a Scale does not keep it.
+/// Copies the owners of a Scale after a write to the object that it scales, in the version of the
+/// request. Entries of unknown versions are dropped. A new owner has no time, since a Scale does
+/// not keep it.
 pub fn from_scale(parent: &mut Value, scale: &Value, api_version: &str, replicas: &Replicas) {
     let mut managed = Managed::of(parent).unwrap_or_default();
     let mut of_scale = Managed::of(scale).unwrap_or_default();
@@ -78,7 +81,7 @@ pub fn from_scale(parent: &mut Value, scale: &Value, api_version: &str, replicas
     managed.write(parent);
 }
 
-/// The manager as it is called in another version.
+/// Returns the manager under another version.
 fn renamed(manager: &Manager, api_version: &str) -> Manager {
     Manager::new(manager.name.clone(), manager.operation, api_version, manager.subresource.clone())
 }
@@ -104,7 +107,7 @@ mod tests {
 
     /// Recorded: an applier owns the replicas, `sc` scales to another number.
     #[test]
-    fn a_scaler_takes_the_replicas_and_has_no_time() {
+    fn a_scaler_becomes_the_owner_of_the_replicas_without_a_time() {
         let replicas = Replicas::new([("apps/v1", Some("spec.replicas"))]);
         let mut parent =
             owned_by(&[entry("m1", "Apply", "", json!({"f:spec": {"f:replicas": {}, "f:x": {}}}))]);
@@ -127,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_unknown_versions_go_and_of_versions_without_scale_stay() {
+    fn entries_of_unknown_versions_are_dropped_and_of_versions_without_scale_are_kept() {
         let replicas = Replicas::new([("apps/v1", None)]);
         let mut gone = entry("old", "Update", "", json!({"f:a": {}}));
         gone["apiVersion"] = json!("apps/v0");

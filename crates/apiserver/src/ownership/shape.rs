@@ -1,6 +1,7 @@
-//! How a value of a schema is taken apart: as a leaf, as a list of told-apart items, or as an object.
+//! The shape of a value under its schema: a leaf, a list of keyed items, or an object.
 //!
-//! The one place that looks into [`Schema`] for ownership; taking values apart, checking and merging go by what it says.
+//! The only file of this module that reads [`Schema`]; comparison, checks and merges use the
+//! shape.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use serde_json::{Map, Value};
 use super::element::{Datum, Element};
 use crate::schema::{Definitions, List, Scalar, Schema, Struct, Topology};
 
-/// What a value is to its schema.
+/// The shape of a value under its schema.
 #[derive(Clone, Debug)]
 pub(super) enum Shape {
     /// Text, number or boolean; `None` is any of them.
@@ -35,8 +36,8 @@ pub(super) enum Members {
 }
 
 impl Shape {
-    /// The shape of a value of this schema. Where the schema allows anything, the value decides; what is null then
-    /// counts as an object.
+    /// Returns the shape of a value of this schema. If the schema allows anything, the value
+    /// decides; null then counts as an object.
     pub(super) fn of(schema: &Schema, value: Option<&Value>, definitions: &dyn Definitions) -> Self {
         match schema.resolve(definitions) {
             Schema::Scalar(scalar) if scalar != Scalar::IntOrString => Self::Scalar(Some(scalar)),
@@ -51,7 +52,7 @@ impl Shape {
                 let List { item, topology } = list.as_ref();
                 Self::List(Items { schema: item.clone(), topology: topology.clone() })
             }
-            // The original knows no type for numbers that may be text, and so takes anything there.
+            // structured-merge-diff has no type for int-or-string, and accepts any value there.
             Schema::Scalar(_) | Schema::Any | Schema::Named(_) => match value {
                 Some(Value::Array(_)) => {
                     Self::List(Items { schema: Schema::Any, topology: Topology::Atomic })
@@ -64,7 +65,7 @@ impl Shape {
         }
     }
 
-    /// Whether the value is owned and replaced as a whole.
+    /// Returns true if the value is owned and replaced as a whole.
     pub(super) fn is_atomic(&self) -> bool {
         match self {
             Self::Scalar(_) => true,
@@ -75,7 +76,7 @@ impl Shape {
 }
 
 impl Members {
-    /// What the field of this name holds; `None` where no such field may be.
+    /// Returns the schema of the field of this name; `None` if there cannot be such a field.
     pub(super) fn schema(&self, name: &str) -> Option<Schema> {
         match self {
             Self::Every(schema) => Some(schema.clone()),
@@ -87,14 +88,18 @@ impl Members {
         }
     }
 
-    /// Whether the schema names this field, as opposed to a key that a user chose.
+    /// Returns true if the schema names this field, as opposed to a key that a user chose.
     pub(super) fn names(&self, name: &str) -> bool {
         matches!(self, Self::Named(object) if object.fields.contains_key(name))
     }
 }
 
 impl Items {
-    /// How an item of this list is told apart from the others, or why it cannot be.
+    /// Returns the element that identifies an item of this list.
+    ///
+    /// # Errors
+    /// The reason why the item has none, in the words of structured-merge-diff v6.3.3
+    /// typed/helpers.go.
     pub(super) fn element(&self, item: &Value, definitions: &dyn Definitions) -> Result<Element, String> {
         match &self.topology {
             Topology::Atomic => Err("invalid indexing of non-associative list".to_owned()),
@@ -133,7 +138,7 @@ impl Items {
     }
 
     fn from_fields(keys: &[String], value: impl Fn(&str) -> Option<Value>) -> Result<Element, String> {
-        // A key that is not there is left out: such an item differs from those that have it.
+        // A missing key is left out: such an item differs from those that have it.
         let found: Vec<_> = keys.iter().filter_map(|key| Some((key.clone(), value(key)?))).collect();
         if found.is_empty() {
             let keys: Vec<String> = keys.iter().map(|key| format!("{key:?}")).collect();
@@ -147,12 +152,12 @@ impl Items {
     }
 }
 
-/// The items of a value that is a list; none where it is something else.
+/// Returns the items of a list; empty for any other value.
 pub(super) fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The fields of a value that is an object; none where it is something else.
+/// Returns the fields of an object; empty for any other value.
 pub(super) fn fields(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let fields = value.as_object().into_iter().flatten();
     fields.map(|(name, value)| (name.as_str(), value))

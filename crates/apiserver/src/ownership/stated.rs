@@ -1,16 +1,17 @@
-//! The fields an object states, under its schema: what an applier owns.
+//! The fields that an object states under its schema: those that an applier owns.
 //!
-//! Atomic lists and maps are one field; items of the others are told apart by key or value.
+//! Atomic lists and maps are one field; items of other lists are identified by key or value.
 
 use serde_json::{Map, Value};
 
+use super::content::Content;
 use super::element::Element;
 use super::field_set::FieldSet;
-use super::parts::Content;
 use super::shape::{Members, Shape};
 use crate::schema::{Definitions, Schema};
 
-/// The fields of an object. Items that cannot be told apart count once, as a whole; those without a key not at all.
+/// Returns the fields of an object. Duplicate items count once, as a whole; items without a key do
+/// not count.
 pub fn fields_of(object: &Value, schema: &Schema, definitions: &dyn Definitions) -> FieldSet {
     stated_in(Content::of(object, schema, definitions), definitions)
 }
@@ -25,7 +26,7 @@ fn stated_in(content: Content<'_>, definitions: &dyn Definitions) -> FieldSet {
     stated
 }
 
-/// All there is in an object, whether somebody stated it or it is only the way to what somebody stated.
+/// Returns all fields in an object, also those that only contain stated fields.
 pub(super) fn everything_in(content: Content<'_>, definitions: &dyn Definitions) -> FieldSet {
     let mut all = FieldSet::new();
     for part in content.parts() {
@@ -35,7 +36,8 @@ pub(super) fn everything_in(content: Content<'_>, definitions: &dyn Definitions)
     all
 }
 
-/// The set as it is to be read today: what became atomic since it was written is owned as a whole.
+/// Updates a set to the current schema: values that have become atomic since it was written are
+/// owned as a whole.
 pub(super) fn settled(set: &FieldSet, schema: &Schema, definitions: &dyn Definitions) -> FieldSet {
     let shape = Shape::of(schema, None, definitions);
     let mut today = FieldSet::new();
@@ -49,14 +51,15 @@ pub(super) fn settled(set: &FieldSet, schema: &Schema, definitions: &dyn Definit
             (Some(Shape::List(_) | Shape::Object { .. }), _) => {
                 today.put(element.clone(), true, FieldSet::new())
             }
-            // Nothing is known of it, or it cannot be what it was: it is left alone.
+            // The field is unknown, or cannot have the former type: it is not changed.
             _ => today.put(element.clone(), member, below.clone()),
         }
     }
     today
 }
 
-/// What the schema says of the value at an element; nothing where it allows anything there, or nothing at all.
+/// Returns the schema of the value at an element; `None` if the schema allows anything or nothing
+/// there.
 fn within(shape: &Shape, element: &Element) -> Option<Schema> {
     let inner = match (shape, element) {
         (Shape::Object { members: Members::Every(Schema::Any), .. }, _) => None,
@@ -67,10 +70,11 @@ fn within(shape: &Shape, element: &Element) -> Option<Schema> {
     inner.filter(|inner| !matches!(inner, Schema::Any))
 }
 
-/// An object of a built-in kind in which nothing is said: the fields that are always there, such as `metadata`, with
-/// theirs. They are those whose default is `{}`, and those that are required: null, or their default.
+/// Returns an object of a built-in kind without any content: only the fields that are always
+/// present, such as `metadata`, with theirs. They are those whose default is `{}`, and those that
+/// are required, with null or their default.
 ///
-/// Objects of custom kinds have no such fields; theirs is the empty object.
+/// Custom kinds have no such fields; theirs is the empty object.
 pub fn blank(schema: &Schema, definitions: &dyn Definitions) -> Value {
     let mut object = Map::new();
     if let Schema::Struct(fields) = schema.resolve(definitions) {
@@ -108,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn items_are_told_apart_by_their_defaults_and_count_once_where_they_are_not() {
+    fn keys_include_defaults_and_duplicate_items_count_once() {
         let fields =
             fields_of(&json!({"ports": [{"port": 1}, {"port": 2}, {"port": 2}]}), &ports(), &NoDefinitions);
         let expected = json!({"f:ports": {
@@ -119,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_became_atomic_is_owned_as_a_whole() {
+    fn a_list_that_became_atomic_is_owned_as_a_whole() {
         let item = Schema::Scalar(Scalar::String);
         let list = Schema::List(Arc::new(List { item, topology: Topology::Atomic }));
         let set = FieldSet::from_json(&json!({"f:tags": {"v:\"a\"": {}}, "f:x": {}})).unwrap();
@@ -128,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blank_object_has_what_is_always_there() {
+    fn a_blank_object_has_the_fields_that_are_always_present() {
         let always = |schema| Field { default: Some(json!({})), ..Field::new(schema) };
         let required = Field { required: true, ..Field::new(ports()) };
         let schema =

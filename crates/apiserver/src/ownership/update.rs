@@ -1,6 +1,6 @@
-//! Ownership after an ordinary write: create, replace, and every patch but apply.
+//! Ownership after an ordinary write: create, replace, and every patch except apply.
 //!
-//! What a write changes it owns from then on, alone; what it does not change stays with its owners.
+//! The writer becomes the only owner of the fields it changes; other fields keep their owners.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -9,14 +9,15 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::changes::Changes;
-use super::check::{Duplicates, Mistakes, check};
+use super::check::{Duplicates, SchemaErrors, check};
 use super::field_set::FieldSet;
 use super::managed::{Managed, Manager, Operation, Owned, asks_for_reset, entries_of, strip};
 use super::views::settle;
 use super::{Target, Writer};
 
-/// The fields nobody owns, because the server or the path of the request sets them.
-const OWNED_BY_NOBODY: [&str; 12] = [
+/// The fields without an owner, because the server or the path of the request sets them
+/// (k8s.io/apimachinery v0.36.4 pkg/util/managedfields/internal/stripmeta.go).
+const STRIPPED_FIELDS: [&str; 12] = [
     "apiVersion",
     "kind",
     "metadata",
@@ -31,14 +32,16 @@ const OWNED_BY_NOBODY: [&str; 12] = [
     "metadata.resourceVersion",
 ];
 
-static NOBODYS: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of_fields(OWNED_BY_NOBODY));
+static STRIPPED: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of_fields(STRIPPED_FIELDS));
 
-/// Brings `managedFields` of `new` up to date with a write that turns `live` into it. Without `live` it is a creation.
+/// Updates the `managedFields` of `new` for a write that turns `live` into it. Without `live` it is
+/// a creation.
 ///
-/// Both are objects of the target's version, decoded and defaulted: the fields a built-in kind always shows, such as
-/// `resources: {}`, are there. `managedFields` in `new` replace those of `live` where they can be read, an empty list
-/// forgets all owners, and an object without owners stays without them until it is applied. Through a subresource,
-/// `managedFields` of `new` do not count. An object that is not of its schema ends without `managedFields`.
+/// Both are objects of the target's version, decoded and defaulted: the fields that a built-in kind
+/// always shows, such as `resources: {}`, are present. `managedFields` in `new` replace those of
+/// `live` if they can be decoded, an empty list resets all owners, and an object without owners
+/// stays without them until it is applied. Through a subresource, the `managedFields` of `new` are
+/// ignored. An object that does not match its schema ends up without `managedFields`.
 pub fn update(live: Option<&Value>, new: &mut Value, target: &Target<'_>, writer: &Writer<'_>) {
     let was = live.unwrap_or(target.empty);
     let managed = owners(was, new, !writer.subresource.is_empty());
@@ -67,14 +70,14 @@ fn owners(live: &Value, new: &Value, by_subresource: bool) -> Managed {
     Managed::of(live).unwrap_or_default()
 }
 
-/// The owners after a write by an updater.
+/// Returns the owners after a write by an updater.
 pub(super) fn track(
     live: &Value,
     new: &Value,
     mut managed: Managed,
     target: &Target<'_>,
     writer: &Writer<'_>,
-) -> Result<Managed, Mistakes> {
+) -> Result<Managed, SchemaErrors> {
     let mut live = Cow::Borrowed(live);
     if entries_of(&live).is_some() {
         strip(live.to_mut());
@@ -85,8 +88,8 @@ pub(super) fn track(
     settle(&live, &mut managed, target)?;
     let changes = Changes::between(&live, new, target, &managed)?;
     changes.take_from_others(&mut managed, None);
-    // What the endpoint does not write is not among the changes.
-    let gained = without_nobodys(changes.set_here());
+    // Fields that the endpoint does not write are not among the changes.
+    let gained = without_stripped(changes.set_here());
     if gained.is_empty() {
         return Ok(managed);
     }
@@ -101,9 +104,9 @@ pub(super) fn track(
     Ok(managed)
 }
 
-/// The set without the fields nobody owns.
-pub(super) fn without_nobodys(set: &FieldSet) -> FieldSet {
-    set.difference(&NOBODYS)
+/// Returns the set without the fields that have no owner.
+pub(super) fn without_stripped(set: &FieldSet) -> FieldSet {
+    set.difference(&STRIPPED)
 }
 
 pub(super) fn manager_of(writer: &Writer<'_>, operation: Operation, target: &Target<'_>) -> Manager {
@@ -111,12 +114,12 @@ pub(super) fn manager_of(writer: &Writer<'_>, operation: Operation, target: &Tar
     Manager::new(name.to_owned(), operation, target.api_version, writer.subresource.to_owned())
 }
 
-/// The time as entries hold it.
+/// Formats the time as entries hold it.
 pub(super) fn stamp(now: Timestamp) -> String {
     Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
 }
 
-/// An object of the target's kind in which nothing is said.
+/// Returns an object of the target's kind without any content.
 pub(super) fn nothing(target: &Target<'_>) -> Value {
     let mut object = target.empty.clone();
     if !object.is_object() {

@@ -1,27 +1,30 @@
-//! One object in the versions of its kind: what a manager wrote in one has to be found in another.
+//! An object in the other versions of its kind, to find the fields that a manager owns in another
+//! version.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use super::Target;
-use super::check::{Duplicates, Mistakes, check};
-use super::dropping::only;
+use super::check::{Duplicates, SchemaErrors, check};
 use super::field_set::FieldSet;
 use super::managed::Managed;
+use super::pruning::only;
 use super::stated::{fields_of, settled};
 use crate::schema::Schema;
 
-/// What is the same in all versions.
+/// The fields that are the same in all versions.
 const IN_ALL_VERSIONS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// The object as another version shows it; `None` where the version is gone. A version that does not know all fields of
-/// the object cannot show it.
+/// Converts the object to another version; `None` if the version does not exist any more.
+///
+/// # Errors
+/// An error if the schema of the version does not have all fields of the object.
 pub(super) fn view(
     object: &Value,
     api_version: &str,
     target: &Target<'_>,
-) -> Result<Option<(Value, Schema)>, Mistakes> {
+) -> Result<Option<(Value, Schema)>, SchemaErrors> {
     if api_version == target.api_version && object.get("apiVersion").is_none_or(|it| it == api_version) {
         return Ok(Some((object.clone(), target.schema.clone())));
     }
@@ -30,8 +33,9 @@ pub(super) fn view(
     Ok(Some((object, schema)))
 }
 
-/// Reads all sets by the schemas of today; entries of versions that are gone go too.
-pub(super) fn settle(live: &Value, managed: &mut Managed, target: &Target<'_>) -> Result<(), Mistakes> {
+/// Updates all sets to the current schemas, and drops entries of versions that do not exist any
+/// more.
+pub(super) fn settle(live: &Value, managed: &mut Managed, target: &Target<'_>) -> Result<(), SchemaErrors> {
     let versions: BTreeSet<String> = managed.sets.values().map(|owned| owned.api_version.clone()).collect();
     let mut schemas = BTreeMap::new();
     for version in versions {
@@ -50,15 +54,16 @@ pub(super) fn settle(live: &Value, managed: &mut Managed, target: &Target<'_>) -
     Ok(())
 }
 
-/// All that is owned of an object, by anybody, as one version shows it.
+/// Returns all owned fields of an object, of all managers, in one version.
 ///
-/// What is owned in another version is found here by showing nothing but that here.
+/// To find the fields that are owned in another version, an object with only those fields is
+/// converted to this version.
 pub(super) fn owned_in(
     version: &str,
     object: &Value,
     managed: &Managed,
     target: &Target<'_>,
-) -> Result<FieldSet, Mistakes> {
+) -> Result<FieldSet, SchemaErrors> {
     let mut by_version: BTreeMap<&str, FieldSet> = BTreeMap::new();
     for owned in managed.sets.values() {
         let all = by_version.entry(&owned.api_version).or_default();
@@ -67,7 +72,7 @@ pub(super) fn owned_in(
     let mut found = by_version.remove(version).unwrap_or_default();
     let same = FieldSet::of_fields(IN_ALL_VERSIONS);
     for (another, fields) in by_version {
-        let failed = |why: Mistakes| {
+        let failed = |why: SchemaErrors| {
             why.within(&format!(
                 "failed add back owned items: failed to convert merged object at version {another}"
             ))
@@ -79,7 +84,7 @@ pub(super) fn owned_in(
         }
         let Some((owned, schema)) = view(&owned, version, target)? else { continue };
         let stated = fields_of(&owned, &schema, target.definitions).without_trees(&same);
-        // What is there only because of what is in it is owned in no version.
+        // Fields that exist only because of their content are owned in no version.
         let owned = stated.difference(&fields.ways()).joined(fields.within_trees(&same));
         found = found.joined(owned);
     }

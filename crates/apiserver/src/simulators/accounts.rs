@@ -1,4 +1,5 @@
-//! What every namespace of a whole cluster has: a service account `default`, and the certificate of the API server.
+//! The objects of every namespace: the service account `default`, and the root certificate of the
+//! API server.
 
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ use crate::store::{CollectionName, Encoded};
 const ACCOUNT: &str = "default";
 const CERTIFICATE: &str = "kube-root-ca.crt";
 
-/// Gives each namespace what it should have, and gives it again when it was deleted.
+/// Creates these objects in each namespace, and creates them again if they are deleted.
 #[derive(Debug)]
 pub(super) struct Accounts {
     pub(super) certificate: Option<String>,
@@ -31,7 +32,7 @@ impl Reconciler for Accounts {
         all
     }
 
-    /// A namespace, or the one in which something is missing now.
+    /// Returns a changed namespace, or the namespace of a deleted object.
     fn touched(
         &mut self,
         _: &Cluster,
@@ -63,7 +64,7 @@ impl Reconciler for Accounts {
                 continue;
             }
             match cluster.add(object, &writer).await {
-                // Somebody else was faster, or the namespace is going.
+                // Another client has created it, or the namespace is being deleted.
                 Err(refusal) if !matches!(refusal.0.code, 403 | 404 | 409) => return Err(refusal),
                 _ => {}
             }
@@ -72,7 +73,7 @@ impl Reconciler for Accounts {
     }
 }
 
-/// What a namespace should have.
+/// Returns the objects that a namespace should have.
 fn wanted(namespace: &str, certificate: Option<&str>) -> Vec<Value> {
     let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount",
         "metadata": { "name": ACCOUNT, "namespace": namespace } });

@@ -4,17 +4,18 @@ use serde_json::{Value, json};
 
 use crate::kinds::look::{items, text};
 
-/// The condition of a type.
+/// Returns the condition of a type.
 pub(super) fn find<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     items(object, "/status/conditions").iter().find(|it| text(it, "/type") == kind)
 }
 
-/// Whether a condition is true.
+/// Returns true if a condition is true.
 pub(super) fn is_true(object: &Value, kind: &str) -> bool {
     find(object, kind).is_some_and(|it| text(it, "/status") == "True")
 }
 
-/// Sets a condition in a list; its time changes only with its status. Reason and message may be empty.
+/// Sets a condition in a list. Its transition time changes only with its status. Reason and message
+/// may be empty.
 pub(super) fn set(list: &mut Vec<Value>, kind: &str, status: &str, reason: &str, message: &str, now: &str) {
     let known = list.iter().position(|it| text(it, "/type") == kind);
     let since = known.map(|at| &list[at]).filter(|it| text(it, "/status") == status);
@@ -36,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_a_condition_changes_with_its_status_only() {
+    fn the_time_of_a_condition_changes_only_with_its_status() {
         let mut list = Vec::new();
         set(&mut list, "Ready", "False", "Why", "because", "t1");
         set(&mut list, "Ready", "False", "Other", "", "t2");

@@ -1,12 +1,14 @@
-//! Simulators: what makes a cluster live that has no machines. Off unless asked for.
+//! Simulators: the workload controllers, the scheduler and the kubelets of a cluster without
+//! machines. Off by default.
 //!
 //! ```text
 //! Deployment ─► ReplicaSet ─► Pod ─► (scheduler) ─► (kubelet) ─► Ready ─► EndpointSlice, Endpoints ◄─ Service
 //! ```
 //!
-//! Each is one thing in a file of its own, built as the controllers are: a pure function decides, a loop carries out.
-//! They act as their originals do where people and clients look: names, conditions, counts, events. Nothing runs; a pod
-//! is ready because a simulator says so, after the time the [`Simulators`] give.
+//! Each has a file of its own and is built like the controllers: a pure function decides, and a
+//! loop acts. They behave like the components of Kubernetes in everything that clients see: names,
+//! conditions, counts, events. No container runs; a pod becomes ready after the time that
+//! [`Simulators`] configures.
 //!
 //! The `mod` lines below are in layer order.
 
@@ -14,7 +16,7 @@ mod settings;
 mod condition;
 mod owner;
 mod selector;
-mod view;
+mod decoded_cache;
 mod accounts;
 mod nodes;
 mod scheduler;
@@ -32,15 +34,17 @@ use crate::cluster::Cluster;
 use crate::controllers::{Running, reconcile, supervised, together};
 
 impl Simulators {
-    /// Runs the simulators until `shutdown` is ready. Dropping the future stops them too, at once and without harm.
+    /// Runs the simulators until `shutdown` is ready. Dropping the future also stops them, at once
+    /// and safely.
     ///
-    /// Must be polled inside a runtime. With [`Controllers`](crate::controllers::Controllers) beside it in the same task,
-    /// the same seed gives the same course of things.
+    /// Must be polled inside a runtime. Together with
+    /// [`Controllers`](crate::controllers::Controllers) in the same task, runs with the same seed
+    /// are identical.
     pub async fn run(self, cluster: Arc<Cluster>, shutdown: impl Future<Output = ()>) {
         together(self.supervised(&cluster), shutdown).await;
     }
 
-    /// Returns the simulators, each of which runs for ever.
+    /// Returns the simulators as futures, none of which returns.
     pub(crate) fn supervised(self, cluster: &Arc<Cluster>) -> Vec<Running> {
         let (count, heartbeat, workloads) = (self.nodes, self.heartbeat, self.workloads);
         let certificate = self.root_certificate.clone();

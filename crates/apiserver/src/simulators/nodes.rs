@@ -1,4 +1,4 @@
-//! Nodes: a few that are always ready, and their leases.
+//! Nodes that are always ready, and their leases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,22 +11,23 @@ use crate::controllers::{builtin, writer};
 use crate::kinds::look::{items, text};
 use crate::refusal::Refusal;
 
-/// How long a lease of a node is good for, in seconds: the default of the original.
+/// The duration of a node lease in seconds: the default of `NodeLeaseDurationSeconds` in
+/// k8s.io/kubernetes v1.36.4 pkg/kubelet/apis/config/v1beta1/defaults.go.
 const LEASE_SECONDS: u32 = 40;
 
-/// Registers the nodes and keeps their leases. Never ends by itself.
+/// Registers the nodes and renews their leases. Never returns.
 pub(super) async fn run(cluster: Arc<Cluster>, count: usize, heartbeat: Option<Duration>) {
     let writer = writer("kubelet", "kubelet");
     for index in 1..=count {
         if let Err(refusal) = register(&cluster, index, &writer).await {
-            tracing::warn!(node = index, %refusal, "a node cannot be registered");
+            tracing::warn!(node = index, %refusal, "cannot register a node");
         }
     }
     let Some(period) = heartbeat else { return std::future::pending().await };
     loop {
         for index in 1..=count {
             if let Err(refusal) = renew(&cluster, &name(index), &writer).await {
-                tracing::debug!(node = index, %refusal, "a lease cannot be renewed");
+                tracing::debug!(node = index, %refusal, "cannot renew a lease");
             }
         }
         tokio::time::sleep(period).await;
@@ -57,7 +58,8 @@ async fn register(cluster: &Cluster, index: usize, writer: &Writer) -> Result<()
     Ok(())
 }
 
-/// Takes off a new node what keeps pods away until it is ready. Says whether that changed anything.
+/// Removes the taint that keeps pods off a node that is not ready. Returns true if that changed
+/// anything.
 fn admit(node: &mut Value) -> bool {
     let mut taints = items(node, "/spec/taints").to_vec();
     let before = taints.len();
@@ -71,7 +73,7 @@ fn admit(node: &mut Value) -> bool {
     changed
 }
 
-/// Which of three zones a node is in.
+/// Returns the zone of a node, one of three.
 fn zone(index: usize) -> String {
     format!("zone-{}", char::from(b'a' + u8::try_from((index - 1) % 3).unwrap_or(0)))
 }
@@ -114,7 +116,7 @@ fn status(index: usize, now: &str) -> Value {
     })
 }
 
-/// The address of a node, in a network nobody routes.
+/// Returns the address of a node, in a network that is not routed.
 fn address(index: usize) -> String {
     format!("172.18.{}.{}", (index + 1) / 250, (index + 1) % 250)
 }
@@ -142,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_that_is_ready_takes_pods_and_keeps_what_else_is_said_of_it() {
+    fn a_ready_node_loses_only_the_not_ready_taint() {
         let not_ready = json!({ "key": "node.kubernetes.io/not-ready", "effect": "NoSchedule" });
         let mut node =
             json!({ "spec": { "taints": [not_ready, { "key": "mine", "effect": "NoSchedule" }] } });
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_have_names_zones_and_addresses_of_their_own() {
+    fn nodes_have_unique_names_and_addresses_and_a_zone() {
         let all: Vec<_> = (1..=4).map(|it| (name(it), zone(it), address(it))).collect();
         assert_eq!(all[0], ("node-1".to_owned(), "zone-a".to_owned(), "172.18.0.2".to_owned()));
         assert_eq!(all[3], ("node-4".to_owned(), "zone-a".to_owned(), "172.18.0.5".to_owned()));

@@ -5,23 +5,23 @@ use serde_json::{Value, json};
 
 use crate::kinds::look::{flag, items, text};
 
-/// The reference to the controller of an object, if it has one.
+/// Returns the reference to the controller of an object, if it has one.
 pub(super) fn controller(object: &Value) -> Option<&Value> {
     items(object, "/metadata/ownerReferences").iter().find(|it| flag(it, "/controller"))
 }
 
-/// The key of an object's controller, if that is of this kind.
+/// Returns the key of an object's controller, if that is of this kind.
 pub(super) fn controller_key(object: &Value, kind: &str) -> Option<ObjectKey> {
     let owner = controller(object).filter(|it| text(it, "/kind") == kind)?;
     ObjectKey::from_parts(Some(text(object, "/metadata/namespace")), text(owner, "/name")).ok()
 }
 
-/// Whether this object is the controller of another.
+/// Returns true if this object is the controller of another.
 pub(super) fn controls(owner: &Value, object: &Value) -> bool {
     controller(object).is_some_and(|it| text(it, "/uid") == text(owner, "/metadata/uid"))
 }
 
-/// A reference that makes an object the controller of another.
+/// Returns a reference that makes an object the controller of another.
 pub(super) fn reference(owner: &Value) -> Value {
     json!({
         "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
@@ -29,7 +29,8 @@ pub(super) fn reference(owner: &Value) -> Value {
     })
 }
 
-/// Makes an object the controller of another, which must have none. Says whether that changed anything.
+/// Makes an object the controller of another, which must have none. Returns true if that changed
+/// anything.
 pub(super) fn adopt(owner: &Value, object: &mut Value) -> bool {
     if controller(object).is_some() || is_deleting(object) {
         return false;
@@ -40,7 +41,7 @@ pub(super) fn adopt(owner: &Value, object: &mut Value) -> bool {
     true
 }
 
-/// Takes an object from its controller. Says whether that changed anything.
+/// Removes an object from its controller. Returns true if that changed anything.
 pub(super) fn release(owner: &Value, object: &mut Value) -> bool {
     if !controls(owner, object) {
         return false;
@@ -52,12 +53,12 @@ pub(super) fn release(owner: &Value, object: &mut Value) -> bool {
     true
 }
 
-/// Whether an object is being deleted.
+/// Returns true if an object is being deleted.
 pub(super) fn is_deleting(object: &Value) -> bool {
     crate::kinds::look::at(object, "/metadata/deletionTimestamp").is_some()
 }
 
-/// The key of an object.
+/// Returns the key of an object.
 pub(super) fn key_of(object: &Value) -> Option<ObjectKey> {
     ObjectKey::from_parts(Some(text(object, "/metadata/namespace")), text(object, "/metadata/name")).ok()
 }

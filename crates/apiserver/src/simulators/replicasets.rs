@@ -1,4 +1,4 @@
-//! ReplicaSets: as many pods as wanted, no more, no fewer.
+//! ReplicaSets: creates and deletes pods to reach the desired number.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -9,43 +9,44 @@ use dogwatch_core::ObjectKey;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::decoded_cache::{DecodedCache, FromStored};
 use super::owner::{adopt, controller, controller_key, is_deleting, key_of, reference, release};
 use super::selector::{of_labels, of_workload};
-use super::view::{Digest, View};
 use super::{condition, owner};
 use crate::cluster::{Cluster, DeleteOptions, Place, Writer};
 use crate::controllers::reconcile::{Next, Reconciler};
-use crate::controllers::recorder::{Note, record};
+use crate::controllers::recorder::{Event, record};
 use crate::controllers::{builtin, writer};
 use crate::kinds::look::{entries, number, text};
 use crate::refusal::Refusal;
 use crate::store::{CollectionName, Encoded};
 
-/// How many pods are made in one go, as in the original.
+/// The largest number of pods that are created at once: `BurstReplicas` in k8s.io/kubernetes
+/// v1.36.4 pkg/controller/replicaset/replica_set.go.
 const BURST: usize = 500;
 
 /// Keeps ReplicaSets at their size.
 #[derive(Debug, Default)]
 pub(super) struct ReplicaSets {
-    pods: View<Pod>,
+    pods: DecodedCache<Pod>,
 }
 
-/// What counts of a pod. A set of 10,000 pods is counted each time some of them have changed, so nothing is looked up in
-/// their JSON then.
+/// The relevant facts of a pod. A set of 10,000 pods is counted whenever some of them have changed,
+/// so their JSON is decoded only once per version.
 #[derive(Debug)]
 struct Pod {
     object: Encoded,
     /// Its set, if a ReplicaSet is its controller.
     set: Option<ObjectKey>,
-    /// The uid of its controller, whatever that is.
+    /// The uid of its controller, of any kind.
     controller: Option<String>,
     is_deleting: bool,
     has_ended: bool,
-    /// Whether it is ready, and since when as far as it says so.
+    /// The time since when it is ready, as far as it is known; `None` if it is not ready.
     ready: Option<Option<Timestamp>>,
 }
 
-impl Digest for Pod {
+impl FromStored for Pod {
     fn read(object: &Encoded) -> Self {
         let pod = object.to_value();
         let ready = condition::find(&pod, "Ready").filter(|it| text(it, "/status") == "True");
@@ -66,16 +67,16 @@ impl Pod {
     }
 }
 
-/// What is to be done about a ReplicaSet.
+/// The actions for a ReplicaSet.
 #[derive(Debug, Default, PartialEq)]
 struct Plan {
     adopt: Vec<ObjectKey>,
     release: Vec<ObjectKey>,
-    /// How many pods are missing.
+    /// The number of missing pods.
     create: usize,
     delete: Vec<ObjectKey>,
     status: Value,
-    /// How long until the next pod has been ready for long enough.
+    /// The time until the next pod has been ready for long enough.
     again: Option<Duration>,
 }
 
@@ -89,7 +90,8 @@ impl Reconciler for ReplicaSets {
         vec![builtin(cluster, "apps", "v1", "replicasets").collection.clone(), pods.collection.clone()]
     }
 
-    /// The set of a pod, before and after; for one without, the sets that may want it.
+    /// Returns the set of a pod, before and after a change; for a pod without one, the sets whose
+    /// selector matches.
     fn touched(
         &mut self,
         cluster: &Cluster,
@@ -120,7 +122,7 @@ impl Reconciler for ReplicaSets {
         let pods = self.pods.all(cluster, &builtin(cluster, "", "v1", "pods"), key.namespace());
         let plan = decide(&set, &pods, cluster.source().now());
         let writer = writer("replicaset-controller", "kube-controller-manager");
-        let failed = carry_out(cluster, &set, &plan, &writer).await.err();
+        let failed = execute(cluster, &set, &plan, &writer).await.err();
         let now = cluster.source().stamp();
         let report = |it: &mut Value| {
             let same = text(it, "/metadata/uid") == text(&set, "/metadata/uid");
@@ -137,7 +139,7 @@ impl Reconciler for ReplicaSets {
     }
 }
 
-async fn carry_out(cluster: &Cluster, set: &Value, plan: &Plan, writer: &Writer) -> Result<(), Refusal> {
+async fn execute(cluster: &Cluster, set: &Value, plan: &Plan, writer: &Writer) -> Result<(), Refusal> {
     let kind = builtin(cluster, "", "v1", "pods");
     for key in &plan.adopt {
         cluster.change(&Place::of(&kind, key), writer, |it| adopt(set, it)).await?;
@@ -148,22 +150,22 @@ async fn carry_out(cluster: &Cluster, set: &Value, plan: &Plan, writer: &Writer)
     for _ in 0..plan.create.min(BURST) {
         let created = cluster.add(pod(set), writer).await?;
         let name = text(&created.object.to_value(&kind), "/metadata/name").to_owned();
-        let note = Note::normal("SuccessfulCreate", format!("Created pod: {name}"));
-        record(cluster, writer, set, &note).await;
+        let event = Event::normal("SuccessfulCreate", format!("Created pod: {name}"));
+        record(cluster, writer, set, &event).await;
     }
     for key in &plan.delete {
         match cluster.delete(&Place::of(&kind, key), &DeleteOptions::default(), writer).await {
             Err(refusal) if refusal.0.code != 404 => return Err(refusal),
             _ => {
-                let note = Note::normal("SuccessfulDelete", format!("Deleted pod: {}", key.name()));
-                record(cluster, writer, set, &note).await;
+                let event = Event::normal("SuccessfulDelete", format!("Deleted pod: {}", key.name()));
+                record(cluster, writer, set, &event).await;
             }
         }
     }
     Ok(())
 }
 
-/// A pod of a set.
+/// Returns a new pod of a set.
 fn pod(set: &Value) -> Value {
     let template = &set["spec"]["template"];
     let mut metadata = json!({ "generateName": format!("{}-", text(set, "/metadata/name")),
@@ -184,7 +186,7 @@ fn decide(set: &Value, pods: &[Arc<Pod>], now: Timestamp) -> Plan {
     let (mut claimed, mut plan) = (Vec::new(), Plan::default());
     for pod in pods {
         let owned = pod.controller.as_deref() == Some(uid);
-        // Nothing is to be done about the pods of others.
+        // Pods of other controllers are not touched.
         if !owned && pod.controller.is_some() {
             continue;
         }
@@ -204,15 +206,16 @@ fn decide(set: &Value, pods: &[Arc<Pod>], now: Timestamp) -> Plan {
     if !deleting {
         plan.create = wanted.saturating_sub(active.len());
         if active.len() > wanted {
-            plan.delete = first_to_go(&active).into_iter().take(active.len() - wanted).collect();
+            plan.delete = deletion_order(&active).into_iter().take(active.len() - wanted).collect();
         }
     }
     (plan.status, plan.again) = status(set, &active, terminating, now);
     plan
 }
 
-/// The pods of a set, those first that are missed least.
-fn first_to_go(pods: &[&Pod]) -> Vec<ObjectKey> {
+/// Returns the pods of a set in the order in which they are deleted, as `ActivePodsWithRanks` in
+/// k8s.io/kubernetes v1.36.4 pkg/controller/controller_utils.go sorts them.
+fn deletion_order(pods: &[&Pod]) -> Vec<ObjectKey> {
     let pods: Vec<Value> = pods.iter().map(|it| it.object.to_value()).collect();
     let mut on_node: HashMap<&str, usize> = HashMap::new();
     for pod in &pods {
@@ -245,7 +248,7 @@ fn first_to_go(pods: &[&Pod]) -> Vec<ObjectKey> {
     ranked.into_iter().filter_map(owner::key_of).collect()
 }
 
-/// The status of a set, and how long until the next pod counts as available.
+/// Returns the status of a set, and the time until the next pod counts as available.
 fn status(set: &Value, active: &[&Pod], terminating: usize, now: Timestamp) -> (Value, Option<Duration>) {
     let needed = number(set, "/spec/minReadySeconds").unwrap_or(0);
     let mut again = None;
@@ -282,7 +285,7 @@ fn status(set: &Value, active: &[&Pod], terminating: usize, now: Timestamp) -> (
     (status, again)
 }
 
-/// The status with, or without, the condition that says why the size cannot be reached.
+/// Returns the status with, or without, the condition that reports why the size cannot be reached.
 fn with_failure(status: &Value, failed: Option<&Refusal>, creating: bool, now: &str) -> Value {
     let mut status = status.clone();
     let mut conditions = crate::kinds::look::items(&status, "/conditions").to_vec();
@@ -335,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_pods_are_made_and_ended_ones_do_not_count() {
+    fn missing_pods_are_created_and_ended_ones_do_not_count() {
         let pods = [
             a_pod("a", |_| ()),
             a_pod("b", |it| it["status"]["phase"] = "Failed".into()),
@@ -356,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn those_go_first_that_are_missed_least() {
+    fn pods_of_the_least_value_are_deleted_first() {
         let pods = [
             a_pod("new", |it| it["metadata"]["creationTimestamp"] = "2026-01-01T00:00:09Z".into()),
             a_pod("old", |_| ()),
@@ -386,7 +389,7 @@ mod tests {
     fn pods_are_adopted_and_released_by_their_labels() {
         let pods = [
             a_pod("orphan", |it| it["metadata"]["ownerReferences"] = json!([])),
-            a_pod("stranger", |it| it["metadata"]["ownerReferences"][0]["uid"] = "other".into()),
+            a_pod("foreign", |it| it["metadata"]["ownerReferences"][0]["uid"] = "other".into()),
             a_pod("renamed", |it| it["metadata"]["labels"]["app"] = "db".into()),
             a_pod("leaving", |it| {
                 it["metadata"]["ownerReferences"] = json!([]);
@@ -415,12 +418,12 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_until_it_is_over() {
+    fn a_failure_is_reported_until_it_is_over() {
         let status = json!({ "replicas": 0 });
         let refusal = Refusal::forbidden("", "pods", "", "no");
-        let told = with_failure(&status, Some(&refusal), true, "t1");
-        assert_eq!(told["conditions"][0]["reason"], "FailedCreate");
-        assert_eq!(with_failure(&told, Some(&refusal), true, "t2"), told, "told once");
-        assert_eq!(with_failure(&told, None, false, "t3"), status);
+        let failing = with_failure(&status, Some(&refusal), true, "t1");
+        assert_eq!(failing["conditions"][0]["reason"], "FailedCreate");
+        assert_eq!(with_failure(&failing, Some(&refusal), true, "t2"), failing, "reported once");
+        assert_eq!(with_failure(&failing, None, false, "t3"), status);
     }
 }

@@ -1,7 +1,7 @@
-//! The scheduler: each pod gets a node, one after the other.
+//! The scheduler: assigns pods to nodes, round robin.
 //!
-//! It looks at what keeps a pod off a node for good, which is `nodeSelector`, the required affinity to nodes, taints and nodes
-//! that take no pods; it does not count resources, and knows no affinity to pods.
+//! It checks only hard constraints on nodes: `nodeSelector`, required node affinity, taints and
+//! unschedulable nodes. It does not count resources, and ignores pod affinity.
 
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use super::owner::is_deleting;
 use super::selector::{of_labels, selects};
 use crate::cluster::{Cluster, Place};
 use crate::controllers::reconcile::{Next, Reconciler};
-use crate::controllers::recorder::{Note, record};
+use crate::controllers::recorder::{Event, record};
 use crate::controllers::{builtin, writer};
 use crate::kinds::look::{at, flag, items, text};
 use crate::refusal::Refusal;
@@ -20,7 +20,7 @@ use crate::store::{CollectionName, Encoded};
 /// Assigns pods to nodes.
 #[derive(Debug, Default)]
 pub(super) struct Scheduler {
-    /// How many pods were assigned: where the round goes on.
+    /// The number of assigned pods, which is the position of the round robin.
     round: usize,
 }
 
@@ -33,7 +33,7 @@ impl Reconciler for Scheduler {
         ["pods", "nodes"].map(|it| builtin(cluster, "", "v1", it).collection.clone()).to_vec()
     }
 
-    /// A pod without a node; all of them when a node has changed.
+    /// Returns a pod without a node, or all of them after a change of a node.
     fn touched(
         &mut self,
         cluster: &Cluster,
@@ -62,14 +62,14 @@ impl Reconciler for Scheduler {
         let Some(node) = choose(&pod, &nodes, self.round) else {
             let now = cluster.source().stamp();
             let message = format!("0/{} nodes are available", nodes.len());
-            let mut told = false;
-            let tell = |it: &mut Value| {
-                told = is_waiting(it) && unschedulable(it, &message, &now);
-                told
+            let mut reported = false;
+            let report = |it: &mut Value| {
+                reported = is_waiting(it) && unschedulable(it, &message, &now);
+                reported
             };
-            cluster.change(&place.part("status"), &writer, tell).await?;
-            if told {
-                record(cluster, &writer, &pod, &Note::warning("FailedScheduling", message)).await;
+            cluster.change(&place.part("status"), &writer, report).await?;
+            if reported {
+                record(cluster, &writer, &pod, &Event::warning("FailedScheduling", message)).await;
             }
             return Ok(Next::touch());
         };
@@ -79,18 +79,18 @@ impl Reconciler for Scheduler {
         match cluster.create(&place.part("binding"), binding, &writer).await {
             Ok(_) => {
                 self.round += 1;
-                let note = Note::normal("Scheduled", format!("Successfully assigned {key} to {name}"));
-                record(cluster, &writer, &pod, &note).await;
+                let event = Event::normal("Scheduled", format!("Successfully assigned {key} to {name}"));
+                record(cluster, &writer, &pod, &event).await;
                 Ok(Next::touch())
             }
-            // It has a node by now, or is gone.
+            // It has a node already, or is gone.
             Err(refusal) if matches!(refusal.0.code, 404 | 409) => Ok(Next::touch()),
             Err(refusal) => Err(refusal),
         }
     }
 }
 
-/// Whether a pod waits for this scheduler.
+/// Returns true if a pod waits for this scheduler.
 fn is_waiting(pod: &Value) -> bool {
     text(pod, "/spec/nodeName").is_empty()
         && !is_deleting(pod)
@@ -99,7 +99,7 @@ fn is_waiting(pod: &Value) -> bool {
         && !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
 }
 
-/// The node for a pod: the next one of the round that takes it.
+/// Returns the node for a pod: the next one of the round robin that fits.
 fn choose<'a>(pod: &Value, nodes: &'a [Value], round: usize) -> Option<&'a Value> {
     let wanted = of_labels(pod, "/spec/nodeSelector")?;
     let fits = |node: &&Value| {
@@ -107,15 +107,16 @@ fn choose<'a>(pod: &Value, nodes: &'a [Value], round: usize) -> Option<&'a Value
             && !flag(node, "/spec/unschedulable")
             && !is_deleting(node)
             && selects(&wanted, node)
-            && is_wanted(pod, node)
+            && matches_node_affinity(pod, node)
             && items(node, "/spec/taints").iter().all(|it| tolerates(pod, it))
     };
     let fitting: Vec<_> = nodes.iter().filter(fits).collect();
     fitting.get(round.checked_rem(fitting.len())?).copied()
 }
 
-/// Whether a node is one of those that a pod requires: all terms of one of its alternatives are true of it.
-fn is_wanted(pod: &Value, node: &Value) -> bool {
+/// Returns true if a node matches the required node affinity of a pod: all requirements of at least
+/// one term.
+fn matches_node_affinity(pod: &Value, node: &Value) -> bool {
     let required = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
     if at(pod, required).is_none() {
         return true;
@@ -131,7 +132,7 @@ fn is_wanted(pod: &Value, node: &Value) -> bool {
     })
 }
 
-/// Whether a term is true of a value, which may not be there.
+/// Returns true if a value, which may be absent, meets a requirement.
 fn is_true(term: &Value, value: Option<&str>) -> bool {
     let listed = || value.is_some_and(|value| items(term, "/values").iter().any(|it| it == value));
     let numbers = || {
@@ -149,7 +150,7 @@ fn is_true(term: &Value, value: Option<&str>) -> bool {
     }
 }
 
-/// Whether a taint does not keep a pod off a node.
+/// Returns true if a taint does not keep a pod off a node.
 fn tolerates(pod: &Value, taint: &Value) -> bool {
     if text(taint, "/effect") == "PreferNoSchedule" {
         return true;
@@ -163,7 +164,7 @@ fn tolerates(pod: &Value, taint: &Value) -> bool {
     })
 }
 
-/// Says in a pod that there is no node for it. Says whether that changed anything.
+/// Sets the condition that there is no node for a pod. Returns true if that changed anything.
 fn unschedulable(pod: &mut Value, message: &str, now: &str) -> bool {
     let is_known = |it: &&Value| it["status"] == "False" && it["message"] == message;
     if condition::find(pod, "PodScheduled").filter(is_known).is_some() {
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_go_round_the_nodes_that_take_them() {
+    fn pods_are_assigned_round_robin_to_the_nodes_that_fit() {
         let taint = json!({ "key": "only", "value": "gpu", "effect": "NoSchedule" });
         let nodes = [
             node("a", json!({})),
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pods_that_wait_for_it_are_assigned() {
+    fn only_pods_that_wait_for_this_scheduler_are_assigned() {
         for (pod, expected) in [
             (json!({ "spec": {} }), true),
             (json!({ "spec": { "nodeName": "a" } }), false),
@@ -254,6 +255,6 @@ mod tests {
         }
         let mut pod = json!({ "spec": {} });
         assert!(unschedulable(&mut pod, "0/3 nodes are available", "t1"));
-        assert!(!unschedulable(&mut pod, "0/3 nodes are available", "t2"), "told already");
+        assert!(!unschedulable(&mut pod, "0/3 nodes are available", "t2"), "reported already");
     }
 }

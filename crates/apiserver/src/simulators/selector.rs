@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::kinds::look::{entries, items, text};
 
-/// The selector of a workload. `None` for one that is not valid; an empty one selects nothing, as their controllers see it.
+/// Returns the selector of a workload. Returns `None` if it is not valid, or empty: controllers
+/// take an empty one as selecting nothing.
 pub(super) fn of_workload(object: &Value) -> Option<LabelSelector> {
     let selector = object.pointer("/spec/selector")?;
     let mut parsed = of_labels(selector, "/matchLabels")?;
@@ -25,14 +26,14 @@ pub(super) fn of_workload(object: &Value) -> Option<LabelSelector> {
     (!parsed.is_everything()).then_some(parsed)
 }
 
-/// The labels at a pointer, as what they select.
+/// Returns a selector for the labels at a pointer.
 pub(super) fn of_labels(object: &Value, pointer: &str) -> Option<LabelSelector> {
     entries(object, pointer).try_fold(LabelSelector::everything(), |selector, (key, value)| {
         selector.equals(key, value.as_str().unwrap_or_default()).ok()
     })
 }
 
-/// Whether a selector selects an object.
+/// Returns true if a selector matches an object.
 pub(super) fn selects(selector: &LabelSelector, object: &Value) -> bool {
     let labels: BTreeMap<String, String> = entries(object, "/metadata/labels")
         .map(|(key, value)| (key.to_owned(), value.as_str().unwrap_or_default().to_owned()))
@@ -47,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_terms_of_a_selector_count_and_none_at_all_selects_nothing() {
+    fn all_requirements_must_match_and_an_empty_selector_selects_nothing() {
         let workload = |selector: Value| json!({ "spec": { "selector": selector } });
         let pod = json!({ "metadata": { "labels": { "app": "web", "tier": "front" } } });
         for (selector, expected) in [

@@ -1,27 +1,29 @@
-//! How simulated nodes and pods behave.
+//! The settings of simulated nodes and pods.
 
 use std::time::Duration;
 
-/// How simulated nodes and pods behave.
+/// The settings of simulated nodes and pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Simulators {
-    /// How many nodes there are: `node-1` and so on.
+    /// The number of nodes, which are called `node-1` and so on. Defaults to 3.
     pub nodes: usize,
-    /// Whether deployments, replica sets, services and service accounts are looked after too. Without, there are only nodes
-    /// that pods come to and run on, for controllers of your own.
+    /// Simulate Deployments, ReplicaSets, services and service accounts too. If false, there are
+    /// only nodes on which pods run, for controllers of your own. Defaults to true.
     pub workloads: bool,
-    /// How often nodes renew their leases; never where there is none.
+    /// The interval at which nodes renew their leases. Defaults to `None`: there are no leases.
     pub heartbeat: Option<Duration>,
-    /// How long a pod takes from its node to being ready.
+    /// The time from the assignment of a pod to its readiness. Defaults to 1 s.
     pub ready_after: Duration,
-    /// How much longer it may take, by chance.
+    /// The largest random addition to `ready_after`. Defaults to zero.
     pub jitter: Duration,
-    /// How long a pod takes to end once it is deleted, unless it has less time.
+    /// The time that a deleted pod takes to end, if its grace period is not shorter. Defaults to
+    /// 500 ms.
     pub stop_after: Duration,
-    /// How long the pods of a job run.
+    /// The time for which the pods of a Job run. Defaults to 2 s.
     pub complete_after: Duration,
-    /// The certificate that `kube-root-ca.crt` holds in each namespace; without one there is no such object.
+    /// The certificate in `kube-root-ca.crt` of each namespace. Defaults to `None`: there is no
+    /// such object.
     pub root_certificate: Option<String>,
 }
 
@@ -41,12 +43,12 @@ impl Default for Simulators {
 }
 
 impl Simulators {
-    /// Nodes and nothing else: whatever makes pods is left to others.
+    /// Returns settings that simulate only nodes: creating pods is left to others.
     pub fn only_nodes() -> Self {
         Self { workloads: false, ..Self::default() }
     }
 
-    /// A cluster whose pods are ready at once.
+    /// Returns settings under which pods become ready, stop and complete at once.
     pub fn instant() -> Self {
         Self {
             ready_after: Duration::ZERO,

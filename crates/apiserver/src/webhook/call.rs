@@ -1,4 +1,4 @@
-//! One question to a webhook: a POST, an answer in JSON, in the time it has.
+//! One call of a webhook: a POST with a JSON response, within a timeout.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use super::target::Target;
 use crate::patch::json_mistake;
 use crate::request::json;
 
-/// Asks a webhook something.
+/// Calls a webhook and returns its response.
 ///
 /// # Errors
-/// Why there is no answer, in words like the original's.
+/// The reason why there is no response, with messages like those of kube-apiserver.
 pub(crate) async fn post(
     connections: &Connections,
     target: &Target,

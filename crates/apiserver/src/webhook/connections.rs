@@ -1,8 +1,8 @@
-//! Connections to webhooks: kept open between calls, and opened anew where there is none.
+//! Connections to webhooks, which are kept open between calls.
 //!
-//! A handshake takes several round trips and signatures, and a write may be one of thousands that all go by the same
-//! webhook. A connection serves one call at a time. It is kept only if the call came to its end on it, so one that is left in
-//! the middle, because it took too long or the client went away, is closed.
+//! A handshake takes several round trips and signatures, and thousands of writes may call the same
+//! webhook. A connection serves one call at a time. It is kept only if its call has completed; a
+//! connection whose call is cancelled, by a timeout or because the client is gone, is closed.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,46 +24,49 @@ use tokio_util::task::AbortOnDropHandle;
 use super::target::Host;
 use super::trust;
 
-/// How long an answer may be: an object of the greatest size, several times over.
+/// The largest response: several times the largest object.
 const LONGEST: usize = 16 * 1024 * 1024;
-/// How long a connection is kept without a call. Go's servers close theirs after minutes at the earliest.
+/// The time for which an idle connection is kept. Go's servers close theirs after minutes at the
+/// earliest.
 const IDLE: Duration = Duration::from_secs(30);
-/// How many connections are kept for one host, and for all. More are opened when they are needed, and closed after their call.
+/// The number of idle connections that are kept for one host, and for all. More are opened when
+/// needed, and closed after their call.
 const MOST_OF_HOST: usize = 16;
 const MOST: usize = 256;
-/// How long a connection may take to be ready for its next call. It is when the answer before has ended.
+/// The time a kept connection may take to become ready for its next call, which it does when the
+/// previous response has ended.
 const READY: Duration = Duration::from_millis(100);
 
-/// The connections that are kept for later calls. Dropping it closes them.
+/// The idle connections. Dropping it closes them.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     idle: Mutex<HashMap<Host, Vec<Connection>>>,
 }
 
-/// A connection on which no call is under way.
+/// A connection without a call in progress.
 #[derive(Debug)]
 struct Connection {
     sender: SendRequest<Full<Bytes>>,
-    /// When its last call ended.
+    /// The time when its last call ended.
     since: Instant,
     /// The task that reads and writes. It ends with the connection.
     _driver: AbortOnDropHandle<()>,
 }
 
-/// Why a call has no answer.
+/// The failure of a call.
 enum Failure {
-    /// Nothing came back on the connection.
+    /// No response arrived on the connection.
     Unanswered(String),
-    /// The answer broke off, or is too long.
+    /// The response was cut off, or is too long.
     Broken(String),
 }
 
 impl Connections {
-    /// Sends a request to a host. A kept connection on which nothing comes back was closed by the other end meanwhile: the
-    /// next one is taken then, and in the end a new one.
+    /// Sends a request to a host. If no response arrives on a kept connection, the other end has
+    /// closed it meanwhile: the next one is used then, and finally a new one.
     ///
     /// # Errors
-    /// Why there is no answer, in words like the original's.
+    /// The reason why there is no response, with messages like those of kube-apiserver.
     pub(super) async fn send(
         &self,
         host: &Host,
@@ -89,7 +92,7 @@ impl Connections {
         Ok(answer)
     }
 
-    /// The connection of a host that was used last.
+    /// Takes the most recently used connection of a host.
     fn take(&self, host: &Host) -> Option<Connection> {
         let mut idle = self.idle();
         let connections = idle.get_mut(host)?;
@@ -152,7 +155,7 @@ async fn connect(host: &Host) -> Result<TlsStream<TcpStream>, String> {
         _ => format!("dial tcp {address}:{port}: {why}"),
     };
     let stream = TcpStream::connect((address.as_str(), *port)).await.map_err(unreached)?;
-    // A review is several writes, and its answer is waited for.
+    // A review takes several writes, and its response is awaited.
     let _ = stream.set_nodelay(true);
     let name = ServerName::try_from(host.name.clone()).map_err(|why| why.to_string())?;
     let config = trust::config(host.bundle.clone()).map_err(|why| why.to_string())?;

@@ -1,4 +1,5 @@
-//! ConversionReviews: objects of one version of a custom kind go out, and come back as those of another.
+//! ConversionReviews, which convert objects between versions of a custom kind, with the messages of
+//! k8s.io/apiextensions-apiserver v0.36.4 pkg/apiserver/conversion/webhook_converter.go.
 
 use serde_json::{Value, json};
 
@@ -6,25 +7,25 @@ use crate::depth;
 use crate::kinds::look::{items, text};
 
 const GROUP: &str = "apiextensions.k8s.io";
-/// The versions of a review that can be sent, the best one first.
+/// The versions of a review that can be sent, the preferred one first.
 const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
-/// The version of a review that a webhook understands, by what a definition says of it.
+/// Returns the version of a review that a webhook accepts, by its `conversionReviewVersions`.
 pub(crate) fn version_for(webhook: &Value) -> Option<&'static str> {
     let understood = items(webhook, "/conversionReviewVersions");
     VERSIONS.into_iter().find(|it| understood.iter().any(|said| said == it))
 }
 
-/// A review that asks for these objects in the version `desired`, such as `example.com/v2`.
+/// Returns a review that requests these objects in the version `desired`, such as `example.com/v2`.
 pub(crate) fn question(version: &str, uid: &str, desired: &str, objects: &[Value]) -> Value {
     json!({ "kind": "ConversionReview", "apiVersion": format!("{GROUP}/{version}"),
         "request": { "uid": uid, "desiredAPIVersion": desired, "objects": objects } })
 }
 
-/// Reads the answer to such a review: an object for each that was sent, in order.
+/// Reads the response to such a review: an object for each that was sent, in order.
 ///
 /// # Errors
-/// What the webhook says against it, or what is wrong with the answer.
+/// The error of the webhook, or the problem of its response.
 pub(crate) fn read(
     answer: &Value,
     uid: &str,
@@ -49,7 +50,7 @@ pub(crate) fn read(
     pairs.map(|(index, (from, to))| accepted(index, from, to, desired)).collect()
 }
 
-/// What a webhook made of an object, with the metadata it may not change.
+/// Returns a converted object, with the metadata that a webhook may not change.
 fn accepted(index: usize, from: &Value, to: &Value, desired: &str) -> Result<Value, String> {
     let wrong = |why: String| format!("webhook returned invalid converted object at index {index}: {why}");
     let (version, kind) = (text(to, "/apiVersion"), text(to, "/kind"));
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_none_says_why() {
+    fn an_invalid_response_is_an_error_with_a_reason() {
         let from = [object("v1", json!({ "name": "a" }))];
         let why = |answer: Value| read(&answer, "u", "e.test/v2", &from).unwrap_err();
         let fine = json!({ "status": "Success" });

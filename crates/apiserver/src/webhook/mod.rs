@@ -1,5 +1,5 @@
-//! Webhooks: programs of others that are asked over HTTPS whether an object may be written, and how one version of it becomes
-//! another.
+//! Webhooks: external programs that are called over HTTPS to admit an object, or to convert it to
+//! another version.
 //!
 //! ```text
 //! clientConfig ─► target ─┐
@@ -7,8 +7,9 @@
 //!              conversion ─┘
 //! ```
 //!
-//! Here is how they are found, asked and understood. Which are asked when, and what becomes of an object, is for the
-//! [`cluster`](crate::cluster) to say. Everything but [`call`] and [`connections`] is pure.
+//! This module locates and calls webhooks and reads their responses. The
+//! [`cluster`](crate::cluster) decides which are called when, and acts on the result. Everything
+//! except [`call`] and [`connections`] is pure.
 //!
 //! The `mod` lines below are in layer order.
 

@@ -1,4 +1,6 @@
-//! AdmissionReviews: what a webhook says to one, and the refusals that come of it.
+//! AdmissionReviews: the response of a webhook, and the errors that follow from it. The
+//! messages are those of k8s.io/apiserver v0.36.4 pkg/admission/plugin/webhook, in
+//! request/admissionreview.go and errors/statuserror.go.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,36 +11,36 @@ use crate::kinds::look::{at, flag, items, text};
 use crate::refusal::Refusal;
 
 const GROUP: &str = "admission.k8s.io";
-/// The versions of a review that can be sent, the best one first.
+/// The versions of a review that can be sent, the preferred one first.
 const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
-/// What a webhook says.
+/// The response of a webhook.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Verdict {
     pub(crate) allowed: bool,
-    /// Why not, where it says so.
+    /// The reason of a denial, if the webhook gives one.
     pub(crate) status: Option<Value>,
     /// A JSON patch.
     pub(crate) patch: Option<Vec<u8>>,
-    /// What the writer should know.
+    /// Warnings for the client.
     pub(crate) warnings: Vec<String>,
 }
 
-/// The version of a review that a webhook understands.
+/// Returns the version of a review that a webhook accepts.
 pub(crate) fn version_for(webhook: &Value) -> Option<&'static str> {
     let understood = items(webhook, "/admissionReviewVersions");
     VERSIONS.into_iter().find(|it| understood.iter().any(|said| said == it))
 }
 
-/// A review with this request.
+/// Returns a review with this request.
 pub(crate) fn question(version: &str, request: &Value) -> Value {
     json!({ "kind": "AdmissionReview", "apiVersion": format!("{GROUP}/{version}"), "request": request })
 }
 
-/// Reads the answer to a review of that version and with a request of that uid.
+/// Reads the response to a review of that version, for the request with that uid.
 ///
 /// # Errors
-/// What is wrong with the answer.
+/// The problem of the response.
 pub(crate) fn read(answer: &Value, version: &str, uid: &str) -> Result<Verdict, String> {
     let api_version = format!("{GROUP}/{version}");
     let (said_version, said_kind) = (text(answer, "/apiVersion"), text(answer, "/kind"));
@@ -75,7 +77,7 @@ pub(crate) fn read(answer: &Value, version: &str, uid: &str) -> Result<Verdict, 
     })
 }
 
-/// The refusal of a request that a webhook does not allow, for the reason it gives.
+/// Returns the error of a request that a webhook denies, for the reason it gives.
 pub(crate) fn denied(webhook: &str, status: Option<&Value>) -> Refusal {
     let mut said: Status = status.and_then(|it| serde_json::from_value(it.clone()).ok()).unwrap_or_default();
     if said.code < 400 {
@@ -91,12 +93,12 @@ pub(crate) fn denied(webhook: &str, status: Option<&Value>) -> Refusal {
     Refusal(Box::new(said))
 }
 
-/// The refusal of a request about which a webhook could not be asked.
+/// Returns the error of a request whose webhook could not be called.
 pub(crate) fn unanswered(webhook: &str, why: &str) -> Refusal {
     broken(&format!("failed calling webhook {webhook:?}: failed to call webhook: {why}"))
 }
 
-/// The refusal of a request for which an answer is no use.
+/// Returns the error of a request whose webhook gave an unusable response.
 pub(crate) fn broken(why: &str) -> Refusal {
     Refusal::internal(format!("Internal error occurred: {why}")).cause("", why, "")
 }
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_version_both_sides_know_is_taken() {
+    fn the_best_version_that_both_sides_know_is_used() {
         let understood = |versions: &[&str]| version_for(&json!({ "admissionReviewVersions": versions }));
         assert_eq!(understood(&["v1beta1", "v1"]), Some("v1"));
         assert_eq!(understood(&["v2", "v1beta1"]), Some("v1beta1"));
@@ -118,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_about_the_request_that_was_sent_or_it_is_none() {
+    fn a_response_to_another_request_is_an_error() {
         let read = |answer: Value| read(&answer, "v1", "u");
         let fine = read(answer(json!({ "uid": "u", "allowed": true, "warnings": ["w"] }))).unwrap();
         assert_eq!((fine.allowed, fine.patch, fine.warnings), (true, None, vec!["w".to_owned()]));
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_says_who_denies_and_why_and_is_never_a_success() {
+    fn a_denial_names_the_webhook_and_the_reason_and_is_never_a_success() {
         for (status, code, message) in [
             (json!({ "message": "no", "code": 403, "reason": "Forbidden" }), 403, ": no"),
             (json!({}), 400, " without explanation"),

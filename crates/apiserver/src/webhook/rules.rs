@@ -1,12 +1,12 @@
-//! Whether a webhook wants to be asked about a request: its rules.
+//! The rules of a webhook, which select the requests that it is called for.
 //!
-//! Selectors by labels are not looked at here, as they take knowledge of the namespace.
+//! Label selectors are not evaluated here, since they need the namespace.
 
 use serde_json::Value;
 
 use crate::kinds::look::{items, text};
 
-/// What a request is about, as far as rules go.
+/// The attributes of a request that rules match.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
@@ -15,13 +15,13 @@ pub(crate) struct Subject<'a> {
     pub(crate) version: &'a str,
     /// The plural of the resource.
     pub(crate) resource: &'a str,
-    /// The part of an object, such as `status`; empty for the object itself.
+    /// The subresource, such as `status`; empty for the object itself.
     pub(crate) part: &'a str,
-    /// Whether the object is in a namespace.
+    /// True if the object is in a namespace.
     pub(crate) namespaced: bool,
 }
 
-/// Whether one of the rules of a webhook is about this.
+/// Returns true if a rule of a webhook matches.
 pub(crate) fn wants(webhook: &Value, subject: &Subject<'_>) -> bool {
     items(webhook, "/rules").iter().any(|it| covers(it, subject))
 }
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_names_resources_and_their_parts_one_by_one_or_all() {
+    fn a_rule_names_resources_and_subresources_one_by_one_or_all() {
         let status = Subject { part: "status", ..DEPLOYMENT };
         for (resource, whole, part) in [
             ("deployments", true, false),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_must_fit_as_well() {
+    fn all_other_attributes_must_match_as_well() {
         let webhook = rule(&["*"], "*");
         assert!(!wants(&webhook, &Subject { operation: "DELETE", ..DEPLOYMENT }));
         assert!(!wants(&webhook, &Subject { group: "", ..DEPLOYMENT }));

@@ -1,4 +1,4 @@
-//! Where a webhook is: what a `clientConfig` says.
+//! The address of a webhook, from its `clientConfig`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,31 +9,33 @@ use serde_json::Value;
 
 use crate::kinds::look::{at, number, text};
 
-/// Where a webhook is.
+/// The address of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(super) host: Host,
-    /// The path, clean and with a slash at its beginning.
+    /// The path, normalised and with a leading slash.
     pub(super) path: String,
 }
 
-/// The host of a webhook, and which certificates to believe there. Webhooks of equal hosts can share connections.
+/// The host of a webhook, and the certificates to trust there. Webhooks of equal hosts can share
+/// connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Host {
     /// The host and port as its URL names them.
     pub(super) authority: String,
-    /// Where to connect to.
+    /// The address to connect to.
     pub(super) address: (String, u16),
-    /// The name its certificate must carry.
+    /// The name that its certificate must have.
     pub(super) name: String,
     pub(super) bundle: Vec<CertificateDer<'static>>,
 }
 
 impl Target {
-    /// Reads a `clientConfig`. `locate` says where a port of a service is, by namespace and name.
+    /// Reads a `clientConfig`. `locate` returns the address of a service port, by namespace and
+    /// name.
     ///
     /// # Errors
-    /// What is wrong with it, for people.
+    /// The problem of the configuration.
     pub(crate) fn read(
         config: &Value,
         locate: impl FnOnce(&str, &str, u16) -> Result<(String, u16), String>,
@@ -65,7 +67,7 @@ impl Target {
     }
 }
 
-/// A path without what says nothing. Test environments write two slashes at its beginning.
+/// Normalises a path. Test environments write two slashes at its beginning.
 fn clean(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -99,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_read_whatever_its_path_looks_like() {
+    fn a_url_is_parsed_and_its_path_is_normalised() {
         for (url, authority, address, path) in [
             ("https://127.0.0.1:9443//failing", "127.0.0.1:9443", ("127.0.0.1", 9443), "/failing"),
             ("https://hook.test", "hook.test", ("hook.test", 443), "/"),
@@ -115,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_is_found_by_whoever_knows_services_and_shows_its_own_name() {
+    fn a_service_is_located_by_the_caller_and_keeps_its_own_name() {
         let config =
             json!({ "service": { "namespace": "ns", "name": "web", "path": "check", "port": 8443 } });
         let target =

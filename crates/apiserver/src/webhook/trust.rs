@@ -1,8 +1,8 @@
-//! Whom to believe that it is the webhook: the certificates that its configuration names, or those of the system where it
-//! names none.
+//! Verification of the certificates of webhooks, by the bundle of their configuration, or by the
+//! roots of the system if it has none.
 //!
-//! As the original, which is written in Go, this takes a certificate of the bundle itself, whoever issued it, besides those
-//! that an authority of the bundle has issued. Test environments rely on it.
+//! Like Go's verifier in kube-apiserver, this accepts a certificate that is itself in the bundle,
+//! in addition to those that an authority of the bundle has issued. Test environments rely on it.
 
 use std::sync::{Arc, LazyLock};
 
@@ -13,7 +13,8 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// The authorities that the machine trusts. Read once: it takes a file per authority on some machines.
+/// The authorities that the machine trusts. Read once: some machines have a file for each
+/// authority.
 static SYSTEM: LazyLock<Vec<CertificateDer<'static>>> = LazyLock::new(|| {
     let found = rustls_native_certs::load_native_certs();
     if !found.errors.is_empty() {
@@ -25,16 +26,17 @@ static SYSTEM: LazyLock<Vec<CertificateDer<'static>>> = LazyLock::new(|| {
 #[derive(Debug)]
 struct Trust {
     bundle: Vec<CertificateDer<'static>>,
-    /// What judges certificates that somebody of the bundle has issued; absent where nobody can have.
+    /// The verifier of certificates that an authority of the bundle has issued; `None` if the
+    /// bundle has no authority.
     issued: Option<Arc<WebPkiServerVerifier>>,
     provider: Arc<CryptoProvider>,
 }
 
-/// How to speak TLS to a webhook that shows one of these certificates, or one issued by them. Without any, the authorities
-/// that the machine trusts count.
+/// Returns a TLS configuration for a webhook that presents one of these certificates, or one issued
+/// by them. Without any, the authorities of the machine are trusted.
 ///
 /// # Errors
-/// Where TLS itself cannot be had.
+/// An error if the TLS provider cannot be configured.
 pub(super) fn config(bundle: Vec<CertificateDer<'static>>) -> Result<ClientConfig, Error> {
     let trust = Trust::new(bundle, || SYSTEM.clone());
     let config = ClientConfig::builder_with_provider(Arc::clone(&trust.provider))
@@ -58,7 +60,7 @@ impl Trust {
         Self { bundle, issued, provider }
     }
 
-    /// Judges a certificate that is in the bundle: its name and its time must be right.
+    /// Verifies a certificate that is in the bundle: its name and its validity.
     fn verify_known(
         certificate: &CertificateDer<'_>,
         name: &ServerName<'_>,
@@ -172,18 +174,18 @@ mod tests {
         };
         assert!(judge(Vec::new()));
         assert!(judge(vec![system.clone()]));
-        assert!(!judge(vec![other]), "a bundle takes the place of the system's");
+        assert!(!judge(vec![other]), "a bundle replaces the authorities of the system");
     }
 
     #[test]
-    fn a_certificate_of_the_bundle_is_believed_for_its_names_and_in_its_time() {
+    fn a_certificate_of_the_bundle_is_trusted_for_its_names_and_its_validity() {
         let (ours, other) = (made(&["a.test", "127.0.0.1"]), made(&["a.test"]));
         let bundle = [ours.clone()];
         assert!(judge(&bundle, &ours, "a.test", UnixTime::now()));
         assert!(judge(&bundle, &ours, "127.0.0.1", UnixTime::now()));
         assert!(!judge(&bundle, &ours, "b.test", UnixTime::now()));
         assert!(!judge(&bundle, &other, "a.test", UnixTime::now()));
-        // Certificates that are made without times begin in 1975 and end in 4096.
+        // rcgen's certificates without explicit times are valid from 1975 to 4096.
         assert!(!judge(&bundle, &ours, "a.test", UnixTime::since_unix_epoch(Duration::ZERO)));
         let late = UnixTime::since_unix_epoch(Duration::from_secs(70_000_000_000));
         assert!(!judge(&bundle, &ours, "a.test", late));

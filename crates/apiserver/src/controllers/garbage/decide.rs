@@ -1,76 +1,79 @@
-//! What becomes of an object, given what became of its owners and who depends on it.
+//! The decision about an object, given the state of its owners and its dependents. The terms are
+//! those of kube-controller-manager.
 
 use super::graph::{Graph, Uid};
-use super::head::{Head, OwnerRef};
+use super::owner_meta::{OwnerMeta, OwnerRef};
 use crate::cluster::Propagation;
 
-/// What became of an owner.
+/// The state of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It is there, and keeps its dependents.
+pub(super) enum OwnerState {
+    /// It exists and keeps its dependents.
     Solid,
-    /// It is being deleted and waits for its dependents.
+    /// It is being deleted in the foreground and waits for its dependents.
     Waiting,
-    /// It is not there, or another object has its name.
+    /// It does not exist, or another object has its name.
     Dangling,
 }
 
-/// What is to be done about an object.
+/// The action to take for an object.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Nothing.
+    /// No action.
     Keep,
-    /// It stays, without its references to these owners.
+    /// Removes its references to these owners.
     DropOwners(Vec<String>),
-    /// It goes. With `unblock`, its references are made to block nobody first, since it may be part of a circle.
+    /// Deletes it. With `unblock`, its references are made non-blocking first, since it may be part
+    /// of a cycle.
     Delete { propagation: Propagation, unblock: bool },
-    /// It waits for dependents, but none blocks it: its finalizer goes.
+    /// Removes its foreground finalizer: it waits for dependents, but none blocks it.
     StopWaiting,
-    /// It waits for these dependents: they are to be looked at.
+    /// It waits for these dependents, which are to be processed.
     WaitFor(Vec<Uid>),
-    /// The references to it are removed from these, then its finalizer.
-    Leave(Vec<Uid>),
+    /// Removes the references to it from these dependents, then its finalizer.
+    Orphan(Vec<Uid>),
 }
 
-/// What is to be done about an object that is being deleted.
-pub(super) fn about_deleted(head: &Head, uid: &str, graph: &Graph) -> Verdict {
-    if head.leaves_dependents() {
-        return Verdict::Leave(graph.dependents(uid).map(|(it, _)| it.clone()).collect());
+/// Decides about an object that is being deleted.
+pub(super) fn decide_deleting(meta: &OwnerMeta, uid: &str, graph: &Graph) -> Verdict {
+    if meta.orphans_dependents() {
+        return Verdict::Orphan(graph.dependents(uid).map(|(it, _)| it.clone()).collect());
     }
-    if !head.waits_for_dependents() {
+    if !meta.waits_for_dependents() {
         return Verdict::Keep;
     }
-    let blocks = |head: &Head| head.owners.iter().any(|it| it.uid == uid && it.blocks());
-    let blocking: Vec<_> = graph.dependents(uid).filter(|(_, node)| blocks(&node.head)).collect();
+    let blocks = |meta: &OwnerMeta| meta.owners.iter().any(|it| it.uid == uid && it.blocks());
+    let blocking: Vec<_> = graph.dependents(uid).filter(|(_, node)| blocks(&node.meta)).collect();
     if blocking.is_empty() {
         return Verdict::StopWaiting;
     }
-    // There is nothing to do about those that are being deleted already, and those that wait themselves are looked at when
-    // their own dependents go. Each dependent that goes leads here: with the others looked at each time, the deletion of an
-    // owner would take time with the square of its dependents.
-    let idle = blocking.into_iter().filter(|(_, node)| !node.head.deleting);
+    // Dependents that are being deleted already need no action, and those that wait for dependents
+    // of their own are processed when those are gone. This runs after each dependent is gone:
+    // processing all others each time would make the deletion of an owner quadratic in the number
+    // of its dependents.
+    let idle = blocking.into_iter().filter(|(_, node)| !node.meta.deleting);
     Verdict::WaitFor(idle.map(|(it, _)| it.clone()).collect())
 }
 
-/// What is to be done about an object that is not being deleted, given the standing of each of its owners.
-pub(super) fn about_owned(head: &Head, standings: &[Standing], uid: &str, graph: &Graph) -> Verdict {
-    let owners = || head.owners.iter().zip(standings);
-    if head.owners.is_empty() {
+/// Decides about an object that is not being deleted, given the state of each of its owners.
+pub(super) fn decide_owned(meta: &OwnerMeta, states: &[OwnerState], uid: &str, graph: &Graph) -> Verdict {
+    let owners = || meta.owners.iter().zip(states);
+    if meta.owners.is_empty() {
         return Verdict::Keep;
     }
-    if standings.contains(&Standing::Solid) {
-        let gone = owners().filter(|(_, standing)| **standing != Standing::Solid);
+    if states.contains(&OwnerState::Solid) {
+        let gone = owners().filter(|(_, owner_state)| **owner_state != OwnerState::Solid);
         let gone: Vec<_> = gone.map(|(owner, _)| owner_uid(owner)).collect();
         return if gone.is_empty() { Verdict::Keep } else { Verdict::DropOwners(gone) };
     }
     let mut dependents = graph.dependents(uid).peekable();
-    if standings.contains(&Standing::Waiting) && dependents.peek().is_some() {
-        let unblock = dependents.any(|(_, node)| node.head.waits_for_dependents());
+    if states.contains(&OwnerState::Waiting) && dependents.peek().is_some() {
+        let unblock = dependents.any(|(_, node)| node.meta.waits_for_dependents());
         return Verdict::Delete { propagation: Propagation::Foreground, unblock };
     }
-    let propagation = match head {
-        Head { orphan: true, .. } => Propagation::Orphan,
-        Head { foreground: true, .. } => Propagation::Foreground,
+    let propagation = match meta {
+        OwnerMeta { orphan: true, .. } => Propagation::Orphan,
+        OwnerMeta { foreground: true, .. } => Propagation::Foreground,
         _ => Propagation::Background,
     };
     Verdict::Delete { propagation, unblock: false }
@@ -84,17 +87,20 @@ fn owner_uid(owner: &OwnerRef) -> String {
 mod tests {
     use dogwatch_core::ObjectKey;
 
-    use super::Standing::{Dangling, Solid, Waiting};
+    use super::OwnerState::{Dangling, Solid, Waiting};
     use super::*;
 
-    fn owned(owners: &[(&str, bool)]) -> Head {
-        Head { owners: owners.iter().map(|(uid, it)| OwnerRef::to(uid, *it)).collect(), ..Head::default() }
+    fn owned(owners: &[(&str, bool)]) -> OwnerMeta {
+        OwnerMeta {
+            owners: owners.iter().map(|(uid, it)| OwnerRef::to(uid, *it)).collect(),
+            ..OwnerMeta::default()
+        }
     }
 
-    fn graph(nodes: &[(&str, Head)]) -> Graph {
+    fn graph(nodes: &[(&str, OwnerMeta)]) -> Graph {
         let mut graph = Graph::default();
-        for (uid, head) in nodes {
-            graph.observe(&"/things".into(), &ObjectKey::cluster(uid), uid, head.clone());
+        for (uid, meta) in nodes {
+            graph.observe(&"/things".into(), &ObjectKey::cluster(uid), uid, meta.clone());
         }
         graph
     }
@@ -104,68 +110,68 @@ mod tests {
     }
 
     #[test]
-    fn an_object_goes_with_its_last_owner_and_loses_references_to_those_that_went_before() {
-        let head = owned(&[("a", false), ("b", false), ("c", false)]);
+    fn an_object_is_deleted_with_its_last_owner_and_loses_references_to_deleted_ones() {
+        let meta = owned(&[("a", false), ("b", false), ("c", false)]);
         let drop_owners = |uids: &[&str]| Verdict::DropOwners(uids.iter().map(ToString::to_string).collect());
-        for (standings, expected) in [
+        for (states, expected) in [
             ([Solid, Solid, Solid], Verdict::Keep),
             ([Solid, Dangling, Solid], drop_owners(&["b"])),
             ([Dangling, Waiting, Solid], drop_owners(&["a", "b"])),
             ([Dangling, Dangling, Dangling], delete(Propagation::Background)),
             ([Dangling, Waiting, Dangling], delete(Propagation::Background)),
         ] {
-            assert_eq!(about_owned(&head, &standings, "x", &Graph::default()), expected, "{standings:?}");
+            assert_eq!(decide_owned(&meta, &states, "x", &Graph::default()), expected, "{states:?}");
         }
-        assert_eq!(about_owned(&Head::default(), &[], "x", &Graph::default()), Verdict::Keep);
+        assert_eq!(decide_owned(&OwnerMeta::default(), &[], "x", &Graph::default()), Verdict::Keep);
     }
 
     #[test]
-    fn finalizers_that_are_there_already_choose_how_it_goes() {
-        let with = |orphan, foreground| Head { orphan, foreground, ..owned(&[("a", false)]) };
+    fn existing_finalizers_choose_the_propagation_policy() {
+        let with = |orphan, foreground| OwnerMeta { orphan, foreground, ..owned(&[("a", false)]) };
         for (orphan, foreground, expected) in [
             (true, false, Propagation::Orphan),
             (false, true, Propagation::Foreground),
             (true, true, Propagation::Orphan),
         ] {
-            let verdict = about_owned(&with(orphan, foreground), &[Dangling], "x", &Graph::default());
+            let verdict = decide_owned(&with(orphan, foreground), &[Dangling], "x", &Graph::default());
             assert_eq!(verdict, delete(expected));
         }
     }
 
     #[test]
-    fn what_a_waiting_owner_waits_for_waits_for_its_own_dependents_too() {
+    fn a_dependent_of_a_waiting_owner_waits_for_its_own_dependents_too() {
         let graph = graph(&[("y", owned(&[("x", true)]))]);
-        let verdict = about_owned(&owned(&[("a", true)]), &[Waiting], "x", &graph);
+        let verdict = decide_owned(&owned(&[("a", true)]), &[Waiting], "x", &graph);
         assert_eq!(verdict, delete(Propagation::Foreground));
     }
 
     #[test]
-    fn a_circle_of_waiting_objects_is_cut() {
-        let waiting = Head { deleting: true, foreground: true, ..owned(&[("x", true)]) };
+    fn a_cycle_of_waiting_objects_is_broken() {
+        let waiting = OwnerMeta { deleting: true, foreground: true, ..owned(&[("x", true)]) };
         let graph = graph(&[("a", waiting)]);
-        let verdict = about_owned(&owned(&[("a", true)]), &[Waiting], "x", &graph);
+        let verdict = decide_owned(&owned(&[("a", true)]), &[Waiting], "x", &graph);
         assert_eq!(verdict, Verdict::Delete { propagation: Propagation::Foreground, unblock: true });
     }
 
     #[test]
     fn a_deleted_object_waits_for_blocking_dependents_only() {
-        let waiting = Head { deleting: true, foreground: true, ..Head::default() };
+        let waiting = OwnerMeta { deleting: true, foreground: true, ..OwnerMeta::default() };
         let free = graph(&[("b", owned(&[("a", false)]))]);
-        assert_eq!(about_deleted(&waiting, "a", &free), Verdict::StopWaiting);
-        let deep = Head { deleting: true, foreground: true, ..owned(&[("a", true)]) };
+        assert_eq!(decide_deleting(&waiting, "a", &free), Verdict::StopWaiting);
+        let deep = OwnerMeta { deleting: true, foreground: true, ..owned(&[("a", true)]) };
         let blocked = graph(&[("b", owned(&[("a", true)])), ("c", owned(&[("a", false)])), ("d", deep)]);
-        assert_eq!(about_deleted(&waiting, "a", &blocked), Verdict::WaitFor(vec!["b".into()]));
-        let going = Head { deleting: true, ..owned(&[("a", true)]) };
+        assert_eq!(decide_deleting(&waiting, "a", &blocked), Verdict::WaitFor(vec!["b".into()]));
+        let going = OwnerMeta { deleting: true, ..owned(&[("a", true)]) };
         let ending = graph(&[("b", going)]);
         assert_eq!(
-            about_deleted(&waiting, "a", &ending),
+            decide_deleting(&waiting, "a", &ending),
             Verdict::WaitFor(vec![]),
-            "it goes by itself, and needs no look each time another one has gone"
+            "a dependent that is being deleted is not processed again"
         );
-        let leaving = Head { deleting: true, orphan: true, ..Head::default() };
+        let leaving = OwnerMeta { deleting: true, orphan: true, ..OwnerMeta::default() };
         let all = ["b", "c", "d"].map(Uid::from).to_vec();
-        assert_eq!(about_deleted(&leaving, "a", &blocked), Verdict::Leave(all));
-        let deleted = Head { deleting: true, ..Head::default() };
-        assert_eq!(about_deleted(&deleted, "a", &blocked), Verdict::Keep);
+        assert_eq!(decide_deleting(&leaving, "a", &blocked), Verdict::Orphan(all));
+        let deleted = OwnerMeta { deleting: true, ..OwnerMeta::default() };
+        assert_eq!(decide_deleting(&deleted, "a", &blocked), Verdict::Keep);
     }
 }

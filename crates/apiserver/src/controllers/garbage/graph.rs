@@ -1,17 +1,19 @@
-//! Who owns whom, by uid: the objects that have owners or whose deletion depends on their dependents.
+//! The owner graph by uid: the objects that have owners, or whose deletion depends on their
+//! dependents.
 //!
-//! Only these are kept; that an object without owners exists is known to the store. The graph is fed with every change, in
-//! any order between collections, and answers with the objects that are to be looked at because of it.
+//! Only these are kept; the existence of other objects is read from the store. The graph is updated
+//! with every change, in any order between collections, and returns the objects that are to be
+//! processed because of it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use dogwatch_core::ObjectKey;
 
-use super::head::{Head, OwnerRef};
+use super::owner_meta::{OwnerMeta, OwnerRef};
 use crate::store::CollectionName;
 
-/// Names an object for all time.
+/// The uid of an object, unique over time.
 pub(super) type Uid = Arc<str>;
 
 /// An object in the graph.
@@ -19,16 +21,17 @@ pub(super) type Uid = Arc<str>;
 pub(super) struct Node {
     pub(super) collection: CollectionName,
     pub(super) key: ObjectKey,
-    pub(super) head: Head,
-    /// Nobody has looked at it yet.
+    pub(super) meta: OwnerMeta,
+    /// True until it is processed for the first time.
     pub(super) fresh: bool,
 }
 
-/// Who owns whom. Invariant: a node is among the dependents of exactly the uids its references name.
+/// The owner graph. Invariant: a node is among the dependents of exactly the uids that its
+/// references name.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     nodes: HashMap<Uid, Node>,
-    /// By the uid of an owner, which need not be a node, nor exist.
+    /// The dependents by the uid of an owner, which need not be a node, nor exist.
     dependents: HashMap<Uid, BTreeSet<Uid>>,
 }
 
@@ -37,70 +40,71 @@ impl Graph {
         self.nodes.get(uid)
     }
 
-    /// Somebody has looked at it.
-    pub(super) fn looked_at(&mut self, uid: &str) {
+    /// Records that an object was processed.
+    pub(super) fn set_processed(&mut self, uid: &str) {
         if let Some(node) = self.nodes.get_mut(uid) {
             node.fresh = false;
         }
     }
 
-    /// The objects that name this one as an owner.
+    /// Returns the objects that name this one as an owner.
     pub(super) fn dependents(&self, uid: &str) -> impl Iterator<Item = (&Uid, &Node)> {
         let uids = self.dependents.get(uid).into_iter().flatten();
         uids.filter_map(|it| self.nodes.get_key_value(it))
     }
 
-    /// The uids of a collection's nodes, in order.
+    /// Returns the uids of a collection's nodes, in order.
     pub(super) fn of_collection(&self, collection: &CollectionName) -> BTreeSet<Uid> {
         let here = self.nodes.iter().filter(|(_, node)| node.collection == *collection);
         here.map(|(uid, _)| Arc::clone(uid)).collect()
     }
 
-    /// All uids, in order.
+    /// Returns all uids, in order.
     pub(super) fn all(&self) -> BTreeSet<Uid> {
         self.nodes.keys().cloned().collect()
     }
 
-    /// An object is there, as it is now. Gives those to be looked at.
+    /// Records the current state of an object. Returns the objects to process.
     pub(super) fn observe(
         &mut self,
         collection: &CollectionName,
         key: &ObjectKey,
         uid: &str,
-        head: Head,
+        meta: OwnerMeta,
     ) -> Vec<Uid> {
-        let kept = !head.owners.is_empty() || head.waits_for_dependents() || head.leaves_dependents();
+        let kept = !meta.owners.is_empty() || meta.waits_for_dependents() || meta.orphans_dependents();
         let known = self.nodes.get_key_value(uid);
-        if known.is_some_and(|(_, node)| node.head == head) || (known.is_none() && !kept) {
+        if known.is_some_and(|(_, node)| node.meta == meta) || (known.is_none() && !kept) {
             return Vec::new();
         }
         let uid = known.map_or_else(|| Uid::from(uid), |(uid, _)| Arc::clone(uid));
         let before = self.nodes.remove(&uid);
-        let old = before.as_ref().map(|it| it.head.clone()).unwrap_or_default();
+        let old = before.as_ref().map(|it| it.meta.clone()).unwrap_or_default();
         self.unlink(&uid, &old.owners);
-        let mut look = self.unblocked(&old.owners, &head.owners);
+        let mut look = self.unblocked(&old.owners, &meta.owners);
         if kept {
-            for owner in &head.owners {
+            for owner in &meta.owners {
                 self.dependents.entry(Uid::from(owner.uid.as_str())).or_default().insert(Arc::clone(&uid));
             }
             look.push(Arc::clone(&uid));
         }
-        if head.waits_for_dependents() && !old.waits_for_dependents() {
+        if meta.waits_for_dependents() && !old.waits_for_dependents() {
             look.extend(self.dependents(&uid).map(|(it, _)| Arc::clone(it)));
         }
         if kept {
             let (collection, key) = (Arc::clone(collection), key.clone());
-            self.nodes.insert(uid, Node { collection, key, head, fresh: before.is_none_or(|it| it.fresh) });
+            self.nodes.insert(uid, Node { collection, key, meta, fresh: before.is_none_or(|it| it.fresh) });
         }
         look
     }
 
-    /// An object is gone. Gives those to be looked at: its dependents, and owners that may have waited for it.
+    /// Removes an object that is gone. Returns the objects to process: its dependents, and owners
+    /// that may have waited for it.
     pub(super) fn forget(&mut self, uid: &str) -> Vec<Uid> {
         let mut look: Vec<Uid> = self.dependents(uid).map(|(it, _)| Arc::clone(it)).collect();
         if let Some((uid, node)) = self.nodes.remove_entry(uid) {
-            self.unlink(&uid, &node.head.owners);
-            look.extend(self.unblocked(&node.head.owners, &[]));
+            self.unlink(&uid, &node.meta.owners);
+            look.extend(self.unblocked(&node.meta.owners, &[]));
         }
         look
     }
@@ -116,7 +120,7 @@ impl Graph {
         }
     }
 
-    /// The owners that a dependent no longer blocks, of those that may care.
+    /// Returns the owners that a dependent no longer blocks, if they are in the graph.
     fn unblocked(&self, before: &[OwnerRef], after: &[OwnerRef]) -> Vec<Uid> {
         let still = |it: &OwnerRef| after.iter().any(|other| other.uid == it.uid && other.blocks());
         let freed = before.iter().filter(|it| it.blocks() && !still(it));
@@ -128,8 +132,8 @@ impl Graph {
 mod tests {
     use super::*;
 
-    fn observe(graph: &mut Graph, uid: &str, head: Head) -> Vec<String> {
-        let mut look = graph.observe(&"/things".into(), &ObjectKey::cluster(uid), uid, head);
+    fn observe(graph: &mut Graph, uid: &str, meta: OwnerMeta) -> Vec<String> {
+        let mut look = graph.observe(&"/things".into(), &ObjectKey::cluster(uid), uid, meta);
         look.sort();
         look.iter().map(ToString::to_string).collect()
     }
@@ -140,35 +144,38 @@ mod tests {
         look.iter().map(ToString::to_string).collect()
     }
 
-    fn owned(owners: &[(&str, bool)]) -> Head {
-        Head { owners: owners.iter().map(|(uid, it)| OwnerRef::to(uid, *it)).collect(), ..Head::default() }
+    fn owned(owners: &[(&str, bool)]) -> OwnerMeta {
+        OwnerMeta {
+            owners: owners.iter().map(|(uid, it)| OwnerRef::to(uid, *it)).collect(),
+            ..OwnerMeta::default()
+        }
     }
 
-    fn waiting() -> Head {
-        Head { deleting: true, foreground: true, ..Head::default() }
+    fn waiting() -> OwnerMeta {
+        OwnerMeta { deleting: true, foreground: true, ..OwnerMeta::default() }
     }
 
     #[test]
     fn objects_without_owners_are_not_kept() {
         let mut graph = Graph::default();
-        assert!(observe(&mut graph, "a", Head::default()).is_empty());
+        assert!(observe(&mut graph, "a", OwnerMeta::default()).is_empty());
         assert!(graph.all().is_empty());
         assert!(forget(&mut graph, "a").is_empty());
     }
 
     #[test]
-    fn dependents_are_looked_at_when_they_appear_and_when_their_owner_goes() {
+    fn dependents_are_processed_when_they_appear_and_when_their_owner_is_gone() {
         let mut graph = Graph::default();
         assert_eq!(observe(&mut graph, "b", owned(&[("a", false)])), ["b"]);
         assert!(observe(&mut graph, "b", owned(&[("a", false)])).is_empty(), "nothing has changed");
         assert_eq!(observe(&mut graph, "c", owned(&[("a", false)])), ["c"]);
-        assert_eq!(forget(&mut graph, "a"), ["b", "c"], "though the owner itself is no node");
+        assert_eq!(forget(&mut graph, "a"), ["b", "c"], "the owner need not be a node");
         assert!(forget(&mut graph, "b").is_empty());
         assert_eq!(forget(&mut graph, "a"), ["c"]);
     }
 
     #[test]
-    fn an_owner_that_begins_to_wait_brings_its_dependents_and_is_told_when_they_stop_blocking() {
+    fn an_owner_that_begins_to_wait_is_processed_with_its_dependents_and_again_when_they_stop_blocking() {
         let mut graph = Graph::default();
         observe(&mut graph, "b", owned(&[("a", true)]));
         observe(&mut graph, "c", owned(&[("a", true)]));
@@ -177,13 +184,13 @@ mod tests {
         assert_eq!(observe(&mut graph, "b", owned(&[("a", false)])), ["a", "b"], "it no longer blocks");
         assert_eq!(forget(&mut graph, "c"), ["a"]);
         assert!(forget(&mut graph, "d").is_empty(), "it never blocked");
-        assert_eq!(observe(&mut graph, "b", Head::default()), Vec::<String>::new());
+        assert_eq!(observe(&mut graph, "b", OwnerMeta::default()), Vec::<String>::new());
         assert!(graph.dependents("a").next().is_none());
         assert_eq!(graph.all().len(), 1);
     }
 
     proptest::proptest! {
-        /// Whatever happens in whatever order, a node is a dependent of the uids it names, and of no others.
+        /// After any sequence of changes, a node is a dependent of exactly the uids that it names.
         #[test]
         fn dependents_mirror_references(steps in proptest::collection::vec((0..6u8, 0..6u8, 0..6u8, 0..3u8), 0..60)) {
             let mut graph = Graph::default();
@@ -192,17 +199,17 @@ mod tests {
                 let owners: Vec<_> = owners.iter().map(|(it, blocks)| (it.as_str(), *blocks)).collect();
                 match what {
                     0 => drop(forget(&mut graph, &uid.to_string())),
-                    1 => drop(observe(&mut graph, &uid.to_string(), Head::default())),
+                    1 => drop(observe(&mut graph, &uid.to_string(), OwnerMeta::default())),
                     _ => drop(observe(&mut graph, &uid.to_string(), owned(&owners))),
                 }
             }
             for owner in 0..6u8 {
                 let owner = owner.to_string();
-                let told: BTreeSet<_> = graph.dependents(&owner).map(|(it, _)| Arc::clone(it)).collect();
-                let names = |node: &Node| node.head.owners.iter().any(|it| it.uid == owner);
+                let found: BTreeSet<_> = graph.dependents(&owner).map(|(it, _)| Arc::clone(it)).collect();
+                let names = |node: &Node| node.meta.owners.iter().any(|it| it.uid == owner);
                 let named: BTreeSet<_> =
                     graph.nodes.iter().filter(|(_, it)| names(it)).map(|(it, _)| Arc::clone(it)).collect();
-                proptest::prop_assert_eq!(told, named);
+                proptest::prop_assert_eq!(found, named);
             }
         }
     }

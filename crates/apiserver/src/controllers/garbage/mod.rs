@@ -1,16 +1,18 @@
-//! The garbage collector: dependents follow their owners, or are left, or go before them, as a deletion asks.
+//! The garbage collector: deletes dependents after or before their owners, or orphans them, as a
+//! deletion asks.
 //!
 //! ```text
-//! changes of all collections ─► graph (who owns whom) ─► look at an object ─► decide ─► write
+//! changes of all collections ─► graph (owners) ─► process an object ─► decide ─► write
 //! ```
 //!
-//! The graph says where to look. Whether an owner exists is asked of the store at the moment of the decision, and every
-//! deletion names the uid and the version that were looked at. Before a finalizer goes, the graph is brought up to date
-//! with all collections, so that no dependent is missed.
+//! The graph determines which objects to process. The existence of an owner is read from the store
+//! at the moment of the decision, and every deletion has the uid and the version of that read as
+//! preconditions. Before a finalizer is removed, the graph is updated with the changes of all
+//! collections, so that no dependent is missed.
 //!
 //! The `mod` lines below are in layer order.
 
-mod head;
+mod owner_meta;
 mod graph;
 mod decide;
 
@@ -21,27 +23,28 @@ use std::time::Duration;
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
-use super::feed::{Feed, Step};
+use super::background::{builtin, writer};
+use super::feed::{Feed, FeedEvent};
 use super::finalizers;
-use super::part::{builtin, writer};
 use super::pending::Pending;
-use super::recorder::{self, Note};
+use super::recorder::{self, Event};
 use crate::cluster::{Cluster, DeleteOptions, Place, Propagation, Writer};
 use crate::panics::caught;
 use crate::refusal::Refusal;
 use crate::registry::{Catalog, Kind};
 use crate::store::{CollectionName, Encoded};
-use decide::{Standing, Verdict};
+use decide::{OwnerState, Verdict};
 use graph::{Graph, Node, Uid};
-use head::{FOREGROUND, Head, ORPHAN, OwnerRef};
+use owner_meta::{FOREGROUND, ORPHAN, OwnerMeta, OwnerRef};
 
 /// The name, for logs, metrics and health checks.
 pub(super) const NAME: &str = "garbage-collector";
 
-/// When the catalog is looked at again after a definition has changed, in case it followed a moment later.
-const SECOND_LOOK: Duration = Duration::from_millis(100);
+/// The delay after which the catalog is read again after a change of a definition, in case it was
+/// updated a moment later.
+const CATALOG_RECHECK: Duration = Duration::from_millis(100);
 
-/// Collects garbage. Never ends by itself; dropping the future stops it without harm.
+/// Collects garbage. Never returns; dropping the future stops it safely.
 pub(super) async fn run(cluster: Arc<Cluster>) {
     let mut collector = Collector::new(&cluster);
     loop {
@@ -49,24 +52,24 @@ pub(super) async fn run(cluster: Arc<Cluster>) {
         if let Some(work) = collector.pending.take() {
             match &work {
                 Work::Catalog => collector.refresh(),
-                Work::Object(uid) => match caught(collector.look(uid)).await.unwrap_or_else(|panic| {
+                Work::Object(uid) => match caught(collector.process(uid)).await.unwrap_or_else(|panic| {
                     cluster.background().panicked(NAME);
-                    tracing::error!(controller = NAME, %uid, panic = panic.0, "a controller panicked over an object");
+                    tracing::error!(controller = NAME, %uid, panic = panic.0, "a controller panicked; the object will be retried");
                     Err(Refusal::internal(panic.0))
                 }) {
                     Ok(()) => collector.pending.forget(&work),
                     Err(refusal) => {
-                        tracing::debug!(%uid, %refusal, "will try again");
+                        tracing::debug!(%uid, %refusal, "failed; will retry");
                         collector.pending.retry(work);
                     }
                 },
             }
-            // The verbs are often ready at once: let others run as well.
+            // The verbs often complete without waiting: let other tasks run as well.
             tokio::task::yield_now().await;
             continue;
         }
         tokio::select! {
-            // In this order, so that the same seed gives the same course of things.
+            // In fixed order, so that runs with the same seed are identical.
             biased;
             () = collector.feed.wait() => {}
             () = collector.pending.due() => {}
@@ -74,12 +77,12 @@ pub(super) async fn run(cluster: Arc<Cluster>) {
     }
 }
 
-/// What is to be looked at.
+/// An item of work.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Work {
-    /// Which kinds there are.
+    /// Reads the catalog of kinds again.
     Catalog,
-    /// An object.
+    /// Processes an object.
     Object(Uid),
 }
 
@@ -89,19 +92,20 @@ struct Collector<'a> {
     feed: Feed,
     graph: Graph,
     pending: Pending<Work>,
-    /// The kinds whose objects may be dependents, by where they are stored, and the catalog they are of.
+    /// The kinds whose objects may be dependents, by collection, and the catalog that they are
+    /// from.
     kinds: BTreeMap<CollectionName, Arc<Kind>>,
     catalog: Option<Arc<Catalog>>,
     definitions: CollectionName,
     writer: Writer,
 }
 
-/// The standing of all owners of an object, or why there is none.
+/// The states of all owners of an object.
 enum Owners {
-    Known(Vec<Standing>),
-    /// An object of the whole cluster cannot have an owner in a namespace; nothing is done about it.
+    Known(Vec<OwnerState>),
+    /// A cluster-scoped object cannot have an owner in a namespace; it is ignored.
     Impossible,
-    /// No such kind is served, for now.
+    /// The kind of an owner is not served now.
     Unknown(String),
 }
 
@@ -135,20 +139,20 @@ impl<'a> Collector<'a> {
         gone.iter().for_each(|it| self.feed.leave(it));
         self.kinds.keys().for_each(|it| self.feed.follow(it));
         self.catalog = Some(catalog);
-        // What waits for an owner of a kind that was not served may go on now.
+        // Objects that wait for an owner of a kind that was not served may proceed now.
         self.pending.retry_all_now();
     }
 
-    /// Takes in what has changed: where a bell has rung, or everywhere.
+    /// Applies changes to the graph: those of dirty collections, or of all.
     fn absorb(&mut self, everywhere: bool) {
         let steps = if everywhere { self.feed.catch_up() } else { self.feed.take() };
         for step in steps {
             let look = match step {
-                Step::Listed(collection, objects) => self.list(&collection, &objects),
-                Step::Changed(collection, change) => {
+                FeedEvent::Listed(collection, objects) => self.list(&collection, &objects),
+                FeedEvent::Changed(collection, change) => {
                     if collection == self.definitions {
                         self.refresh();
-                        self.pending.add_after(Work::Catalog, SECOND_LOOK);
+                        self.pending.add_after(Work::Catalog, CATALOG_RECHECK);
                     }
                     match (&change.after, &change.before) {
                         (Some(after), _) => self.observe(&collection, after),
@@ -162,11 +166,11 @@ impl<'a> Collector<'a> {
     }
 
     fn observe(&mut self, collection: &CollectionName, object: &Encoded) -> Vec<Uid> {
-        self.graph.observe(collection, object.key(), object.uid(), Head::read(object))
+        self.graph.observe(collection, object.key(), object.uid(), OwnerMeta::read(object))
     }
 
-    /// Takes in all that a collection holds. Others may have gone unseen, and with them owners of whatever: all is
-    /// looked at.
+    /// Applies the whole content of a collection. Other objects may be gone, among them owners of
+    /// any object, so all are processed.
     fn list(&mut self, collection: &CollectionName, objects: &[Arc<Encoded>]) -> Vec<Uid> {
         let mut look: Vec<Uid> = objects.iter().flat_map(|it| self.observe(collection, it)).collect();
         let there: HashSet<&str> = objects.iter().map(|it| it.uid()).collect();
@@ -179,8 +183,8 @@ impl<'a> Collector<'a> {
         look
     }
 
-    /// Looks at an object and does what is to be done.
-    async fn look(&mut self, uid: &Uid) -> Result<(), Refusal> {
+    /// Processes an object: decides and acts.
+    async fn process(&mut self, uid: &Uid) -> Result<(), Refusal> {
         self.refresh();
         let Some(Node { collection, key, fresh, .. }) = self.graph.node(uid).cloned() else { return Ok(()) };
         let Some(kind) = self.kinds.get(&collection).cloned() else { return Ok(()) };
@@ -188,31 +192,31 @@ impl<'a> Collector<'a> {
             self.gone(uid);
             return Ok(());
         };
-        let head = Head::read(&stored);
-        let verdict = if head.deleting {
+        let meta = OwnerMeta::read(&stored);
+        let verdict = if meta.deleting {
             self.absorb(true);
-            decide::about_deleted(&head, uid, &self.graph)
+            decide::decide_deleting(&meta, uid, &self.graph)
         } else {
-            let standings = match self.standings(&kind, &key, &head) {
-                Owners::Known(standings) => standings,
+            let states = match self.states(&kind, &key, &meta) {
+                Owners::Known(states) => states,
                 Owners::Impossible => return Ok(()),
                 Owners::Unknown(kind) => {
                     return Err(Refusal::internal(format!("no kind {kind:?} is served")));
                 }
             };
-            if standings.contains(&Standing::Waiting) {
+            if states.contains(&OwnerState::Waiting) {
                 self.absorb(true);
             }
-            if fresh && standings.contains(&Standing::Dangling) {
-                self.tell_of_strangers(&kind, &stored, &head, &standings).await;
+            if fresh && states.contains(&OwnerState::Dangling) {
+                self.report_other_namespaces(&kind, &stored, &meta, &states).await;
             }
-            decide::about_owned(&head, &standings, uid, &self.graph)
+            decide::decide_owned(&meta, &states, uid, &self.graph)
         };
-        self.graph.looked_at(uid);
-        self.carry_out(verdict, &kind, &key, uid, &stored).await
+        self.graph.set_processed(uid);
+        self.execute(verdict, &kind, &key, uid, &stored).await
     }
 
-    async fn carry_out(
+    async fn execute(
         &mut self,
         verdict: Verdict,
         kind: &Kind,
@@ -228,9 +232,9 @@ impl<'a> Collector<'a> {
             }
             Verdict::StopWaiting => self.change(kind, key, uid, |it| drop_finalizer(it, FOREGROUND)).await,
             Verdict::DropOwners(owners) => self.change(kind, key, uid, |it| drop_owners(it, &owners)).await,
-            Verdict::Leave(dependents) => {
+            Verdict::Orphan(dependents) => {
                 for dependent in dependents {
-                    self.leave(&dependent, uid).await?;
+                    self.orphan(&dependent, uid).await?;
                 }
                 self.change(kind, key, uid, |it| drop_finalizer(it, ORPHAN)).await
             }
@@ -248,14 +252,14 @@ impl<'a> Collector<'a> {
     }
 
     /// Removes the reference to an owner from a dependent.
-    async fn leave(&self, dependent: &Uid, owner: &Uid) -> Result<(), Refusal> {
+    async fn orphan(&self, dependent: &Uid, owner: &Uid) -> Result<(), Refusal> {
         let Some(node) = self.graph.node(dependent) else { return Ok(()) };
         let Some(kind) = self.kinds.get(&node.collection) else { return Ok(()) };
         let owner = [owner.to_string()];
         self.change(kind, &node.key, dependent, |it| drop_owners(it, &owner)).await
     }
 
-    /// Changes an object, if it still is that one.
+    /// Changes an object, if it still has this uid.
     async fn change(
         &self,
         kind: &Kind,
@@ -298,37 +302,44 @@ impl<'a> Collector<'a> {
         self.graph.forget(uid).into_iter().for_each(|it| self.pending.add(Work::Object(it)));
     }
 
-    fn standings(&self, kind: &Kind, key: &ObjectKey, head: &Head) -> Owners {
+    fn states(&self, kind: &Kind, key: &ObjectKey, meta: &OwnerMeta) -> Owners {
         let catalog = self.cluster.catalog();
-        let mut standings = Vec::with_capacity(head.owners.len());
-        for owner in &head.owners {
+        let mut states = Vec::with_capacity(meta.owners.len());
+        for owner in &meta.owners {
             let Some(owner_kind) = catalog.kind_of(&owner.api_version, &owner.kind) else {
                 return Owners::Unknown(format!("{}/{}", owner.api_version, owner.kind));
             };
             if owner_kind.def.namespaced && !kind.def.namespaced {
                 return Owners::Impossible;
             }
-            standings.push(self.standing(&owner_kind, key, owner));
+            states.push(self.owner_state(&owner_kind, key, owner));
         }
-        Owners::Known(standings)
+        Owners::Known(states)
     }
 
-    fn standing(&self, owner_kind: &Kind, dependent: &ObjectKey, owner: &OwnerRef) -> Standing {
+    fn owner_state(&self, owner_kind: &Kind, dependent: &ObjectKey, owner: &OwnerRef) -> OwnerState {
         let namespace = dependent.namespace().filter(|_| owner_kind.def.namespaced);
         let found = ObjectKey::from_parts(namespace, &owner.name).ok();
         let found = found.and_then(|it| self.cluster.get(owner_kind, &it));
         match found.filter(|it| it.uid() == owner.uid) {
-            None => Standing::Dangling,
-            Some(it) if Head::read(&it).waits_for_dependents() => Standing::Waiting,
-            Some(_) => Standing::Solid,
+            None => OwnerState::Dangling,
+            Some(it) if OwnerMeta::read(&it).waits_for_dependents() => OwnerState::Waiting,
+            Some(_) => OwnerState::Solid,
         }
     }
 
-    /// Tells people when an owner is not where it should be, but in another namespace.
-    async fn tell_of_strangers(&self, kind: &Kind, stored: &Encoded, head: &Head, standings: &[Standing]) {
+    /// Records an event if an owner exists, but in another namespace, which is an error of the
+    /// client (k8s.io/kubernetes v1.36.4 pkg/controller/garbagecollector/graph_builder.go).
+    async fn report_other_namespaces(
+        &self,
+        kind: &Kind,
+        stored: &Encoded,
+        meta: &OwnerMeta,
+        states: &[OwnerState],
+    ) {
         let catalog = self.cluster.catalog();
         let namespace = stored.key().namespace().unwrap_or_default();
-        for (owner, _) in head.owners.iter().zip(standings).filter(|(_, it)| **it == Standing::Dangling) {
+        for (owner, _) in meta.owners.iter().zip(states).filter(|(_, it)| **it == OwnerState::Dangling) {
             let Some(owner_kind) = catalog.kind_of(&owner.api_version, &owner.kind) else { continue };
             let elsewhere = self.cluster.store().read(&owner_kind.collection, |history, revision| {
                 history.list_at(revision, None).into_iter().flatten().any(|it| it.uid() == owner.uid)
@@ -341,8 +352,8 @@ impl<'a> Collector<'a> {
                 "ownerRef [{api_version}/{owner_kind}, namespace: {namespace}, name: {name}, uid: {uid}] does not exist \
                  in namespace {namespace:?}"
             );
-            let note = Note::warning("OwnerRefInvalidNamespace", message);
-            recorder::record(self.cluster, &self.writer, &kind.show(stored), &note).await;
+            let event = Event::warning("OwnerRefInvalidNamespace", message);
+            recorder::record(self.cluster, &self.writer, &kind.show(stored), &event).await;
         }
     }
 }
@@ -380,7 +391,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_and_finalizers_are_removed_one_by_one_and_only_when_they_are_there() {
+    fn references_and_finalizers_are_removed_one_by_one_if_present() {
         let mut object = json!({ "metadata": { "finalizers": ["a", "b"],
             "ownerReferences": [{ "uid": "x", "blockOwnerDeletion": true }, { "uid": "y" }] } });
         assert!(drop_finalizer(&mut object, "a") && !drop_finalizer(&mut object, "a"));
@@ -391,7 +402,7 @@ mod tests {
             json!({ "metadata": { "finalizers": ["b"], "ownerReferences": [{ "uid": "y" }] } })
         );
         assert!(drop_owners(&mut object, &["y".to_owned()]));
-        assert_eq!(object, json!({ "metadata": { "finalizers": ["b"] } }), "an empty list is none");
+        assert_eq!(object, json!({ "metadata": { "finalizers": ["b"] } }), "an empty list is removed");
         let mut bare = json!({ "metadata": {} });
         assert!(
             !drop_owners(&mut bare, &[]) && !drop_finalizer(&mut bare, "a") && !unblock_owners(&mut bare)

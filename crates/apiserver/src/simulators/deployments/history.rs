@@ -1,17 +1,18 @@
-//! Revisions: which ReplicaSet is of the template of now, what it is called, and which number it has.
+//! Revisions: the ReplicaSet of the current template, its name, and its revision number.
 
 use serde_json::{Value, json};
 
-use super::model::{DESIRED, HASH, HISTORY, MAXIMUM, REVISION, Set, Wanted, annotation};
+use super::model::{DESIRED, Desired, HASH, HISTORY, MAXIMUM, REVISION, ReplicaSetState, annotation};
 use crate::kinds::look::{entries, number, text};
 use crate::simulators::owner::reference;
 
-/// How much text a history of revisions may be, as in the original.
+/// The longest history of revisions, in characters: `maxRevHistoryLengthInChars` in
+/// k8s.io/kubernetes v1.36.4 pkg/controller/deployment/sync.go.
 const LONGEST_HISTORY: usize = 2000;
-/// The characters of hashes: none that make words.
+/// The characters of hashes, without vowels.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Whether a ReplicaSet is of the template a Deployment has now.
+/// Returns true if a ReplicaSet has the current template of a Deployment.
 pub(super) fn is_current(deployment: &Value, set: &Value) -> bool {
     let bare = |object: &Value| {
         let mut template = object["spec"]["template"].clone();
@@ -23,17 +24,17 @@ pub(super) fn is_current(deployment: &Value, set: &Value) -> bool {
     bare(deployment) == bare(set)
 }
 
-/// A text that tells the templates of a Deployment apart.
+/// Returns the hash of the template of a Deployment.
 pub(super) fn hash(deployment: &Value) -> String {
     let collisions = number(deployment, "/status/collisionCount").unwrap_or(0);
     let text = format!("{}{collisions}", deployment["spec"]["template"]);
-    // FNV-1a, 32 bits wide.
+    // 32-bit FNV-1a.
     let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(16_777_619);
     let digits = text.bytes().fold(2_166_136_261, step).to_string();
     digits.bytes().map(|it| char::from(LETTERS[usize::from(it) % LETTERS.len()])).collect()
 }
 
-/// The ReplicaSet for the template of now, of a size and a revision.
+/// Returns a new ReplicaSet for the current template.
 pub(super) fn new_set(deployment: &Value, replicas: i64, revision: i64) -> Value {
     let hash = hash(deployment);
     let name = text(deployment, "/metadata/name");
@@ -53,7 +54,8 @@ pub(super) fn new_set(deployment: &Value, replicas: i64, revision: i64) -> Value
     set
 }
 
-/// Brings the annotations of the current ReplicaSet in line with its Deployment. Says whether that changed anything.
+/// Updates the annotations of the current ReplicaSet from its Deployment. Returns true if that
+/// changed anything.
 pub(super) fn annotate(deployment: &Value, set: &mut Value, revision: i64) -> bool {
     let before = set["metadata"].get("annotations").cloned();
     let fresh = before.is_none();
@@ -69,15 +71,16 @@ pub(super) fn annotate(deployment: &Value, set: &mut Value, revision: i64) -> bo
             set["metadata"]["annotations"][HISTORY] = history.into();
         }
     }
-    let wanted = Wanted::read(deployment);
+    let wanted = Desired::read(deployment);
     if fresh || annotation(set, DESIRED).is_empty() {
         set_size(set, number(set, "/spec/replicas").unwrap_or(0), &wanted);
     }
     set["metadata"].get("annotations").cloned() != before
 }
 
-/// Gives a ReplicaSet a size, and says what is wanted. Says whether that changed anything.
-pub(super) fn set_size(set: &mut Value, size: i64, wanted: &Wanted) -> bool {
+/// Sets the size of a ReplicaSet, and the annotations about the desired size. Returns true if that
+/// changed anything.
+pub(super) fn set_size(set: &mut Value, size: i64, wanted: &Desired) -> bool {
     let before = (set["spec"]["replicas"].clone(), set["metadata"]["annotations"].clone());
     set["spec"]["replicas"] = size.into();
     set["metadata"]["annotations"][DESIRED] = wanted.replicas.to_string().into();
@@ -85,8 +88,8 @@ pub(super) fn set_size(set: &mut Value, size: i64, wanted: &Wanted) -> bool {
     before != (set["spec"]["replicas"].clone(), set["metadata"]["annotations"].clone())
 }
 
-/// The revision for the template of now: one more than all others have.
-pub(super) fn next_revision(olds: &[Set]) -> i64 {
+/// Returns the revision of the current template: one more than all others have.
+pub(super) fn next_revision(olds: &[ReplicaSetState]) -> i64 {
     olds.iter().map(|it| it.revision).max().unwrap_or(0).saturating_add(1)
 }
 
@@ -139,13 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn going_back_to_an_old_template_gives_it_a_new_revision_and_remembers_the_old_one() {
+    fn going_back_to_an_old_template_gives_it_a_new_revision_and_keeps_the_old_one_in_its_history() {
         let mut set = new_set(&deployment(), 3, 1);
         assert!(!annotate(&deployment(), &mut set, 1), "nothing has changed");
         assert!(annotate(&deployment(), &mut set, 3));
         assert!(annotate(&deployment(), &mut set, 5));
         assert_eq!((annotation(&set, REVISION), annotation(&set, HISTORY)), ("5", "1,3"));
-        assert!(!annotate(&deployment(), &mut set, 4), "it never goes down");
+        assert!(!annotate(&deployment(), &mut set, 4), "revisions never decrease");
         assert!(longer_history(&"9,".repeat(1500), "10").len() <= LONGEST_HISTORY);
     }
 }

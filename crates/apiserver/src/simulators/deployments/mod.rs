@@ -1,4 +1,5 @@
-//! Deployments: a ReplicaSet for each template, and one step at a time from the old ones to the new.
+//! Deployments: a ReplicaSet for each template, and rollouts from the old ones to the new, one step
+//! at a time.
 //!
 //! The `mod` lines below are in layer order.
 
@@ -13,36 +14,36 @@ use std::time::Duration;
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
+use super::decoded_cache::DecodedCache;
 use super::owner::{adopt, controller, controller_key, controls, is_deleting, key_of, release};
 use super::selector::{of_workload, selects};
-use super::view::View;
 use crate::cluster::{Cluster, DeleteOptions, Place, Writer};
 use crate::controllers::reconcile::{Next, Reconciler};
-use crate::controllers::recorder::{Note, record};
+use crate::controllers::recorder::{Event, record};
 use crate::controllers::{builtin, writer};
 use crate::kinds::look::{number, text};
 use crate::refusal::Refusal;
 use crate::registry::Kind;
 use crate::store::{CollectionName, Encoded};
-use model::{REVISION, Set, Wanted, annotation};
-use rollout::Step;
+use model::{Desired, REVISION, ReplicaSetState, annotation};
+use rollout::RolloutStep;
 use status::Observed;
 
 /// Rolls Deployments out.
 #[derive(Debug, Default)]
 pub(super) struct Deployments {
-    sets: View,
+    sets: DecodedCache,
 }
 
-/// One Deployment in the middle of being looked at.
+/// One Deployment while it is processed.
 struct Rollout<'a> {
     cluster: &'a Cluster,
     writer: Writer,
     deployments: Arc<Kind>,
     sets: Arc<Kind>,
     deployment: Value,
-    wanted: Wanted,
-    /// The ReplicaSet of the template of now, if there is one.
+    wanted: Desired,
+    /// The ReplicaSet of the current template, if there is one.
     new: Option<Arc<Value>>,
     /// All others.
     olds: Vec<Arc<Value>>,
@@ -58,8 +59,9 @@ impl Reconciler for Deployments {
         vec![of("apps", "deployments"), of("apps", "replicasets"), of("", "pods")]
     }
 
-    /// The Deployment of a ReplicaSet, before and after; for one without, those that may want it. Of pods only the last
-    /// moment counts: some Deployments wait for it.
+    /// Returns the Deployment of a ReplicaSet, before and after a change; for a ReplicaSet without
+    /// one, the Deployments whose selector matches. Of pods only the deletion counts: some
+    /// Deployments wait for it.
     fn touched(
         &mut self,
         cluster: &Cluster,
@@ -83,7 +85,7 @@ impl Reconciler for Deployments {
         let mut rollout = Rollout {
             cluster,
             writer: writer("deployment-controller", "kube-controller-manager"),
-            wanted: Wanted::read(&deployment),
+            wanted: Desired::read(&deployment),
             sets: builtin(cluster, "apps", "v1", "replicasets"),
             deployments,
             deployment,
@@ -97,7 +99,7 @@ impl Reconciler for Deployments {
 }
 
 impl Deployments {
-    /// The Deployment that waits for pods of its old ReplicaSets to be gone.
+    /// Returns the Deployment that may wait for a pod of its old ReplicaSets to be gone.
     fn waiting_for(&mut self, cluster: &Cluster, pod: &Value) -> Option<ObjectKey> {
         let kind = builtin(cluster, "apps", "v1", "replicasets");
         let set = cluster.get(&kind, &controller_key(pod, "ReplicaSet")?)?;
@@ -126,8 +128,9 @@ impl Deployments {
 }
 
 impl Rollout<'_> {
-    /// Finds the ReplicaSets of the Deployment; takes those without a controller, and lets go what it no longer selects.
-    async fn claim(&mut self, view: &mut View, key: &ObjectKey) -> Result<(), Refusal> {
+    /// Finds the ReplicaSets of the Deployment. Adopts those without a controller, and releases
+    /// those that it no longer selects.
+    async fn claim(&mut self, view: &mut DecodedCache, key: &ObjectKey) -> Result<(), Refusal> {
         let Some(selector) = of_workload(&self.deployment) else { return Ok(()) };
         let alive = !is_deleting(&self.deployment);
         let mut claimed = Vec::new();
@@ -146,27 +149,32 @@ impl Rollout<'_> {
                 claimed.push(set);
             }
         }
-        claimed.sort_by(|left, right| Set::read(left).age().cmp(&Set::read(right).age()));
+        claimed.sort_by(|left, right| {
+            ReplicaSetState::read(left).age().cmp(&ReplicaSetState::read(right).age())
+        });
         let current = claimed.iter().position(|it| history::is_current(&self.deployment, it));
         self.new = current.map(|at| claimed.remove(at));
         self.olds = claimed;
         Ok(())
     }
 
-    /// Takes the next step and writes the status. Gives the seconds until it is to be looked at again.
+    /// Takes the next step and writes the status. Returns the seconds after which to process the
+    /// Deployment again.
     async fn advance(&mut self, key: &ObjectKey) -> Result<Option<i64>, Refusal> {
         if is_deleting(&self.deployment) || of_workload(&self.deployment).is_none() {
             return self.report(key, false).await;
         }
         let olds = self.old_sets();
         self.annotate(&olds).await?;
-        let new = self.new.as_deref().map(Set::read);
+        let new = self.new.as_deref().map(ReplicaSetState::read);
         let old_pods = self.wanted.recreate && self.has_old_pods();
         let mut created = false;
         match rollout::step(&self.wanted, new.as_ref(), &olds, old_pods) {
-            Step::Rest => {}
-            Step::Create(size) => created = self.create(key, size, history::next_revision(&olds)).await?,
-            Step::Resize(sizes) => {
+            RolloutStep::Rest => {}
+            RolloutStep::Create(size) => {
+                created = self.create(key, size, history::next_revision(&olds)).await?
+            }
+            RolloutStep::Resize(sizes) => {
                 for (name, size) in sizes {
                     self.resize(key, &name, size).await?;
                 }
@@ -174,18 +182,20 @@ impl Rollout<'_> {
         }
         let status = &self.deployment["status"];
         if self.wanted.paused || status::is_complete(&self.deployment, &self.wanted, status) {
-            for name in rollout::to_forget(number(&self.deployment, "/spec/revisionHistoryLimit"), &olds) {
+            for name in
+                rollout::expired_revisions(number(&self.deployment, "/spec/revisionHistoryLimit"), &olds)
+            {
                 self.forget(key, &name).await?;
             }
         }
         self.report(key, created).await
     }
 
-    fn old_sets(&self) -> Vec<Set> {
-        self.olds.iter().map(|it| Set::read(it)).collect()
+    fn old_sets(&self) -> Vec<ReplicaSetState> {
+        self.olds.iter().map(|it| ReplicaSetState::read(it)).collect()
     }
 
-    /// Whether pods of old ReplicaSets are still there.
+    /// Returns true if pods of old ReplicaSets still exist.
     fn has_old_pods(&self) -> bool {
         let pods = builtin(self.cluster, "", "v1", "pods");
         let namespace = text(&self.deployment, "/metadata/namespace");
@@ -194,8 +204,8 @@ impl Rollout<'_> {
         pods.any(|pod| !ended(&pod) && self.olds.iter().any(|it| controls(it, &pod)))
     }
 
-    /// Brings the annotations of the current ReplicaSet up to date.
-    async fn annotate(&mut self, olds: &[Set]) -> Result<(), Refusal> {
+    /// Updates the annotations of the current ReplicaSet.
+    async fn annotate(&mut self, olds: &[ReplicaSetState]) -> Result<(), Refusal> {
         let Some(new) = self.new.clone() else { return Ok(()) };
         let Some(key) = key_of(&new) else { return Ok(()) };
         let revision = history::next_revision(olds);
@@ -212,7 +222,7 @@ impl Rollout<'_> {
         Ok(())
     }
 
-    /// Makes the ReplicaSet for the template of now. Says whether it did.
+    /// Creates the ReplicaSet of the current template. Returns true if it did.
     async fn create(&mut self, key: &ObjectKey, size: i64, revision: i64) -> Result<bool, Refusal> {
         let set = history::new_set(&self.deployment, size, revision);
         let name = text(&set, "/metadata/name").to_owned();
@@ -220,11 +230,11 @@ impl Rollout<'_> {
             Ok(written) => {
                 self.new = Some(Arc::new(written.object.to_value(&self.sets)));
                 if size > 0 {
-                    self.tell(format!("Scaled up replica set {name} from 0 to {size}")).await;
+                    self.record_event(format!("Scaled up replica set {name} from 0 to {size}")).await;
                 }
                 Ok(true)
             }
-            // Another template has the same hash: the next try takes another one.
+            // Another template has the same hash: the next attempt uses another one.
             Err(refusal) if refusal.0.is_already_exists() => {
                 let collided = |it: &mut Value| {
                     let count = number(it, "/status/collisionCount").unwrap_or(0);
@@ -255,14 +265,14 @@ impl Rollout<'_> {
         }
         if before != size {
             let way = if before < size { "up" } else { "down" };
-            self.tell(format!("Scaled {way} replica set {name} from {before} to {size}")).await;
+            self.record_event(format!("Scaled {way} replica set {name} from {before} to {size}")).await;
         }
         Ok(())
     }
 
-    async fn tell(&self, message: String) {
-        let note = Note::normal("ScalingReplicaSet", message);
-        record(self.cluster, &self.writer, &self.deployment, &note).await;
+    async fn record_event(&self, message: String) {
+        let event = Event::normal("ScalingReplicaSet", message);
+        record(self.cluster, &self.writer, &self.deployment, &event).await;
     }
 
     async fn forget(&self, key: &ObjectKey, name: &str) -> Result<(), Refusal> {
@@ -274,16 +284,17 @@ impl Rollout<'_> {
         }
     }
 
-    /// Writes the status, and the revision with it.
+    /// Writes the status and the revision.
     async fn report(&self, key: &ObjectKey, created: bool) -> Result<Option<i64>, Refusal> {
-        let (new, olds) = (self.new.as_deref().map(Set::read), self.old_sets());
+        let (new, olds) = (self.new.as_deref().map(ReplicaSetState::read), self.old_sets());
         let revision = self.new.as_deref().map_or("", |it| annotation(it, REVISION));
         let mut again = None;
         let report = |it: &mut Value| {
             if text(it, "/metadata/uid") != text(&self.deployment, "/metadata/uid") {
                 return false;
             }
-            // Of a newer state only what this one has seen is told.
+            // The observed generation is that of the state on which the decision was based, not of
+            // a newer one.
             let mut seen = it.clone();
             seen["metadata"]["generation"] = self.deployment["metadata"]["generation"].clone();
             let observed = Observed {

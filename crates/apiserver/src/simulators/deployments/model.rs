@@ -1,43 +1,43 @@
-//! A Deployment and its ReplicaSets in the numbers that decisions are made of.
+//! A Deployment and its ReplicaSets, reduced to the numbers that decisions need.
 
 use serde_json::Value;
 
 use crate::kinds::look::{at, flag, number, text};
 use crate::simulators::owner::is_deleting;
 
-/// Which revision a ReplicaSet, or a Deployment, is at.
+/// The annotation with the revision of a ReplicaSet or a Deployment.
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
-/// Which revisions a ReplicaSet was before.
+/// The annotation with the former revisions of a ReplicaSet.
 pub(super) const HISTORY: &str = "deployment.kubernetes.io/revision-history";
-/// How many replicas the Deployment wanted when its ReplicaSet was sized.
+/// The annotation with the desired replicas of the Deployment when its ReplicaSet was sized.
 pub(super) const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
-/// How many it might have had at most.
+/// The annotation with the largest number of replicas at that time.
 pub(super) const MAXIMUM: &str = "deployment.kubernetes.io/max-replicas";
-/// Tells the ReplicaSets of a Deployment apart.
+/// The label that distinguishes the ReplicaSets of a Deployment.
 pub(super) const HASH: &str = "pod-template-hash";
 
-/// What a Deployment wants.
+/// The desired state of a Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct Desired {
     pub(super) replicas: i64,
-    /// How many more there may be while it rolls.
+    /// The number of additional replicas during a rollout.
     pub(super) surge: i64,
-    /// How many fewer may be available while it rolls.
+    /// The number of replicas that may be unavailable during a rollout.
     pub(super) unavailable: i64,
-    /// The old ones go before new ones come.
+    /// True if old pods are removed before new ones are created.
     pub(super) recreate: bool,
     pub(super) paused: bool,
-    /// How many replicas there are, as its status says.
+    /// The number of replicas in its status.
     pub(super) status_replicas: i64,
 }
 
 /// A ReplicaSet of a Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Set {
+pub(super) struct ReplicaSetState {
     pub(super) name: String,
-    /// How many pods it should have.
+    /// The desired number of pods.
     pub(super) replicas: i64,
-    /// How many it has, by its status.
+    /// The number of pods in its status.
     pub(super) actual: i64,
     pub(super) ready: i64,
     pub(super) available: i64,
@@ -46,12 +46,12 @@ pub(super) struct Set {
     pub(super) revision: i64,
     pub(super) desired: Option<i64>,
     pub(super) maximum: Option<i64>,
-    /// Its status is about what it should be now.
+    /// True if its status is about its current generation.
     pub(super) observed: bool,
     pub(super) deleting: bool,
 }
 
-impl Wanted {
+impl Desired {
     pub(super) fn read(deployment: &Value) -> Self {
         let replicas = number(deployment, "/spec/replicas").unwrap_or(1);
         let recreate = text(deployment, "/spec/strategy/type") == "Recreate";
@@ -60,7 +60,7 @@ impl Wanted {
         };
         let (surge, mut unavailable) = (share("maxSurge", true), share("maxUnavailable", false));
         if surge == 0 && unavailable == 0 {
-            // Rounding may leave nothing to move.
+            // Rounding may make both zero, and the rollout could not proceed.
             unavailable = 1;
         }
         let (surge, unavailable) = if recreate { (0, 0) } else { (surge, unavailable.min(replicas)) };
@@ -75,13 +75,13 @@ impl Wanted {
         }
     }
 
-    /// How many replicas there may be at most.
+    /// Returns the largest number of replicas during a rollout.
     pub(super) fn maximum(&self) -> i64 {
         self.replicas + self.surge
     }
 }
 
-impl Set {
+impl ReplicaSetState {
     pub(super) fn read(set: &Value) -> Self {
         let count = |pointer: &str| number(set, pointer).unwrap_or(0);
         let annotated = |name: &str| annotation(set, name).parse().ok();
@@ -101,18 +101,18 @@ impl Set {
         }
     }
 
-    /// What puts older ones first.
+    /// Returns a sort key that puts older ReplicaSets first.
     pub(super) fn age(&self) -> (&str, &str) {
         (&self.created, &self.name)
     }
 }
 
-/// An annotation of an object; empty where there is none.
+/// Returns an annotation of an object; empty if absent.
 pub(super) fn annotation<'a>(object: &'a Value, name: &str) -> &'a str {
     object["metadata"]["annotations"].get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A number, or a share of another.
+/// Returns a number, or a percentage of another.
 fn scaled(value: Option<&Value>, of: i64, up: bool) -> i64 {
     let Some(text) = value.and_then(Value::as_str) else { return value.and_then(Value::as_i64).unwrap_or(0) };
     let percent: i64 = text.trim_end_matches('%').parse().unwrap_or(0);
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_rounded_so_that_a_rollout_can_always_move() {
+    fn percentages_are_rounded_so_that_a_rollout_can_always_proceed() {
         for (replicas, surge, unavailable, expected) in [
             (10, json!("25%"), json!("25%"), (3, 2)),
             (1, json!("25%"), json!("25%"), (1, 0)),
@@ -138,10 +138,10 @@ mod tests {
         ] {
             let deployment = json!({ "spec": { "replicas": replicas,
                 "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": surge, "maxUnavailable": unavailable } } } });
-            let wanted = Wanted::read(&deployment);
+            let wanted = Desired::read(&deployment);
             assert_eq!((wanted.surge, wanted.unavailable), expected, "{deployment}");
         }
-        let wanted = Wanted::read(&json!({ "spec": { "replicas": 3, "strategy": { "type": "Recreate" } } }));
+        let wanted = Desired::read(&json!({ "spec": { "replicas": 3, "strategy": { "type": "Recreate" } } }));
         assert_eq!((wanted.recreate, wanted.maximum()), (true, 3));
     }
 
@@ -149,7 +149,7 @@ mod tests {
     fn a_set_is_read_with_its_annotations() {
         let set = json!({ "metadata": { "name": "a", "generation": 2, "annotations": { REVISION: "7", DESIRED: "3" } },
             "spec": { "replicas": 2 }, "status": { "replicas": 1, "observedGeneration": 1 } });
-        let set = Set::read(&set);
+        let set = ReplicaSetState::read(&set);
         assert_eq!((set.revision, set.desired, set.maximum), (7, Some(3), None));
         assert_eq!((set.replicas, set.actual, set.observed), (2, 1, false));
     }

@@ -1,20 +1,27 @@
-//! How large the ReplicaSets of a Deployment should be next.
+//! The next sizes of the ReplicaSets of a Deployment, as rolling.go, recreate.go and sync.go in
+//! k8s.io/kubernetes v1.36.4 pkg/controller/deployment decide them.
 
-use super::model::{Set, Wanted};
+use super::model::{Desired, ReplicaSetState};
 
 /// The next step of a Deployment.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// There is no ReplicaSet of its template: one is made, this large.
+pub(super) enum RolloutStep {
+    /// Creates a ReplicaSet of this size for its template.
     Create(i64),
-    /// These get another size, or hear of what is wanted now.
+    /// Gives these ReplicaSets another size, or updates their annotations.
     Resize(Vec<(String, i64)>),
-    /// Nothing for now.
+    /// No step for now.
     Rest,
 }
 
-/// The next step. `olds` are all ReplicaSets of other templates; `old_pods` says that pods of those are still there.
-pub(super) fn step(wanted: &Wanted, new: Option<&Set>, olds: &[Set], old_pods: bool) -> Step {
+/// Decides the next step. `olds` are all ReplicaSets of other templates; `old_pods` is set while
+/// pods of those exist.
+pub(super) fn step(
+    wanted: &Desired,
+    new: Option<&ReplicaSetState>,
+    olds: &[ReplicaSetState],
+    old_pods: bool,
+) -> RolloutStep {
     let all = || olds.iter().chain(new);
     let rescaled =
         all().filter(|it| it.replicas > 0).any(|it| it.desired.is_some_and(|it| it != wanted.replicas));
@@ -26,46 +33,47 @@ pub(super) fn step(wanted: &Wanted, new: Option<&Set>, olds: &[Set], old_pods: b
         match new {
             _ if !active.is_empty() => active,
             _ if old_pods => Vec::new(),
-            None => return Step::Create(wanted.replicas),
+            None => return RolloutStep::Create(wanted.replicas),
             Some(new) => resize(new, wanted.replicas),
         }
     } else {
-        let Some(new) = new else { return Step::Create(grown(wanted, olds, None)) };
+        let Some(new) = new else { return RolloutStep::Create(grown(wanted, olds, None)) };
         let size =
             if new.replicas > wanted.replicas { wanted.replicas } else { grown(wanted, olds, Some(new)) };
         let up = resize(new, size);
         if up.is_empty() { shrink(wanted, new, olds) } else { up }
     };
-    if resizes.is_empty() { Step::Rest } else { Step::Resize(resizes) }
+    if resizes.is_empty() { RolloutStep::Rest } else { RolloutStep::Resize(resizes) }
 }
 
-fn resize(set: &Set, size: i64) -> Vec<(String, i64)> {
+fn resize(set: &ReplicaSetState, size: i64) -> Vec<(String, i64)> {
     if set.replicas == size { Vec::new() } else { vec![(set.name.clone(), size)] }
 }
 
-/// How large the new ReplicaSet may be.
-fn grown(wanted: &Wanted, olds: &[Set], new: Option<&Set>) -> i64 {
+/// Returns the size to which the new ReplicaSet may grow.
+fn grown(wanted: &Desired, olds: &[ReplicaSetState], new: Option<&ReplicaSetState>) -> i64 {
     let size = new.map_or(0, |it| it.replicas);
     let total = size + olds.iter().map(|it| it.replicas).sum::<i64>();
     let room = wanted.maximum() - total;
     if room <= 0 { size } else { size + room.min(wanted.replicas - size) }
 }
 
-/// Which old ReplicaSets may shrink, without fewer being available than may be: those first that are not well.
-fn shrink(wanted: &Wanted, new: &Set, olds: &[Set]) -> Vec<(String, i64)> {
-    let mut olds: Vec<Set> = olds.iter().filter(|it| it.replicas > 0).cloned().collect();
+/// Returns the new sizes of old ReplicaSets so that enough pods stay available; unavailable pods
+/// are removed first.
+fn shrink(wanted: &Desired, new: &ReplicaSetState, olds: &[ReplicaSetState]) -> Vec<(String, i64)> {
+    let mut olds: Vec<ReplicaSetState> = olds.iter().filter(|it| it.replicas > 0).cloned().collect();
     olds.sort_by(|left, right| left.age().cmp(&right.age()));
     let before: Vec<i64> = olds.iter().map(|it| it.replicas).collect();
     let total = new.replicas + before.iter().sum::<i64>();
     let needed = wanted.replicas - wanted.unavailable;
-    let mut unwell = total - needed - (new.replicas - new.available);
-    if unwell <= 0 {
+    let mut unhealthy = total - needed - (new.replicas - new.available);
+    if unhealthy <= 0 {
         return Vec::new();
     }
     for set in &mut olds {
-        let down = unwell.min(set.replicas - set.available).max(0);
+        let down = unhealthy.min(set.replicas - set.available).max(0);
         set.replicas -= down;
-        unwell -= down;
+        unhealthy -= down;
     }
     let available = new.available + olds.iter().map(|it| it.available).sum::<i64>();
     let mut spare = (available - needed).max(0);
@@ -78,17 +86,18 @@ fn shrink(wanted: &Wanted, new: &Set, olds: &[Set]) -> Vec<(String, i64)> {
     changed.map(|(set, _)| (set.name, set.replicas)).collect()
 }
 
-/// Sizes after the Deployment itself was given another: each ReplicaSet gets its share.
-fn scale(wanted: &Wanted, new: Option<&Set>, olds: &[Set]) -> Vec<(String, i64)> {
-    let mut active: Vec<&Set> = olds.iter().chain(new).filter(|it| it.replicas > 0).collect();
+/// Returns the sizes after the Deployment itself was scaled: each ReplicaSet changes in proportion,
+/// as in k8s.io/kubernetes v1.36.4 pkg/controller/deployment/sync.go.
+fn scale(wanted: &Desired, new: Option<&ReplicaSetState>, olds: &[ReplicaSetState]) -> Vec<(String, i64)> {
+    let mut active: Vec<&ReplicaSetState> = olds.iter().chain(new).filter(|it| it.replicas > 0).collect();
     let newest = || new.or_else(|| olds.iter().max_by(|left, right| left.age().cmp(&right.age())));
     match active.as_slice() {
         [] => return newest().map_or_else(Vec::new, |it| resize(it, wanted.replicas)),
-        // Even of the right size it must hear of what is wanted now.
+        // Even at the right size, its annotations must be updated.
         [only] => return vec![(only.name.clone(), wanted.replicas)],
         _ => {}
     }
-    let full = |it: &Set| {
+    let full = |it: &ReplicaSetState| {
         it.replicas == wanted.replicas
             && it.desired == Some(wanted.replicas)
             && it.available == wanted.replicas
@@ -122,8 +131,8 @@ fn scale(wanted: &Wanted, new: Option<&Set>, olds: &[Set]) -> Vec<(String, i64)>
     sizes
 }
 
-/// By how much a ReplicaSet changes when all change alike.
-fn fraction(wanted: &Wanted, set: &Set) -> i64 {
+/// Returns the change of a ReplicaSet if all change in proportion.
+fn fraction(wanted: &Desired, set: &ReplicaSetState) -> i64 {
     if wanted.replicas == 0 {
         return -set.replicas;
     }
@@ -136,13 +145,13 @@ fn fraction(wanted: &Wanted, set: &Set) -> i64 {
     size - set.replicas
 }
 
-/// The ReplicaSets beyond what a Deployment keeps of its past, oldest first.
-pub(super) fn to_forget(limit: Option<i64>, olds: &[Set]) -> Vec<String> {
+/// Returns the ReplicaSets beyond the revision history limit of a Deployment, oldest first.
+pub(super) fn expired_revisions(limit: Option<i64>, olds: &[ReplicaSetState]) -> Vec<String> {
     let Some(limit) = limit.filter(|it| *it != i64::from(i32::MAX)) else { return Vec::new() };
-    let mut past: Vec<&Set> = olds.iter().filter(|it| !it.deleting).collect();
+    let mut past: Vec<&ReplicaSetState> = olds.iter().filter(|it| !it.deleting).collect();
     past.sort_by(|left, right| left.revision.cmp(&right.revision).then(left.age().cmp(&right.age())));
     let excess = past.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
-    let empty = |it: &&&Set| it.replicas == 0 && it.actual == 0 && it.observed;
+    let empty = |it: &&&ReplicaSetState| it.replicas == 0 && it.actual == 0 && it.observed;
     past[..excess].iter().filter(empty).map(|it| it.name.clone()).collect()
 }
 
@@ -150,12 +159,12 @@ pub(super) fn to_forget(limit: Option<i64>, olds: &[Set]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn wanted(replicas: i64, surge: i64, unavailable: i64) -> Wanted {
-        Wanted { replicas, surge, unavailable, ..Wanted::default() }
+    fn wanted(replicas: i64, surge: i64, unavailable: i64) -> Desired {
+        Desired { replicas, surge, unavailable, ..Desired::default() }
     }
 
-    fn set(name: &str, replicas: i64, available: i64) -> Set {
-        Set {
+    fn set(name: &str, replicas: i64, available: i64) -> ReplicaSetState {
+        ReplicaSetState {
             name: name.to_owned(),
             replicas,
             actual: replicas,
@@ -163,34 +172,34 @@ mod tests {
             available,
             observed: true,
             created: name.to_owned(),
-            ..Set::default()
+            ..ReplicaSetState::default()
         }
     }
 
-    fn resized(sizes: &[(&str, i64)]) -> Step {
-        Step::Resize(sizes.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect())
+    fn resized(sizes: &[(&str, i64)]) -> RolloutStep {
+        RolloutStep::Resize(sizes.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect())
     }
 
     #[test]
-    fn the_first_set_is_made_at_full_size_and_the_next_within_the_surge() {
-        assert_eq!(step(&wanted(3, 1, 0), None, &[], false), Step::Create(3));
-        assert_eq!(step(&wanted(3, 1, 0), None, &[set("1", 3, 3)], true), Step::Create(1));
-        assert_eq!(step(&wanted(3, 0, 1), None, &[set("1", 3, 3)], true), Step::Create(0));
+    fn the_first_set_is_created_at_full_size_and_the_next_within_the_surge() {
+        assert_eq!(step(&wanted(3, 1, 0), None, &[], false), RolloutStep::Create(3));
+        assert_eq!(step(&wanted(3, 1, 0), None, &[set("1", 3, 3)], true), RolloutStep::Create(1));
+        assert_eq!(step(&wanted(3, 0, 1), None, &[set("1", 3, 3)], true), RolloutStep::Create(0));
     }
 
     #[test]
     fn a_rollout_moves_by_surge_and_availability_until_it_is_done() {
         for (surge, unavailable, new, old, expected) in [
-            // One more may be there: it comes, becomes available, and an old one goes.
-            (1, 0, (1, 0), (3, 3), Step::Rest),
+            // One more is allowed: it is created, becomes available, and an old one is removed.
+            (1, 0, (1, 0), (3, 3), RolloutStep::Rest),
             (1, 0, (1, 1), (3, 3), resized(&[("1", 2)])),
             (1, 0, (1, 1), (2, 2), resized(&[("2", 2)])),
             (1, 0, (3, 3), (1, 1), resized(&[("1", 0)])),
-            (1, 0, (3, 3), (0, 0), Step::Rest),
-            // One fewer may be available: an old one goes first.
+            (1, 0, (3, 3), (0, 0), RolloutStep::Rest),
+            // One fewer may be available: an old one is removed first.
             (0, 1, (0, 0), (3, 3), resized(&[("1", 2)])),
             (0, 1, (0, 0), (2, 2), resized(&[("2", 1)])),
-            // Old ones that are not available go without ado.
+            // Old ones that are not available are removed without waiting.
             (1, 0, (1, 1), (3, 1), resized(&[("1", 2)])),
             (1, 1, (1, 1), (3, 0), resized(&[("1", 1)])),
         ] {
@@ -206,20 +215,23 @@ mod tests {
 
     #[test]
     fn recreate_waits_until_the_old_ones_are_gone() {
-        let wanted = Wanted { recreate: true, ..wanted(3, 0, 0) };
+        let wanted = Desired { recreate: true, ..wanted(3, 0, 0) };
         assert_eq!(step(&wanted, None, &[set("1", 3, 3)], true), resized(&[("1", 0)]));
-        assert_eq!(step(&wanted, None, &[set("1", 0, 0)], true), Step::Rest);
-        assert_eq!(step(&wanted, None, &[set("1", 0, 0)], false), Step::Create(3));
+        assert_eq!(step(&wanted, None, &[set("1", 0, 0)], true), RolloutStep::Rest);
+        assert_eq!(step(&wanted, None, &[set("1", 0, 0)], false), RolloutStep::Create(3));
         assert_eq!(step(&wanted, Some(&set("2", 0, 0)), &[set("1", 0, 0)], false), resized(&[("2", 3)]));
     }
 
     #[test]
     fn a_new_size_is_shared_by_the_sets_of_a_rollout() {
-        let known =
-            |set: Set, desired, maximum| Set { desired: Some(desired), maximum: Some(maximum), ..set };
+        let known = |set: ReplicaSetState, desired, maximum| ReplicaSetState {
+            desired: Some(desired),
+            maximum: Some(maximum),
+            ..set
+        };
         let only = known(set("1", 3, 3), 3, 4);
         assert_eq!(step(&wanted(5, 1, 0), Some(&only), &[], false), resized(&[("1", 5)]));
-        // Ten wanted with three more, in the middle of a rollout; then twice as many.
+        // Ten replicas with a surge of three, in the middle of a rollout; then twice as many.
         let (new, old) = (known(set("2", 5, 5), 10, 13), known(set("1", 8, 8), 10, 13));
         assert_eq!(
             step(&wanted(20, 5, 0), Some(&new), std::slice::from_ref(&old), true),
@@ -230,34 +242,36 @@ mod tests {
 
     #[test]
     fn a_paused_deployment_scales_and_does_not_roll() {
-        let paused = |replicas| Wanted { paused: true, ..wanted(replicas, 1, 0) };
-        assert_eq!(step(&paused(3), None, &[], false), Step::Rest);
+        let paused = |replicas| Desired { paused: true, ..wanted(replicas, 1, 0) };
+        assert_eq!(step(&paused(3), None, &[], false), RolloutStep::Rest);
         assert_eq!(step(&paused(5), None, &[set("1", 3, 3)], true), resized(&[("1", 5)]));
-        let full = Set { desired: Some(3), ..set("2", 3, 3) };
+        let full = ReplicaSetState { desired: Some(3), ..set("2", 3, 3) };
         assert_eq!(step(&paused(3), Some(&full), &[set("1", 1, 1)], true), resized(&[("1", 0)]));
     }
 
     #[test]
-    fn only_so_much_of_the_past_is_kept() {
-        let past = |name: &str, revision, replicas| Set { revision, ..set(name, replicas, replicas) };
+    fn old_sets_beyond_the_history_limit_are_deleted() {
+        let past =
+            |name: &str, revision, replicas| ReplicaSetState { revision, ..set(name, replicas, replicas) };
         let olds = [past("c", 3, 0), past("a", 1, 0), past("b", 2, 1), past("d", 4, 0)];
-        assert_eq!(to_forget(Some(2), &olds), ["a"], "one that has pods stays");
-        assert_eq!(to_forget(Some(0), &olds), ["a", "c", "d"]);
-        assert!(to_forget(Some(10), &olds).is_empty() && to_forget(None, &olds).is_empty());
+        assert_eq!(expired_revisions(Some(2), &olds), ["a"], "one that has pods is kept");
+        assert_eq!(expired_revisions(Some(0), &olds), ["a", "c", "d"]);
+        assert!(expired_revisions(Some(10), &olds).is_empty() && expired_revisions(None, &olds).is_empty());
     }
 
     proptest::proptest! {
-        /// A rollout ends, never has more replicas than it may, and never fewer available than it must.
+        /// A rollout ends, never has more replicas than allowed, and never fewer available than
+        /// required.
         #[test]
         fn every_rollout_ends_within_its_bounds(replicas in 0..20i64, surge in 0..5i64, unavailable in 0..5i64, old in 0..20i64) {
             let unavailable = if surge == 0 && unavailable == 0 { 1 } else { unavailable };
             let wanted = wanted(replicas, surge, unavailable);
-            let mut new: Option<Set> = None;
+            let mut new: Option<ReplicaSetState> = None;
             let mut olds = vec![set("1", old, old)];
             for _ in 0..200 {
                 match step(&wanted, new.as_ref(), &olds, true) {
-                    Step::Create(size) => new = Some(set("2", size, 0)),
-                    Step::Resize(sizes) => {
+                    RolloutStep::Create(size) => new = Some(set("2", size, 0)),
+                    RolloutStep::Resize(sizes) => {
                         let before: i64 = olds.iter().chain(&new).map(|it| it.available).sum();
                         for (name, size) in sizes {
                             let all = olds.iter_mut().chain(&mut new);
@@ -270,7 +284,7 @@ mod tests {
                         let must = (replicas - unavailable).min(before);
                         proptest::prop_assert!(available >= must, "{available} < {must}");
                     }
-                    Step::Rest => match new.as_mut().filter(|it| it.available < it.replicas) {
+                    RolloutStep::Rest => match new.as_mut().filter(|it| it.available < it.replicas) {
                         Some(new) => new.available += 1,
                         None => break,
                     },

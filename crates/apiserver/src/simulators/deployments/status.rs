@@ -1,25 +1,27 @@
-//! The status of a Deployment: counts, and the conditions `Available` and `Progressing`.
+//! The status of a Deployment: counts, and the conditions `Available` and `Progressing`, as in
+//! k8s.io/kubernetes v1.36.4 pkg/controller/deployment/sync.go and progress.go.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::model::{Set, Wanted};
+use super::model::{Desired, ReplicaSetState};
 use crate::kinds::look::{flag, items, number, text};
 
-/// What the status is made of.
+/// The inputs of the status.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observed<'a> {
     pub(super) deployment: &'a Value,
-    pub(super) wanted: &'a Wanted,
-    /// The ReplicaSet of the template of now.
-    pub(super) new: Option<&'a Set>,
-    pub(super) olds: &'a [Set],
-    /// A ReplicaSet was just made.
+    pub(super) wanted: &'a Desired,
+    /// The ReplicaSet of the current template.
+    pub(super) new: Option<&'a ReplicaSetState>,
+    pub(super) olds: &'a [ReplicaSetState],
+    /// True if a ReplicaSet was just created.
     pub(super) created: bool,
     pub(super) now: Timestamp,
 }
 
-/// The status, and in how many seconds it has to be looked at again although nothing happens.
+/// Returns the status, and the seconds after which it must be computed again even if nothing
+/// changes.
 pub(super) fn status(observed: Observed<'_>) -> (Value, Option<i64>) {
     let deployment = observed.deployment;
     let mut status = counts(observed);
@@ -44,21 +46,21 @@ pub(super) fn status(observed: Observed<'_>) -> (Value, Option<i64>) {
     (status, again)
 }
 
-/// Whether a Deployment is what it should be, by a status.
-pub(super) fn is_complete(deployment: &Value, wanted: &Wanted, status: &Value) -> bool {
+/// Returns true if a Deployment has reached its desired state, by a status.
+pub(super) fn is_complete(deployment: &Value, wanted: &Desired, status: &Value) -> bool {
     let count = |field: &str| number(status, field).unwrap_or(0);
     ["/updatedReplicas", "/replicas", "/availableReplicas"].iter().all(|it| count(it) == wanted.replicas)
         && count("/observedGeneration") >= number(deployment, "/metadata/generation").unwrap_or(0)
 }
 
-/// How many seconds a Deployment may go without progress.
+/// Returns the seconds that a Deployment may go without progress.
 fn deadline(deployment: &Value) -> Option<i64> {
     number(deployment, "/spec/progressDeadlineSeconds").filter(|it| *it != i64::from(i32::MAX))
 }
 
 fn counts(observed: Observed<'_>) -> Value {
     let all = || observed.olds.iter().chain(observed.new);
-    let sum = |of: fn(&Set) -> i64| all().map(of).sum::<i64>();
+    let sum = |of: fn(&ReplicaSetState) -> i64| all().map(of).sum::<i64>();
     let available = sum(|it| it.available);
     let mut status = json!({ "terminatingReplicas": sum(|it| it.terminating) });
     for (field, count) in [
@@ -79,7 +81,7 @@ fn counts(observed: Observed<'_>) -> Value {
     status
 }
 
-/// Sets the condition `Progressing`; gives the seconds until its time may be up.
+/// Sets the condition `Progressing`. Returns the seconds until its deadline may be exceeded.
 fn progress(
     observed: Observed<'_>,
     status: &Value,
@@ -111,10 +113,10 @@ fn progress(
         set(conditions, "Progressing", "True", "NewReplicaSetAvailable", &message, now);
         return None;
     }
-    if is_moving(&deployment["status"], status) {
+    if has_progressed(&deployment["status"], status) {
         let message = format!("{about} is progressing.");
         conditions.iter_mut().filter(|it| text(it, "/type") == "Progressing").for_each(|it| {
-            // Progress counts as news even when nothing else in the condition changes.
+            // Progress updates the condition even if nothing else in it changes.
             it["reason"] = "".into();
         });
         set(conditions, "Progressing", "True", "ReplicaSetUpdated", &message, now);
@@ -134,7 +136,7 @@ fn progress(
     None
 }
 
-/// Says in the condition `Progressing` what has just begun, if anything.
+/// Sets the condition `Progressing` if the rollout has just been resumed, or has a new ReplicaSet.
 fn begin(observed: Observed<'_>, known: &Value, conditions: &mut Vec<Value>, now: &str) {
     let name = observed.new.map_or("", |it| it.name.as_str());
     if text(known, "/reason") == "DeploymentPaused" {
@@ -148,8 +150,8 @@ fn begin(observed: Observed<'_>, known: &Value, conditions: &mut Vec<Value>, now
     }
 }
 
-/// Whether a status shows progress over another.
-fn is_moving(before: &Value, after: &Value) -> bool {
+/// Returns true if a status shows progress over another.
+fn has_progressed(before: &Value, after: &Value) -> bool {
     let count = |of: &Value, field: &str| number(of, field).unwrap_or(0);
     let grew = |field: &str| count(after, field) > count(before, field);
     let old = |of: &Value| count(of, "/replicas") - count(of, "/updatedReplicas");
@@ -159,7 +161,8 @@ fn is_moving(before: &Value, after: &Value) -> bool {
         || grew("/availableReplicas")
 }
 
-/// Sets a condition: nothing where status and reason are the same; its time of transition changes with its status only.
+/// Sets a condition, unless status and reason are the same. Its transition time changes only with
+/// its status.
 fn set(list: &mut Vec<Value>, kind: &str, status: &str, reason: &str, message: &str, now: &str) {
     let known = list.iter().position(|it| text(it, "/type") == kind);
     let mut new = json!({ "type": kind, "status": status, "reason": reason, "message": message,
@@ -188,16 +191,28 @@ mod tests {
             "status": status })
     }
 
-    fn set_of(replicas: i64, actual: i64, available: i64) -> Set {
-        Set { name: NEW.to_owned(), replicas, actual, ready: available, available, ..Set::default() }
+    fn set_of(replicas: i64, actual: i64, available: i64) -> ReplicaSetState {
+        ReplicaSetState {
+            name: NEW.to_owned(),
+            replicas,
+            actual,
+            ready: available,
+            available,
+            ..ReplicaSetState::default()
+        }
     }
 
     fn at(time: &str) -> Timestamp {
         format!("2026-01-01T{time}Z").parse().unwrap()
     }
 
-    fn told(deployment: &Value, new: &Set, created: bool, now: &str) -> (Value, Option<i64>) {
-        let wanted = Wanted::read(deployment);
+    fn status_at(
+        deployment: &Value,
+        new: &ReplicaSetState,
+        created: bool,
+        now: &str,
+    ) -> (Value, Option<i64>) {
+        let wanted = Desired::read(deployment);
         status(Observed { deployment, wanted: &wanted, new: Some(new), olds: &[], created, now: at(now) })
     }
 
@@ -207,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_progresses_from_made_to_available() {
+    fn a_deployment_progresses_from_created_to_available() {
         let mut it = deployment(json!({}));
         let mut reasons = Vec::new();
         for (new, created, now) in [
@@ -217,7 +232,7 @@ mod tests {
             (set_of(2, 2, 2), false, "00:00:03"),
             (set_of(2, 2, 2), false, "00:00:04"),
         ] {
-            let (status, again) = told(&it, &new, created, now);
+            let (status, again) = status_at(&it, &new, created, now);
             it["status"] = status.clone();
             let progress = reason(&status, "Progressing").to_owned();
             reasons.push((progress, reason(&status, "Available").to_owned(), again.is_some()));
@@ -235,37 +250,37 @@ mod tests {
         );
         let counts = json!({ "observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2,
             "availableReplicas": 2, "terminatingReplicas": 0, "conditions": it["status"]["conditions"] });
-        assert_eq!(it["status"], counts, "what is zero is left out");
-        assert!(is_complete(&it, &Wanted::read(&it), &it["status"]));
+        assert_eq!(it["status"], counts, "zero counts are left out");
+        assert!(is_complete(&it, &Desired::read(&it), &it["status"]));
     }
 
     #[test]
-    fn without_progress_its_time_is_up_once() {
+    fn without_progress_the_deadline_is_exceeded_once() {
         let mut it = deployment(json!({}));
-        it["status"] = told(&it, &set_of(2, 2, 0), true, "00:00:00").0;
-        let (status, again) = told(&it, &set_of(2, 2, 0), false, "00:05:00");
+        it["status"] = status_at(&it, &set_of(2, 2, 0), true, "00:00:00").0;
+        let (status, again) = status_at(&it, &set_of(2, 2, 0), false, "00:05:00");
         assert_eq!((reason(&status, "Progressing"), again), ("ReplicaSetUpdated", Some(301)));
-        let (status, again) = told(&it, &set_of(2, 2, 0), false, "00:10:01");
+        let (status, again) = status_at(&it, &set_of(2, 2, 0), false, "00:10:01");
         assert_eq!((reason(&status, "Progressing"), again), ("ProgressDeadlineExceeded", None));
     }
 
     #[test]
-    fn pausing_stops_the_clock() {
+    fn pausing_stops_the_deadline() {
         let mut it = deployment(json!({}));
-        it["status"] = told(&it, &set_of(2, 2, 0), true, "00:00:00").0;
+        it["status"] = status_at(&it, &set_of(2, 2, 0), true, "00:00:00").0;
         it["spec"]["paused"] = true.into();
-        it["status"] = told(&it, &set_of(2, 2, 0), false, "00:01:00").0;
+        it["status"] = status_at(&it, &set_of(2, 2, 0), false, "00:01:00").0;
         assert_eq!(reason(&it["status"], "Progressing"), "DeploymentPaused");
         it["spec"]["paused"] = false.into();
-        let (status, again) = told(&it, &set_of(2, 2, 0), false, "00:30:00");
+        let (status, again) = status_at(&it, &set_of(2, 2, 0), false, "00:30:00");
         assert_eq!((reason(&status, "Progressing"), again), ("DeploymentResumed", Some(601)));
     }
 
     #[test]
-    fn without_a_deadline_nobody_looks_at_progress() {
+    fn without_a_deadline_there_is_no_progressing_condition() {
         let mut it = deployment(json!({ "conditions": [{ "type": "Progressing", "status": "True" }] }));
         it["spec"]["progressDeadlineSeconds"] = json!(2_147_483_647);
-        let (status, again) = told(&it, &set_of(2, 2, 0), false, "00:00:00");
+        let (status, again) = status_at(&it, &set_of(2, 2, 0), false, "00:00:00");
         assert_eq!((reason(&status, "Progressing"), again), ("-", None));
     }
 }

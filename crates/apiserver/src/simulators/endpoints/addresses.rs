@@ -1,4 +1,5 @@
-//! The pods behind a service: at which ports they answer, and how each is told in the two forms there are.
+//! The pods behind a service: the ports that they serve, and their form in EndpointSlices and in
+//! Endpoints.
 
 use std::sync::Arc;
 
@@ -8,15 +9,16 @@ use crate::kinds::look::{at, flag, items, number, text};
 use crate::simulators::condition;
 use crate::simulators::owner::is_deleting;
 
-/// Pods that answer at the same ports.
+/// Pods that serve the same ports.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Group {
-    /// The ports, as a slice tells them.
+    /// The ports in the form of an EndpointSlice.
     pub(super) ports: Vec<Value>,
     pub(super) pods: Vec<Arc<Value>>,
 }
 
-/// The pods that can be reached, by the ports at which they answer. `pods` are those the service selects.
+/// Groups the pods that can be reached by the ports that they serve. `pods` are those that the
+/// service selects.
 pub(super) fn groups(service: &Value, pods: &[Arc<Value>]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for pod in pods.iter().filter(|it| is_reachable(it)) {
@@ -36,7 +38,7 @@ fn is_reachable(pod: &Value) -> bool {
     !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed") && !text(pod, "/status/podIP").is_empty()
 }
 
-/// The ports of a service as a pod has them: by number, or by the name of one of its containers' ports.
+/// Returns the ports of a service on a pod: by number, or by the name of a container port.
 fn ports(service: &Value, pod: &Value) -> Vec<Value> {
     let resolve = |port: &Value| {
         let number = match at(port, "/targetPort") {
@@ -62,7 +64,7 @@ fn named_port(pod: &Value, name: &str, protocol: &str) -> Option<i64> {
     number(found, "/containerPort")
 }
 
-/// A pod as a slice tells it. `zone` is that of its node.
+/// Returns a pod in the form of an EndpointSlice. `zone` is that of its node.
 pub(super) fn endpoint(service: &Value, pod: &Value, zone: Option<&str>) -> Value {
     let (serving, terminating) = (condition::is_true(pod, "Ready"), is_deleting(pod));
     let ready = flag(service, "/spec/publishNotReadyAddresses") || (serving && !terminating);
@@ -83,7 +85,7 @@ pub(super) fn endpoint(service: &Value, pod: &Value, zone: Option<&str>) -> Valu
     endpoint
 }
 
-/// The pods of a group as a subset of the older form tells them; `None` where that tells of none.
+/// Returns the pods of a group as a subset of Endpoints; `None` if that would be empty.
 pub(super) fn subset(service: &Value, group: &Group) -> Option<Value> {
     let all = flag(service, "/spec/publishNotReadyAddresses");
     let address = |pod: &&Arc<Value>| {
@@ -96,9 +98,9 @@ pub(super) fn subset(service: &Value, group: &Group) -> Option<Value> {
         }
         address
     };
-    let told: Vec<&Arc<Value>> = group.pods.iter().filter(|it| all || !is_deleting(it)).collect();
+    let shown: Vec<&Arc<Value>> = group.pods.iter().filter(|it| all || !is_deleting(it)).collect();
     let (ready, waiting): (Vec<_>, Vec<_>) =
-        told.into_iter().partition(|it| all || condition::is_true(it, "Ready"));
+        shown.into_iter().partition(|it| all || condition::is_true(it, "Ready"));
     if ready.is_empty() && waiting.is_empty() {
         return None;
     }
@@ -125,7 +127,7 @@ fn target(pod: &Value) -> Value {
     json!({ "kind": "Pod", "namespace": metadata["namespace"], "name": metadata["name"], "uid": metadata["uid"] })
 }
 
-/// The name of a pod within its service, where it has one.
+/// Returns the name of a pod within its service, if it has one.
 fn hostname<'a>(service: &Value, pod: &'a Value) -> Option<&'a str> {
     let named = !text(pod, "/spec/hostname").is_empty()
         && text(pod, "/spec/subdomain") == text(service, "/metadata/name");
@@ -168,12 +170,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_leaves_serves_but_is_not_ready() {
+    fn a_terminating_pod_is_serving_but_not_ready() {
         let mut leaving = (*pod("a", 80, true)).clone();
         leaving["metadata"]["deletionTimestamp"] = "t".into();
-        let told = endpoint(&service(json!([])), &leaving, Some("zone-a"));
-        assert_eq!(told["conditions"], json!({ "ready": false, "serving": true, "terminating": true }));
-        assert_eq!((&told["zone"], &told["nodeName"]), (&json!("zone-a"), &json!("node-1")));
+        let found = endpoint(&service(json!([])), &leaving, Some("zone-a"));
+        assert_eq!(found["conditions"], json!({ "ready": false, "serving": true, "terminating": true }));
+        assert_eq!((&found["zone"], &found["nodeName"]), (&json!("zone-a"), &json!("node-1")));
         let mut all = service(json!([]));
         all["spec"]["publishNotReadyAddresses"] = true.into();
         assert_eq!(endpoint(&all, &leaving, None)["conditions"]["ready"], true);
@@ -183,15 +185,15 @@ mod tests {
     }
 
     #[test]
-    fn the_older_form_tells_those_apart_that_are_not_ready() {
+    fn endpoints_list_unready_pods_separately() {
         let pods = vec![pod("bb", 80, true), pod("a", 80, true), pod("ccc", 80, false)];
         let ports = vec![json!({ "name": "", "port": 80, "protocol": "TCP" })];
-        let told = subset(&service(json!([])), &Group { ports, pods }).unwrap();
-        let ips = |field: &str| items(&told, field).iter().map(|it| text(it, "/ip")).collect::<Vec<_>>();
+        let found = subset(&service(json!([])), &Group { ports, pods }).unwrap();
+        let ips = |field: &str| items(&found, field).iter().map(|it| text(it, "/ip")).collect::<Vec<_>>();
         assert_eq!(
             (ips("/addresses"), ips("/notReadyAddresses")),
             (vec!["10.0.0.1", "10.0.0.2"], vec!["10.0.0.3"])
         );
-        assert_eq!(told["ports"], json!([{ "port": 80, "protocol": "TCP" }]));
+        assert_eq!(found["ports"], json!([{ "port": 80, "protocol": "TCP" }]));
     }
 }

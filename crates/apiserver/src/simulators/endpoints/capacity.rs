@@ -1,20 +1,22 @@
-//! The capacity of the older form: one object tells of all pods of a service, so it tells of no more than a thousand.
+//! The capacity of Endpoints: one object lists all pods of a service, so it is limited to a
+//! thousand.
 //!
-//! kube-controller-manager does the same (endpoint/endpoints_controller.go). Without it the object of a service with 10,000
-//! pods has megabytes, and is written anew each time one of them changes.
+//! kube-controller-manager does the same (`maxCapacity` in k8s.io/kubernetes v1.36.4
+//! pkg/controller/endpoint/endpoints_controller.go). Without it the object of a service with 10,000
+//! pods would have megabytes, and be written again whenever one of them changes.
 
 use serde_json::Value;
 
 use crate::kinds::look::items;
 
-/// How many addresses there are at most.
+/// The largest number of addresses.
 const CAPACITY: usize = 1000;
 
 const READY: &str = "addresses";
 const WAITING: &str = "notReadyAddresses";
 
-/// Leaves out addresses that are too many: first those that are not ready, then others, from each subset its share. Returns
-/// whether there were too many.
+/// Removes addresses beyond the capacity: first unready ones, then others, from each subset in
+/// proportion. Returns true if there were too many.
 pub(super) fn truncate(subsets: &mut Vec<Value>) -> bool {
     let count =
         |field: &str| -> usize { subsets.iter().map(|it| items(it, &format!("/{field}")).len()).sum() };
@@ -59,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_addresses_are_told_and_those_that_are_ready_come_first() {
+    fn a_thousand_addresses_are_listed_and_ready_ones_come_first() {
         for (before, truncated, after) in [
             (vec![(600, 400)], false, vec![(600, 400)]),
             (vec![(600, 401)], true, vec![(600, 400)]),

@@ -1,4 +1,4 @@
-//! Endpoints: for each service with a selector, which pods are behind it, in slices and in the older form.
+//! Endpoints: the pods of each service with a selector, as EndpointSlices and as Endpoints.
 //!
 //! The `mod` lines below are in layer order.
 
@@ -12,9 +12,9 @@ use std::sync::Arc;
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
+use super::decoded_cache::DecodedCache;
 use super::owner::is_deleting;
 use super::selector::{of_labels, selects};
-use super::view::View;
 use crate::cluster::{Cluster, DeleteOptions, Place, Writer};
 use crate::controllers::reconcile::{Next, Reconciler};
 use crate::controllers::{builtin, writer};
@@ -28,11 +28,11 @@ const MANAGER: &str = "endpoint-controller";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 
-/// Tells which pods are behind services.
+/// Writes the EndpointSlices and Endpoints of services.
 #[derive(Debug, Default)]
 pub(super) struct Endpoints {
-    pods: View,
-    services: View,
+    pods: DecodedCache,
+    services: DecodedCache,
 }
 
 impl Reconciler for Endpoints {
@@ -50,7 +50,8 @@ impl Reconciler for Endpoints {
         ]
     }
 
-    /// A service; those that select a pod, before or after; the one a slice is about.
+    /// Returns a service; the services that select a pod, before or after a change; or the service
+    /// of a slice.
     fn touched(
         &mut self,
         cluster: &Cluster,
@@ -100,12 +101,13 @@ impl Reconciler for Endpoints {
         let pods: Vec<_> = pods.into_iter().filter(|it| covers(&service, it)).collect();
         let groups = addresses::groups(&service, &pods);
         let zones = zones(cluster);
-        let tell = |pod: &Arc<Value>| {
+        let endpoint = |pod: &Arc<Value>| {
             let zone = zones.get(text(pod, "/spec/nodeName")).map(String::as_str);
             addresses::endpoint(&service, pod, zone)
         };
-        let told = groups.iter().map(|it| (it.ports.clone(), it.pods.iter().map(tell).collect())).collect();
-        let writes = slices::writes(&service, told, own_slices(cluster, key));
+        let wanted =
+            groups.iter().map(|it| (it.ports.clone(), it.pods.iter().map(endpoint).collect())).collect();
+        let writes = slices::writes(&service, wanted, own_slices(cluster, key));
         write_slices(cluster, key, writes, &writer).await?;
         let subsets = groups.iter().filter_map(|it| addresses::subset(&service, it)).collect();
         write_endpoints(cluster, key, &service, subsets, &writer).await?;
@@ -113,13 +115,13 @@ impl Reconciler for Endpoints {
     }
 }
 
-/// Whether a pod is behind a service.
+/// Returns true if a service selects a pod.
 fn covers(service: &Value, pod: &Value) -> bool {
     at(service, "/spec/selector").is_some()
         && of_labels(service, "/spec/selector").is_some_and(|it| selects(&it, pod))
 }
 
-/// The zones of nodes.
+/// Returns the zones of nodes, by name.
 fn zones(cluster: &Cluster) -> BTreeMap<String, String> {
     let nodes = cluster.list(&builtin(cluster, "", "v1", "nodes"), None);
     let zone = |node: &Arc<Encoded>| {
@@ -129,7 +131,7 @@ fn zones(cluster: &Cluster) -> BTreeMap<String, String> {
     nodes.iter().filter_map(zone).collect()
 }
 
-/// The slices of a service that are ours.
+/// Returns the slices of a service that this controller manages.
 fn own_slices(cluster: &Cluster, key: &ObjectKey) -> Vec<Value> {
     let kind = builtin(cluster, "discovery.k8s.io", "v1", "endpointslices");
     let all = cluster.list(&kind, key.namespace()).into_iter().map(|it| it.to_value());
@@ -150,7 +152,7 @@ async fn write_slices(
         let Ok(slice_key) = ObjectKey::from_parts(key.namespace(), text(&slice, "/metadata/name")) else {
             continue;
         };
-        // Fails where somebody else was faster; then it is looked at again.
+        // Fails on a conflict with another write; then the service is retried.
         cluster.update(&Place::of(&kind, &slice_key), slice, writer).await?;
     }
     for name in writes.delete {
@@ -210,13 +212,13 @@ async fn write_endpoints(
         endpoints["subsets"] = subsets.into();
     }
     match cluster.add(endpoints, writer).await {
-        // The namespace is going.
+        // The namespace is being deleted.
         Err(refusal) if !matches!(refusal.0.code, 403 | 404) => Err(refusal),
         _ => Ok(()),
     }
 }
 
-/// The labels of the older form: those of the service, and who writes it.
+/// Returns the labels of Endpoints: those of the service, and the manager.
 fn labels(service: &Value) -> Value {
     let own = entries(service, "/metadata/labels").filter(|(name, _)| ![MANAGED_BY, HEADLESS].contains(name));
     let mut labels: serde_json::Map<_, _> =
@@ -228,7 +230,7 @@ fn labels(service: &Value) -> Value {
     labels.into()
 }
 
-/// Deletes what told of a service that is gone.
+/// Deletes the slices and Endpoints of a service that is gone.
 async fn forget(cluster: &Cluster, key: &ObjectKey, writer: &Writer) -> Result<(), Refusal> {
     let kind = builtin(cluster, "discovery.k8s.io", "v1", "endpointslices");
     for slice in own_slices(cluster, key) {

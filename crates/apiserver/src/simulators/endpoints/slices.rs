@@ -1,4 +1,4 @@
-//! From the slices a service has to those it should have, with as few writes as need be.
+//! The writes that turn the existing slices of a service into the desired ones, as few as possible.
 
 use std::collections::BTreeMap;
 
@@ -7,34 +7,36 @@ use serde_json::{Value, json};
 use crate::kinds::look::{entries, items, text};
 use crate::simulators::owner::reference;
 
-/// How many endpoints one slice tells of, as in the original.
+/// The largest number of endpoints in a slice: the default of `MaxEndpointsPerSlice` in
+/// k8s.io/kubernetes v1.36.4 pkg/controller/endpointslice/config/v1alpha1/defaults.go.
 const FULL: usize = 100;
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 const MANAGER: &str = "endpointslice-controller.k8s.io";
 
-/// What is to be written.
+/// The slices to write.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Writes {
     pub(super) create: Vec<Value>,
-    /// Slices with other endpoints or labels than they had.
+    /// Slices with changed endpoints or labels.
     pub(super) update: Vec<Value>,
-    /// By name.
+    /// The names of slices to delete.
     pub(super) delete: Vec<String>,
 }
 
-/// The service of a slice, if these slices are ours.
+/// Returns the service of a slice, if this controller manages the slice.
 pub(super) fn service_of(slice: &Value) -> Option<&str> {
     let label = |name: &str| slice["metadata"]["labels"].get(name).and_then(Value::as_str);
     label(SERVICE_NAME).filter(|_| label(MANAGED_BY) == Some(MANAGER))
 }
 
-/// What is to be written so that the slices of a service tell of these endpoints, given by the ports they answer at.
+/// Returns the writes after which the slices of a service list these endpoints, which are grouped
+/// by their ports.
 pub(super) fn writes(service: &Value, wanted: Vec<(Vec<Value>, Vec<Value>)>, slices: Vec<Value>) -> Writes {
     let mut writes = Writes::default();
     let mut kept: Vec<Slice> = Vec::new();
-    // Where there is nothing to tell, one slice says so.
+    // A service without endpoints has one empty slice.
     let wanted = if wanted.is_empty() { vec![(Vec::new(), Vec::new())] } else { wanted };
     for slice in slices {
         let ports = items(&slice, "/ports");
@@ -53,8 +55,8 @@ pub(super) fn writes(service: &Value, wanted: Vec<(Vec<Value>, Vec<Value>)>, sli
         let fresh = rest.chunks(FULL).map(<[Value]>::to_vec).chain(empty.then(Vec::new));
         writes.create.extend(fresh.map(|it| slice(service, &ports, it)));
     }
-    let told = |it: &Slice| !items(&it.slice, "/endpoints").is_empty();
-    let nothing = writes.create.is_empty() && !kept.iter().any(told);
+    let has_endpoints = |it: &Slice| !items(&it.slice, "/endpoints").is_empty();
+    let nothing = writes.create.is_empty() && !kept.iter().any(has_endpoints);
     let labels = labels(service);
     for (index, Slice { mut slice, changed }) in kept.into_iter().enumerate() {
         if items(&slice, "/endpoints").is_empty() && !(nothing && index == 0) {
@@ -75,7 +77,8 @@ struct Slice {
     changed: bool,
 }
 
-/// Brings the endpoints of slices up to date and puts new ones where there is room. Gives those there is no room for.
+/// Updates the endpoints of slices and adds new ones where there is room. Returns those that do not
+/// fit.
 fn fill(mut slices: Vec<&mut Slice>, endpoints: Vec<Value>) -> Vec<Value> {
     let order: Vec<String> = endpoints.iter().map(|it| identity(it).to_owned()).collect();
     let mut missing: BTreeMap<String, Value> =
@@ -116,7 +119,7 @@ fn slice(service: &Value, ports: &[Value], endpoints: Vec<Value>) -> Value {
         "addressType": "IPv4", "endpoints": endpoints, "ports": ports })
 }
 
-/// The labels of the slices of a service: its own, and those that name it.
+/// Returns the labels of the slices of a service: its own, and those that name it.
 fn labels(service: &Value) -> Value {
     let ours = [SERVICE_NAME, MANAGED_BY, HEADLESS];
     let own = entries(service, "/metadata/labels").filter(|(name, _)| !ours.contains(name));
@@ -148,7 +151,7 @@ mod tests {
         vec![json!({ "name": "", "port": 80, "protocol": "TCP" })]
     }
 
-    /// Does what is to be written; gives how many slices were created, updated and deleted.
+    /// Applies the writes. Returns the numbers of created, updated and deleted slices.
     fn apply(slices: &mut Vec<Value>, wanted: Vec<(Vec<Value>, Vec<Value>)>) -> (usize, usize, usize) {
         let writes = writes(&service(), wanted, slices.clone());
         let counts = (writes.create.len(), writes.update.len(), writes.delete.len());
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_tells_of_a_hundred_and_what_is_written_anyway_is_filled_first() {
+    fn a_slice_lists_a_hundred_endpoints_and_changed_slices_are_filled_first() {
         let all =
             |range: std::ops::Range<usize>| vec![(ports(), range.map(|it| endpoint(it, true)).collect())];
         let mut slices = Vec::new();
@@ -194,14 +197,18 @@ mod tests {
         assert_eq!(sizes(&slices), [100, 100, 50]);
         assert_eq!(apply(&mut slices, all(0..260)), (0, 1, 0));
         assert_eq!(sizes(&slices), [100, 100, 60]);
-        assert_eq!(apply(&mut slices, all(10..265)), (0, 1, 0), "the one that loses some takes the new ones");
+        assert_eq!(
+            apply(&mut slices, all(10..265)),
+            (0, 1, 0),
+            "new endpoints go into the slice that has lost some"
+        );
         assert_eq!(sizes(&slices), [95, 100, 60]);
         assert_eq!(apply(&mut slices, all(100..200)), (0, 0, 2));
         assert_eq!(sizes(&slices), [100]);
     }
 
     #[test]
-    fn one_empty_slice_says_that_there_is_nothing() {
+    fn a_service_without_endpoints_has_one_empty_slice() {
         let mut slices = Vec::new();
         assert_eq!(apply(&mut slices, vec![]), (1, 0, 0));
         assert_eq!(apply(&mut slices, vec![]), (0, 0, 0));
@@ -211,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn other_ports_are_told_in_another_slice() {
+    fn other_ports_are_listed_in_another_slice() {
         let other = vec![json!({ "name": "", "port": 81, "protocol": "TCP" })];
         let mut slices = Vec::new();
         let both = vec![(ports(), vec![endpoint(1, true)]), (other.clone(), vec![endpoint(2, true)])];

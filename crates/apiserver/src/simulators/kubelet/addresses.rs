@@ -1,25 +1,27 @@
-//! The addresses of pods: those of the network of their node, and others when it has no more.
+//! The addresses of pods: from the network of their node, or from a shared range when that is
+//! exhausted.
 
 use std::collections::HashMap;
 
 use dogwatch_core::ObjectKey;
 
-/// How many addresses there are besides those of the nodes: 10.245.0.2 and on.
+/// The number of addresses in the shared range: 10.245.0.2 and following.
 const OTHERS: u32 = 11 * 250 * 250;
-/// How many hosts the network of a node has.
+/// The number of hosts in the network of a node.
 const OF_NODE: u32 = 253;
 
-/// The addresses that pods have. Each pod gets the lowest that is free.
+/// The addresses of pods. Each pod gets the lowest free one.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
     held: HashMap<String, ObjectKey>,
-    /// For each network, a position before which all addresses are held. A search begins there: from the first address on
-    /// it would look at those of all other pods.
+    /// For each network, a position before which all addresses are in use. A search starts there,
+    /// instead of passing the addresses of all other pods.
     full_up_to: HashMap<String, u32>,
 }
 
 impl Addresses {
-    /// An address for a pod, in this network while that has any. `network` is the first three parts of an address, or empty.
+    /// Allocates an address for a pod, in this network if it has a free one. `network` is the first
+    /// three parts of an address, or empty.
     pub(super) fn take(&mut self, key: &ObjectKey, network: &str) -> String {
         let own = if network.is_empty() { None } else { self.free_in(network, OF_NODE) };
         let free = own.or_else(|| self.free_in("", OTHERS)).unwrap_or_default();
@@ -27,12 +29,12 @@ impl Addresses {
         free
     }
 
-    /// Notes that a pod has an address.
+    /// Records that a pod has an address.
     pub(super) fn hold(&mut self, address: String, key: &ObjectKey) {
         self.held.insert(address, key.clone());
     }
 
-    /// Gives an address back. The next pod of that name may have been given it already, and keeps it.
+    /// Releases an address, unless another pod has it already.
     pub(super) fn give_back(&mut self, address: &str, key: &ObjectKey) {
         if self.held.get(address) != Some(key) {
             return;
@@ -54,7 +56,7 @@ impl Addresses {
     }
 }
 
-/// The address at a position in a network.
+/// Returns the address at a position in a network.
 fn nth(network: &str, at: u32) -> String {
     match network {
         "" => format!("10.{}.{}.{}", 245 + at / 62_500, at / 250 % 250, at % 250 + 2),
@@ -62,7 +64,7 @@ fn nth(network: &str, at: u32) -> String {
     }
 }
 
-/// The position of an address in a network that it may be of.
+/// Returns the position of an address in a network; `None` if it is not in it.
 fn position(network: &str, address: &str) -> Option<u32> {
     let (before, host) = address.rsplit_once('.')?;
     let host = host.parse::<u32>().ok()?.checked_sub(2)?;
@@ -81,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_and_addresses_are_the_same() {
+    fn positions_and_addresses_convert_both_ways() {
         for (network, at) in
             [("", 0), ("", 249), ("", 250), ("", 62_500), ("", OTHERS - 1), ("10.244.1", 252)]
         {
@@ -93,7 +95,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a search from the first address on, whatever is given back meanwhile.
+        /// Compared with a search from the first address on, with addresses released in between.
         #[test]
         fn the_lowest_free_address_is_taken(steps in proptest::collection::vec((any::<bool>(), 0..600usize), 1..700)) {
             let (mut addresses, mut held) = (Addresses::default(), Vec::<(String, ObjectKey)>::new());

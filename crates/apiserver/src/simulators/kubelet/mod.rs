@@ -1,5 +1,5 @@
-//! The kubelets of all nodes: pods start, are ready, complete where they are for a job, and end when their time is over or they
-//! are deleted.
+//! The kubelets of all nodes: pods start, become ready, complete if they belong to a Job, and end
+//! at their deadline or when they are deleted.
 
 mod addresses;
 mod status;
@@ -17,7 +17,7 @@ use super::owner::{controller_key, is_deleting};
 use super::settings::Simulators;
 use crate::cluster::{Cluster, DeleteOptions, Place, Writer};
 use crate::controllers::reconcile::{Next, Reconciler};
-use crate::controllers::recorder::{Note, record};
+use crate::controllers::recorder::{Event, record};
 use crate::controllers::{builtin, writer};
 use crate::kinds::look::{at, flag, items, number, text};
 use crate::refusal::Refusal;
@@ -31,32 +31,32 @@ use status::Facts;
 #[derive(Debug)]
 pub(super) struct Kubelet {
     settings: Simulators,
-    /// What each pod is about to do, since when, and how long that takes.
-    stages: HashMap<ObjectKey, Begun>,
-    /// The addresses that pods have.
+    /// The next stage of each pod, its start and its duration.
+    stages: HashMap<ObjectKey, StageTimer>,
+    /// The addresses of pods.
     addresses: Addresses,
 }
 
 #[derive(Debug)]
-struct Begun {
+struct StageTimer {
     uid: String,
     stage: Stage,
     since: Instant,
     takes: Duration,
 }
 
-/// What a pod does next.
+/// The next stage of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// It is taken on.
+    /// The kubelet accepts it.
     Accept,
     /// It becomes ready.
     Start,
-    /// It ends by itself.
+    /// It completes.
     Complete,
-    /// It follows what others say.
+    /// Its status is updated for changes by other clients.
     Refresh,
-    /// It ends because it is deleted.
+    /// It stops because it is deleted.
     Stop,
 }
 
@@ -65,7 +65,7 @@ impl Kubelet {
         Self { settings: settings.clone(), stages: HashMap::new(), addresses: Addresses::default() }
     }
 
-    /// How long until a pod does what it does next.
+    /// Returns the time until the next stage of a pod.
     fn rest(&mut self, cluster: &Cluster, key: &ObjectKey, pod: &Value, stage: Stage) -> Duration {
         let uid = text(pod, "/metadata/uid");
         if !self.stages.get(key).is_some_and(|it| it.uid == uid && it.stage == stage) {
@@ -81,13 +81,13 @@ impl Kubelet {
                     self.settings.stop_after.min(Duration::from_secs(grace.unsigned_abs()))
                 }
             };
-            let begun = Begun { uid: uid.to_owned(), stage, since: Instant::now(), takes };
+            let begun = StageTimer { uid: uid.to_owned(), stage, since: Instant::now(), takes };
             self.stages.insert(key.clone(), begun);
         }
         self.stages.get(key).map_or(Duration::ZERO, |it| it.takes.saturating_sub(it.since.elapsed()))
     }
 
-    /// An address for a pod, in the network of its node while that has any.
+    /// Allocates an address for a pod, in the network of its node if that has a free one.
     fn take_address(&mut self, key: &ObjectKey, node: &Value) -> String {
         let network = text(node, "/spec/podCIDR").rsplit_once('.').map_or("", |(it, _)| it);
         self.addresses.take(key, network)
@@ -103,7 +103,7 @@ impl Reconciler for Kubelet {
         ["pods", "nodes"].map(|it| builtin(cluster, "", "v1", it).collection.clone()).to_vec()
     }
 
-    /// A pod on a node; those of a node that has come after them.
+    /// Returns a pod on a node, or the pods of a node that was created after them.
     fn touched(
         &mut self,
         cluster: &Cluster,
@@ -164,14 +164,16 @@ impl Reconciler for Kubelet {
         };
         cluster.change(&Place::of(&kind, key).part("status"), &writer, report).await?;
         if stage == Stage::Start {
-            tell(cluster, &pod, &writer, |it| Note::normal("Started", format!("Started container {it}")))
-                .await;
+            record_each(cluster, &pod, &writer, |it| {
+                Event::normal("Started", format!("Started container {it}"))
+            })
+            .await;
         }
         Ok(left.filter(|_| stage == Stage::Refresh && !over).map_or_else(Next::touch, Next::after))
     }
 }
 
-/// How long a pod may still be active, where that is limited.
+/// Returns the time that a pod may still be active, if it has a deadline.
 fn time_left(pod: &Value, now: Timestamp) -> Option<Duration> {
     let allowed = number(pod, "/spec/activeDeadlineSeconds")?;
     let begun: Timestamp = text(pod, "/status/startTime").parse().ok()?;
@@ -179,10 +181,10 @@ fn time_left(pod: &Value, now: Timestamp) -> Option<Duration> {
     Some(Duration::try_from(end.duration_since(now)).unwrap_or(Duration::ZERO))
 }
 
-/// What a pod on a node does next, if anything.
+/// Returns the next stage of a pod on a node, if there is one.
 fn stage(pod: &Value) -> Option<Stage> {
     if is_deleting(pod) {
-        // With no time left, it is only finalizers that hold it.
+        // Without a grace period left, only finalizers keep it.
         let held = number(pod, "/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0;
         return (!held).then_some(Stage::Stop);
     }
@@ -195,12 +197,13 @@ fn stage(pod: &Value) -> Option<Stage> {
     }
 }
 
-/// The status of a pod once it has done that; `None` when somebody else was faster.
-fn report(asked: Stage, pod: &Value, facts: Facts<'_>) -> Option<Value> {
-    if stage(pod) != Some(asked) {
+/// Returns the status of a pod after a stage; `None` if the pod has changed and is at another
+/// stage.
+fn report(expected: Stage, pod: &Value, facts: Facts<'_>) -> Option<Value> {
+    if stage(pod) != Some(expected) {
         return None;
     }
-    match asked {
+    match expected {
         Stage::Accept => Some(status::starting(pod, facts)),
         Stage::Start => Some(status::running(pod, facts)),
         Stage::Complete => Some(status::completed(pod, facts)),
@@ -217,7 +220,8 @@ async fn stop(
     pod: &Value,
     writer: &Writer,
 ) -> Result<Next, Refusal> {
-    tell(cluster, pod, writer, |it| Note::normal("Killing", format!("Stopping container {it}"))).await;
+    record_each(cluster, pod, writer, |it| Event::normal("Killing", format!("Stopping container {it}")))
+        .await;
     let uid = Some(text(pod, "/metadata/uid").to_owned());
     let options = DeleteOptions { grace: Some(0), uid, ..DeleteOptions::default() };
     match cluster.delete(&Place::of(kind, key), &options, writer).await {
@@ -226,10 +230,10 @@ async fn stop(
     }
 }
 
-/// Tells something of each container.
-async fn tell(cluster: &Cluster, pod: &Value, writer: &Writer, note: impl Fn(&str) -> Note) {
+/// Records an event for each container.
+async fn record_each(cluster: &Cluster, pod: &Value, writer: &Writer, event: impl Fn(&str) -> Event) {
     for container in items(pod, "/spec/containers") {
-        record(cluster, writer, pod, &note(text(container, "/name"))).await;
+        record(cluster, writer, pod, &event(text(container, "/name"))).await;
     }
 }
 
@@ -245,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_pod_does_next_follows_from_what_it_is() {
+    fn the_next_stage_of_a_pod_follows_from_its_state() {
         let job = json!([{ "kind": "Job", "name": "j", "uid": "u", "controller": true }]);
         for (metadata, status, expected) in [
             (json!({}), json!({ "phase": "Pending" }), Some(Stage::Accept)),
@@ -274,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_have_addresses_of_their_own_and_more_than_a_node_has() {
+    fn pods_have_unique_addresses_even_beyond_the_network_of_a_node() {
         let mut kubelet = Kubelet::new(&Simulators::default());
         let node = json!({ "spec": { "podCIDR": "10.244.1.0/24" } });
         let all: Vec<_> =

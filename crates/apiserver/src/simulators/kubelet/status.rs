@@ -1,23 +1,23 @@
-//! What a node reports of a pod, stage by stage.
+//! The status that the kubelet reports of a pod at each stage.
 
 use serde_json::{Value, json};
 
 use crate::kinds::look::{at, items, number, text};
 use crate::simulators::condition;
 
-/// What a report needs to know beside the pod.
+/// The inputs of a report apart from the pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts<'a> {
     pub(super) now: &'a str,
     pub(super) host: &'a str,
     pub(super) address: &'a str,
-    /// Makes the ids of containers tell one pod from another.
+    /// The uid of the pod, which makes the ids of its containers unique.
     pub(super) uid: &'a str,
-    /// Whether the pod has had its time.
+    /// True if the deadline of the pod has passed.
     pub(super) over: bool,
 }
 
-/// The pod has been taken on: its containers are being made.
+/// Returns the status of an accepted pod, whose containers are being created.
 pub(super) fn starting(pod: &Value, facts: Facts<'_>) -> Value {
     let mut status = common(pod, facts);
     let waiting = |reason: &str| json!({ "waiting": { "reason": reason } });
@@ -35,7 +35,7 @@ pub(super) fn starting(pod: &Value, facts: Facts<'_>) -> Value {
     status
 }
 
-/// The pod runs, and is ready unless somebody else has a say in that.
+/// Returns the status of a running pod, which is ready unless a readiness gate is closed.
 pub(super) fn running(pod: &Value, facts: Facts<'_>) -> Value {
     let mut status = common(pod, facts);
     status["phase"] = "Running".into();
@@ -48,7 +48,7 @@ pub(super) fn running(pod: &Value, facts: Facts<'_>) -> Value {
         containers(pod, "containers").map(|it| container(it, facts, state.clone(), true)).collect();
     if !items(pod, "/spec/initContainers").is_empty() {
         let inits = containers(pod, "initContainers").map(|it| {
-            // One that is always restarted keeps running beside the others.
+            // A sidecar container keeps running.
             let stays = text(it, "/restartPolicy") == "Always";
             let state = if stays { state.clone() } else { ended(it, facts) };
             container(it, facts, state, true)
@@ -59,7 +59,7 @@ pub(super) fn running(pod: &Value, facts: Facts<'_>) -> Value {
     status
 }
 
-/// The pod has done what it was for.
+/// Returns the status of a pod that has completed.
 pub(super) fn completed(pod: &Value, facts: Facts<'_>) -> Value {
     let mut status = pod["status"].clone();
     status["phase"] = "Succeeded".into();
@@ -75,7 +75,7 @@ pub(super) fn completed(pod: &Value, facts: Facts<'_>) -> Value {
     status
 }
 
-/// The pod has had its time.
+/// Returns the status of a pod whose deadline has passed.
 pub(super) fn expired(pod: &Value, facts: Facts<'_>) -> Value {
     let mut status = pod["status"].clone();
     status["phase"] = "Failed".into();
@@ -96,7 +96,8 @@ pub(super) fn expired(pod: &Value, facts: Facts<'_>) -> Value {
     status
 }
 
-/// Brings a running pod in line with what others say of it: its readiness, and containers that came later. `None` when it is.
+/// Updates the status of a running pod for changes by other clients: readiness gates and ephemeral
+/// containers. Returns `None` if it is up to date.
 pub(super) fn refreshed(pod: &Value, facts: Facts<'_>) -> Option<Value> {
     let mut status = pod["status"].clone();
     set_conditions(&mut status, pod, true, true, facts.now);
@@ -151,7 +152,7 @@ fn container(container: &Value, facts: Facts<'_>, state: Value, ready: bool) -> 
     status
 }
 
-/// An id that looks like one and is the same each time.
+/// Returns a container id, which is the same in each run.
 fn container_id(container: &Value, facts: Facts<'_>) -> String {
     use sha2::{Digest, Sha256};
     let digest = Sha256::digest(format!("{}/{}", facts.uid, text(container, "/name")));
@@ -232,8 +233,8 @@ mod tests {
             (&json!("Running"), &json!("10.244.1.2"))
         );
         assert!(condition::is_true(&runs, "Ready") && condition::is_true(&runs, "ContainersReady"));
-        assert_eq!(runs["status"]["startTime"], "t2", "it began then");
-        assert_eq!(runs["status"]["qosClass"], "BestEffort", "what others wrote stays");
+        assert_eq!(runs["status"]["startTime"], "t2", "startTime does not change");
+        assert_eq!(runs["status"]["qosClass"], "BestEffort", "fields of other clients are kept");
         let ids: Vec<_> =
             items(&runs, "/status/containerStatuses").iter().map(|it| &it["containerID"]).collect();
         assert_ne!(ids[0], ids[1]);
@@ -245,11 +246,11 @@ mod tests {
     }
 
     #[test]
-    fn containers_that_come_later_run_beside_the_others_and_time_ends_all() {
+    fn ephemeral_containers_run_and_the_deadline_ends_all_containers() {
         let fresh = pod(json!({ "containers": [{ "name": "a" }] }));
         let mut runs = with(fresh.clone(), running(&fresh, FACTS));
         runs["spec"]["ephemeralContainers"] = json!([{ "name": "debug", "image": "i" }]);
-        let runs = with(runs.clone(), refreshed(&runs, FACTS).expect("one has come"));
+        let runs = with(runs.clone(), refreshed(&runs, FACTS).expect("a container was added"));
         let later = &runs["status"]["ephemeralContainerStatuses"][0];
         assert!(later["name"] == "debug" && later["state"].get("running").is_some());
         assert_eq!(refreshed(&runs, FACTS), None);
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn readiness_gates_have_a_say() {
+    fn a_pod_is_ready_only_with_open_readiness_gates() {
         let gated = pod(
             json!({ "containers": [{ "name": "a" }], "readinessGates": [{ "conditionType": "x.io/y" }] }),
         );
@@ -268,12 +269,12 @@ mod tests {
         let conditions = runs["status"]["conditions"].as_array_mut().unwrap();
         conditions.push(json!({ "type": "x.io/y", "status": "True" }));
         let runs =
-            with(runs.clone(), refreshed(&runs, Facts { now: "t5", ..FACTS }).expect("a gate has opened"));
+            with(runs.clone(), refreshed(&runs, Facts { now: "t5", ..FACTS }).expect("a gate was opened"));
         assert!(condition::is_true(&runs, "Ready"));
     }
 
     #[test]
-    fn containers_that_come_first_end_unless_they_stay() {
+    fn init_containers_end_unless_they_are_sidecars() {
         let spec = json!({ "containers": [{ "name": "a" }],
             "initContainers": [{ "name": "first" }, { "name": "side", "restartPolicy": "Always" }] });
         let fresh = pod(spec);

@@ -1,4 +1,5 @@
-//! What names of DNS may look like, and the words for those that do not.
+//! Checks of DNS names, with the messages of k8s.io/apimachinery v0.36.4 pkg/api/validate/content
+//! and pkg/util/validation.
 
 const LABEL: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
                      alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', \
@@ -7,7 +8,7 @@ const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower ca
                          '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used \
                          for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
-/// What is wrong with a text as a DNS-1035 label; empty where nothing is.
+/// Returns the problems of a text as a DNS-1035 label.
 pub(crate) fn label_faults(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if text.len() > 63 {
@@ -19,7 +20,7 @@ pub(crate) fn label_faults(text: &str) -> Vec<String> {
     faults
 }
 
-/// What is wrong with a text as an RFC 1123 subdomain; empty where nothing is.
+/// Returns the problems of a text as an RFC 1123 subdomain.
 pub(crate) fn subdomain_faults(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if text.len() > 253 {
@@ -31,7 +32,7 @@ pub(crate) fn subdomain_faults(text: &str) -> Vec<String> {
     faults
 }
 
-/// Whether a text is a lower-case RFC 1123 label, of any length.
+/// Returns true for a lower-case RFC 1123 label, of any length.
 pub(crate) fn is_label(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = text.as_bytes();
@@ -39,7 +40,7 @@ pub(crate) fn is_label(text: &str) -> bool {
     inner(*first) && inner(*last) && bytes.iter().all(|byte| inner(*byte) || *byte == b'-')
 }
 
-/// Whether a text is a lower-case RFC 1123 subdomain, of any length.
+/// Returns true for a lower-case RFC 1123 subdomain, of any length.
 pub(crate) fn is_subdomain(text: &str) -> bool {
     text.split('.').all(is_label)
 }
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_begin_with_a_letter_and_subdomains_need_not() {
+    fn labels_begin_with_a_letter_and_subdomains_may_begin_with_a_digit() {
         for (text, label, subdomain) in [
             ("abc", true, true),
             ("a-b", true, true),

@@ -1,14 +1,14 @@
-//! The parts of a version of a definition beside its schema: deprecation, subresources, columns, selectable fields; and
-//! how versions are converted.
+//! Validation of a version of a definition apart from its schema: deprecation, subresources,
+//! columns, selectable fields; and of the conversion between versions.
 
 use serde_json::Value;
 
 use super::Structural;
-use super::printed::{json as compact, quoted, quoted_list};
-use super::words::{flag, listed, text};
+use super::go_format::{json as compact, quoted, quoted_list};
+use super::keywords::{flag, listed, text};
 use crate::refusal::{Problem, ProblemKind};
 
-/// The warning of a deprecated version.
+/// Checks the deprecation warning of a version.
 pub(crate) fn check_deprecation(version: &Value, path: &str, problems: &mut Vec<Problem>) {
     let Some(warning) = version["deprecationWarning"].as_str() else { return };
     let field = format!("{path}.deprecationWarning");
@@ -27,7 +27,7 @@ pub(crate) fn check_deprecation(version: &Value, path: &str, problems: &mut Vec<
     problems.push(invalid(&field, &quoted(warning), &fault));
 }
 
-/// The paths of `scale`.
+/// Checks the paths of `scale`.
 pub(crate) fn check_subresources(subresources: &Value, path: &str, problems: &mut Vec<Problem>) {
     let Some(scale) = subresources.get("scale").filter(|scale| scale.is_object()) else { return };
     for (key, prefixes, words) in [
@@ -49,7 +49,7 @@ pub(crate) fn check_subresources(subresources: &Value, path: &str, problems: &mu
     }
 }
 
-/// The columns of a version.
+/// Checks the columns of a version.
 pub(crate) fn check_columns(version: &Value, path: &str, problems: &mut Vec<Problem>) {
     const KINDS: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
     const FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
@@ -80,7 +80,7 @@ pub(crate) fn check_columns(version: &Value, path: &str, problems: &mut Vec<Prob
     }
 }
 
-/// The fields of a version that can be selected by: known scalars outside of `metadata`, at most eight.
+/// Checks the selectable fields of a version: known scalars outside of `metadata`, at most eight.
 pub(crate) fn check_selectable(version: &Value, path: &str, problems: &mut Vec<Problem>) {
     let schema = Structural::parse(&version["schema"]["openAPIV3Schema"]);
     let mut seen: Vec<&str> = Vec::new();
@@ -122,7 +122,7 @@ pub(crate) fn check_selectable(version: &Value, path: &str, problems: &mut Vec<P
     }
 }
 
-/// Why a path does not name a selectable field.
+/// Returns the reason why a path does not name a selectable field.
 fn path_fault(path: &str) -> String {
     let word = path.split(|ch: char| !ch.is_ascii_alphanumeric() && ch != '_').next().unwrap_or_default();
     match path.find(['.', '[']) {
@@ -132,7 +132,7 @@ fn path_fault(path: &str) -> String {
     }
 }
 
-/// How versions are converted.
+/// Checks the conversion between versions.
 pub(crate) fn check_conversion(spec: &Value, problems: &mut Vec<Problem>) {
     let conversion = &spec["conversion"];
     let strategy = text(conversion, "strategy");
@@ -177,7 +177,7 @@ pub(crate) fn check_conversion(spec: &Value, problems: &mut Vec<Problem>) {
     }
 }
 
-/// A word that must be one of these.
+/// Checks a value against the supported ones.
 pub(crate) fn check_choice(field: &str, value: &str, choices: &[&str], problems: &mut Vec<Problem>) {
     if value.is_empty() {
         problems.push(Problem::new(field, ProblemKind::Required, ""));
@@ -187,12 +187,12 @@ pub(crate) fn check_choice(field: &str, value: &str, choices: &[&str], problems:
     }
 }
 
-/// A value that is not allowed.
+/// Returns the problem of an invalid value.
 pub(crate) fn invalid(field: &str, value: &str, detail: &str) -> Problem {
     Problem::with_value(field, ProblemKind::Invalid, value, detail)
 }
 
-/// A field that may not be there.
+/// Returns the problem of a forbidden field.
 pub(crate) fn forbidden(field: &str, detail: &str) -> Problem {
     Problem::new(field, ProblemKind::Forbidden, detail)
 }

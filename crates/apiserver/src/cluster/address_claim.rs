@@ -1,25 +1,28 @@
-//! What a service takes while it is being readied: given back unless it is stored, also when nobody waits any more.
+//! A guard that releases the addresses and ports of a service that is not stored, even if the
+//! request is cancelled.
 
 use dogwatch_core::ObjectKey;
 
 use super::Cluster;
 use crate::registry::Kind;
 
-/// A write of a service, which may take addresses and ports. When the last write of a service is dropped, the service has
-/// what is stored of it, and nothing else.
+/// A write of a service that may allocate addresses and ports. When the last write of a service is
+/// dropped, exactly the addresses and ports of its stored state stay allocated.
 ///
-/// Several writes of one service may be under way, each with another idea of what is stored. So none of them decides by
-/// itself what to give back: the one that loses would give back what the other has just stored.
+/// Several writes of one service may be in progress, each based on another stored state. So none of
+/// them decides alone what to release: the write that loses the race would release what the winner
+/// has just stored.
 #[derive(Debug)]
-#[must_use = "dropping it gives back what was taken and is not stored"]
-pub(super) struct Claim<'a> {
+#[must_use = "dropping it releases the addresses that are not stored"]
+pub(super) struct AddressClaim<'a> {
     cluster: &'a Cluster,
     /// The uid and the key of the service; `None` for other kinds, which have no addresses.
     service: Option<(String, Option<ObjectKey>)>,
 }
 
-impl<'a> Claim<'a> {
-    /// Begins a write of the object with this uid. `key` is where it is stored, or will be.
+impl<'a> AddressClaim<'a> {
+    /// Starts a write of the object with this uid. `key` is the key under which it is or will be
+    /// stored.
     pub(super) fn of(cluster: &'a Cluster, kind: &Kind, uid: &str, key: Option<ObjectKey>) -> Self {
         let service = kind.is("", "services").then(|| (uid.to_owned(), key));
         if let Some((uid, _)) = &service {
@@ -29,7 +32,7 @@ impl<'a> Claim<'a> {
     }
 }
 
-impl Drop for Claim<'_> {
+impl Drop for AddressClaim<'_> {
     fn drop(&mut self) {
         if let Some((uid, key)) = self.service.take() {
             self.cluster.addresses().end_write(&uid);

@@ -1,4 +1,6 @@
-//! Parts of objects that are more than a view: binding, eviction, tokens; and reading all of them.
+//! Subresources with behaviour of their own: binding, eviction, tokens; and reads of all
+//! subresources. The messages about pods are those of k8s.io/kubernetes v1.36.4
+//! pkg/registry/core/pod.
 
 use std::sync::Arc;
 
@@ -7,21 +9,22 @@ use serde_json::{Value, json};
 
 use super::pipeline::{Owning, metadata_mut, object_mut};
 use super::place::MODIFIED;
-use super::selected::selects;
+use super::selector::selects;
 use super::update::{ATTEMPTS, Attempt};
 use super::{Cluster, DeleteOptions, Place, Propagation, Shown, Writer, Written};
 use crate::kinds::look::{at, entries, items, number, text};
 use crate::refusal::Refusal;
 use crate::store::Encoded;
 
-/// After how many seconds an eviction may be tried again whose budget nobody has looked at yet.
-const PROCESSING: u32 = 10;
+/// The seconds after which the eviction of a pod may be retried if its budget has not been observed
+/// yet.
+const RETRY_AFTER_SECONDS: u32 = 10;
 
 impl Cluster {
-    /// An object, or a part of it such as its Scale.
+    /// Returns an object, or a subresource such as its Scale.
     ///
     /// # Errors
-    /// 404 when there is none; whatever keeps the part from being read.
+    /// 404 if there is no such object; the error of reading the subresource.
     pub fn read_part(&self, place: &Place<'_>) -> Result<Shown, Refusal> {
         let current = self.get(place.kind, &place.key()?).ok_or_else(|| place.kind.not_found(place.name))?;
         match place.part {
@@ -31,8 +34,9 @@ impl Cluster {
         }
     }
 
-    /// Returns the error of a request that wants a connection to a pod, a service or a node: `exec`, `attach`,
-    /// `portforward` or `proxy`. There is always one, since no kubelet runs containers for this server.
+    /// Returns the error of a request that needs a connection to a pod, a service or a node:
+    /// `exec`, `attach`, `portforward` or `proxy`. There always is one, since no kubelet runs
+    /// containers for this server.
     pub fn refuse_connection(&self, place: &Place<'_>, container: Option<&str>) -> Refusal {
         let refuse = || {
             self.check_container(place, container)?;
@@ -41,10 +45,12 @@ impl Cluster {
         refuse().map_or_else(|refusal| refusal, |current| self.unreachable(place, &current))
     }
 
-    /// Checks that a container of the request is one of the pod. Passes for parts that are not of a container.
+    /// Checks that the container of a request is one of the pod. Passes for subresources that are
+    /// not about a container.
     ///
     /// # Errors
-    /// 404 when there is no pod, 400 when there is no such container, or it is not clear which.
+    /// 404 if there is no such pod; 400 if there is no such container, or none is named and the pod
+    /// has several.
     pub fn check_container(&self, place: &Place<'_>, container: Option<&str>) -> Result<(), Refusal> {
         if !matches!(place.part, "log" | "exec" | "attach") {
             return Ok(());
@@ -58,7 +64,8 @@ impl Cluster {
             Some(name) if !names.contains(&name) => {
                 Err(Refusal::bad_request(format!("container {name} is not valid for pod {}", place.name)))
             }
-            // Init containers do not make it unclear: kube-apiserver takes the only regular one.
+            // Init containers do not make the choice ambiguous: kube-apiserver takes the only
+            // regular container.
             None if items(&pod, "/spec/containers").len() > 1 => Err(Refusal::bad_request(format!(
                 "a container name must be specified for pod {}, choose one of: [{}]",
                 place.name,
@@ -68,7 +75,7 @@ impl Cluster {
         }
     }
 
-    /// Why nothing can be read from inside a pod, a node or a service: no kubelet runs here.
+    /// Returns the error of reading from inside a pod, a node or a service: no kubelet runs here.
     fn unreachable(&self, place: &Place<'_>, current: &Arc<Encoded>) -> Refusal {
         let node = match place.kind.def.plural.as_str() {
             "pods" => current.field("spec.nodeName").unwrap_or_default(),
@@ -91,7 +98,7 @@ impl Cluster {
         }
     }
 
-    /// Asks for what a part of an object does.
+    /// Executes the creation of a subresource.
     pub(super) async fn create_part(
         &self,
         place: &Place<'_>,
@@ -166,7 +173,7 @@ impl Cluster {
         Err(pods.conflict(pod, MODIFIED))
     }
 
-    /// Deletes a pod, if its budget allows.
+    /// Deletes a pod if its disruption budget allows it.
     async fn evict(&self, place: &Place<'_>, eviction: &Value, writer: &Writer) -> Result<Written, Refusal> {
         let key = place.key()?;
         let current = self.get(place.kind, &key).ok_or_else(|| place.kind.not_found(place.name))?;
@@ -198,7 +205,7 @@ impl Cluster {
         Ok(Written::value(success(), true))
     }
 
-    /// Lets a pod say why it goes.
+    /// Sets the condition that says why a pod is deleted.
     async fn mark_evicted(&self, place: &Place<'_>, writer: &Writer) -> Result<(), Refusal> {
         let condition = json!({ "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
             "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": self.source.stamp() });
@@ -211,7 +218,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Takes one disruption out of the budget of a pod, or refuses.
+    /// Takes one disruption out of the budget of a pod.
+    ///
+    /// # Errors
+    /// 429 if the budget allows none; 500 if several budgets cover the pod.
     async fn spend_budget(
         &self,
         pod: &Value,
@@ -255,12 +265,13 @@ impl Cluster {
     }
 }
 
-/// A budget that has nothing to spend, or of which nobody knows yet.
+/// Returns the 429 for a budget that is exhausted, or `stale`: its controller has not observed it
+/// yet.
 fn violates(budget: &Value, name: &str, stale: bool) -> Refusal {
     let message = "Cannot evict pod as it would violate the pod's disruption budget.";
     let mut refusal = Refusal::new(Reason::TooManyRequests, message);
     if stale {
-        refusal.0.details.get_or_insert_default().retry_after_seconds = PROCESSING;
+        refusal.0.details.get_or_insert_default().retry_after_seconds = RETRY_AFTER_SECONDS;
         let cause = format!("The disruption budget {name} is still being processed by the server.");
         return refusal.cause("DisruptionBudget", &cause, "");
     }
@@ -271,7 +282,7 @@ fn violates(budget: &Value, name: &str, stale: bool) -> Refusal {
     refusal.cause("DisruptionBudget", &cause, "")
 }
 
-/// Sets a condition in place of one of its type.
+/// Sets a condition, replacing the one of its type.
 fn set_condition(pod: &mut Value, condition: Value) {
     let mut conditions = items(pod, "/status/conditions").to_vec();
     conditions.retain(|it| text(it, "/type") != text(&condition, "/type"));
@@ -279,7 +290,7 @@ fn set_condition(pod: &mut Value, condition: Value) {
     object_mut(pod, "status").insert("conditions".to_owned(), conditions.into());
 }
 
-/// The answer of what is done and leaves nothing to show.
+/// Returns the response to a request that succeeded and has no object to show.
 fn success() -> Value {
     json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201 })
 }

@@ -1,23 +1,24 @@
-//! What the collector reads of an object: its owners, its finalizers, and whether it is being deleted.
+//! The metadata that the collector reads of an object: its owners, its finalizers, and its
+//! deletion.
 
 use serde::Deserialize;
 
 use crate::store::Encoded;
 
-/// Keeps an object until its blocking dependents are gone.
+/// The finalizer that keeps an object until its blocking dependents are gone.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
-/// Keeps an object until its dependents no longer refer to it.
+/// The finalizer that keeps an object until its dependents no longer refer to it.
 pub(super) const ORPHAN: &str = "orphan";
 
 /// The part of an object's metadata that is about owners and deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct OwnerMeta {
     pub(super) owners: Vec<OwnerRef>,
-    /// It is being deleted.
+    /// True if it is being deleted.
     pub(super) deleting: bool,
-    /// It has the finalizer that waits for dependents, whether it is being deleted or not.
+    /// True if it has the foreground finalizer, whether or not it is being deleted.
     pub(super) foreground: bool,
-    /// It has the finalizer that leaves dependents, whether it is being deleted or not.
+    /// True if it has the orphan finalizer, whether or not it is being deleted.
     pub(super) orphan: bool,
 }
 
@@ -46,12 +47,13 @@ struct Metadata {
     deletion_timestamp: Option<String>,
 }
 
-impl Head {
+impl OwnerMeta {
     pub(super) fn read(stored: &Encoded) -> Self {
         if stored.is_tied() { Self::from_json(stored.json()) } else { Self::default() }
     }
 
-    /// What cannot be read has no owners: nothing is deleted because of it.
+    /// Reads the metadata from JSON. An object that cannot be decoded has no owners, so that
+    /// nothing is deleted because of it.
     pub(super) fn from_json(json: &[u8]) -> Self {
         let Object { metadata } = serde_json::from_slice(json).unwrap_or_default();
         let finalizers = metadata.finalizers.unwrap_or_default();
@@ -63,19 +65,19 @@ impl Head {
         }
     }
 
-    /// It is being deleted and waits for its dependents.
+    /// Returns true if it is being deleted and waits for its dependents.
     pub(super) fn waits_for_dependents(&self) -> bool {
         self.deleting && self.foreground
     }
 
-    /// It is being deleted and its dependents are to be left.
-    pub(super) fn leaves_dependents(&self) -> bool {
+    /// Returns true if it is being deleted and orphans its dependents.
+    pub(super) fn orphans_dependents(&self) -> bool {
         self.deleting && self.orphan
     }
 }
 
 impl OwnerRef {
-    /// Whether the owner has to wait for this dependent when it waits for any.
+    /// Returns true if the owner has to wait for this dependent in a foreground deletion.
     pub(super) fn blocks(&self) -> bool {
         self.block_owner_deletion == Some(true)
     }
@@ -91,19 +93,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn owners_finalizers_and_deletion_are_read_and_nothing_else_is_needed() {
-        let head = Head::from_json(
+    fn owners_finalizers_and_deletion_are_read_from_partial_objects() {
+        let meta = OwnerMeta::from_json(
             br#"{"kind":"Pod","metadata":{"name":"a","ownerReferences":[{"apiVersion":"v1","kind":"X","name":"x",
                 "uid":"u","blockOwnerDeletion":true,"controller":true},{"uid":"w"}],"finalizers":["orphan"],
                 "deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"containers":[]}}"#,
         );
         assert_eq!(
-            head.owners.iter().map(|it| (it.uid.as_str(), it.blocks())).collect::<Vec<_>>(),
+            meta.owners.iter().map(|it| (it.uid.as_str(), it.blocks())).collect::<Vec<_>>(),
             [("u", true), ("w", false)]
         );
-        assert!(head.leaves_dependents() && !head.waits_for_dependents());
+        assert!(meta.orphans_dependents() && !meta.waits_for_dependents());
         for nothing in [&b"{}"[..], br#"{"metadata":{"ownerReferences":null,"finalizers":null}}"#, b"5"] {
-            assert_eq!(Head::from_json(nothing), Head::default());
+            assert_eq!(OwnerMeta::from_json(nothing), OwnerMeta::default());
         }
     }
 }

@@ -1,30 +1,31 @@
-//! A schema laid out as the list of its places: its parts, and what restricts them.
+//! A schema as a flat list of its nodes: parts and restrictions.
 //!
-//! Parts are the schema itself, its fields, items and additional properties, and theirs. Restrictions stand below `allOf`,
-//! `anyOf`, `oneOf` and `not`, of parts and of restrictions.
+//! Parts are the schema itself, its fields, items and additional properties, and theirs.
+//! Restrictions are the schemas below `allOf`, `anyOf`, `oneOf` and `not`, of parts and of other
+//! restrictions.
 
 use serde_json::{Value, json};
 
-use super::words::{flag, listed, named, property};
+use super::keywords::{flag, listed, named, property};
 
-/// One place in a schema.
+/// A node of a schema.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct SchemaNode<'a> {
     pub(crate) path: String,
     pub(crate) schema: &'a Value,
     pub(crate) role: Role<'a>,
 }
 
-/// What a place is for.
+/// The role of a node.
 #[derive(Debug)]
 pub(crate) enum Role<'a> {
-    /// It says what a value is.
+    /// It describes a value.
     Part(Level),
-    /// It says what a value may be, which a part is about.
-    Restriction(About<'a>),
+    /// It restricts the values of a part.
+    Restriction(RestrictionTarget<'a>),
 }
 
-/// What kind of part.
+/// The position of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     Root,
@@ -32,37 +33,37 @@ pub(crate) enum Level {
     Field,
 }
 
-/// The part that a restriction restricts.
+/// The part that a restriction applies to.
 #[derive(Clone, Debug)]
-pub(crate) enum About<'a> {
-    /// It is there.
+pub(crate) enum RestrictionTarget<'a> {
+    /// The part, with its path.
     Part(&'a Value, String),
-    /// It should be at this path.
+    /// There is no such part; it should be at this path.
     Missing(String),
-    /// It is in something that is not there, or nobody asks.
+    /// The part is inside of a missing one, or is not checked.
     Nothing,
 }
 
-impl Place<'_> {
-    /// The path of one of its keywords.
+impl SchemaNode<'_> {
+    /// Returns the path of one of its keywords.
     pub(crate) fn at(&self, key: &str) -> String {
         format!("{}.{key}", self.path)
     }
 
-    /// Whether it is a resource inside of a resource.
+    /// Returns true for an embedded resource.
     pub(crate) fn is_embedded(&self) -> bool {
         flag(self.schema, "x-kubernetes-embedded-resource")
     }
 }
 
-/// All places of a schema that stands at a path.
-pub(crate) fn places<'a>(schema: &'a Value, path: &str) -> Vec<Place<'a>> {
+/// Returns all nodes of a schema that is at a path.
+pub(crate) fn schema_nodes<'a>(schema: &'a Value, path: &str) -> Vec<SchemaNode<'a>> {
     let mut found = Vec::new();
     part(schema, path.to_owned(), Level::Root, &mut found);
     found
 }
 
-fn part<'a>(schema: &'a Value, path: String, level: Level, found: &mut Vec<Place<'a>>) {
+fn part<'a>(schema: &'a Value, path: String, level: Level, found: &mut Vec<SchemaNode<'a>>) {
     if let Some(items) = schema.get("items") {
         part(items, format!("{path}.items"), Level::Item, found);
     }
@@ -72,26 +73,32 @@ fn part<'a>(schema: &'a Value, path: String, level: Level, found: &mut Vec<Place
     if let Some(more) = schema.get("additionalProperties").filter(|it| it.is_object()) {
         part(more, format!("{path}.additionalProperties"), Level::Field, found);
     }
-    // Only of what restricts the whole it is asked whether what it restricts is there.
-    let about = if level == Level::Root { About::Part(schema, path.clone()) } else { About::Nothing };
-    // Being a number or a text is the one thing that is said by types in a restriction: here, or in the first of `allOf`.
+    // kube-apiserver checks only the restrictions of the root for missing parts.
+    let target = if level == Level::Root {
+        RestrictionTarget::Part(schema, path.clone())
+    } else {
+        RestrictionTarget::Nothing
+    };
+    // `anyOf` integer or string is the only restriction that may have types: here, or in the first
+    // entry of `allOf`.
     let exempt_first = listed(schema, "allOf").first().is_some_and(is_number_or_text);
-    restrictions(schema, &path, &about, is_number_or_text(schema), exempt_first, found);
-    found.push(Place { path, schema, role: Role::Part(level) });
+    restrictions(schema, &path, &target, is_number_or_text(schema), exempt_first, found);
+    found.push(SchemaNode { path, schema, role: Role::Part(level) });
 }
 
 fn is_number_or_text(schema: &Value) -> bool {
     schema.get("anyOf") == Some(&json!([{"type": "integer"}, {"type": "string"}]))
 }
 
-/// What stands below the keywords that combine restrictions; those of an exempt `anyOf` are no places.
+/// Collects the schemas below the keywords that combine restrictions, except those of an exempt
+/// `anyOf`.
 fn restrictions<'a>(
     schema: &'a Value,
     path: &str,
-    about: &About<'a>,
+    target: &RestrictionTarget<'a>,
     exempt: bool,
     exempt_first: bool,
-    found: &mut Vec<Place<'a>>,
+    found: &mut Vec<SchemaNode<'a>>,
 ) {
     for key in ["allOf", "anyOf", "oneOf"] {
         if exempt && key == "anyOf" {
@@ -99,36 +106,36 @@ fn restrictions<'a>(
         }
         for (index, inner) in listed(schema, key).iter().enumerate() {
             let exempt = exempt_first && key == "allOf" && index == 0;
-            restriction(inner, format!("{path}.{key}[{index}]"), about.clone(), exempt, found);
+            restriction(inner, format!("{path}.{key}[{index}]"), target.clone(), exempt, found);
         }
     }
     if let Some(not) = schema.get("not") {
-        restriction(not, format!("{path}.not"), about.clone(), false, found);
+        restriction(not, format!("{path}.not"), target.clone(), false, found);
     }
 }
 
 fn restriction<'a>(
     schema: &'a Value,
     path: String,
-    about: About<'a>,
+    target: RestrictionTarget<'a>,
     exempt: bool,
-    found: &mut Vec<Place<'a>>,
+    found: &mut Vec<SchemaNode<'a>>,
 ) {
-    restrictions(schema, &path, &about, exempt, false, found);
+    restrictions(schema, &path, &target, exempt, false, found);
     if let Some(items) = schema.get("items") {
-        let inner = about.inner(|part| part.get("items"), |path| format!("{path}.items"));
+        let inner = target.inner(|part| part.get("items"), |path| format!("{path}.items"));
         restriction(items, format!("{path}.items"), inner, false, found);
     }
     for (name, field) in named(schema, "properties") {
-        let inner = about
+        let inner = target
             .inner(|part| part.get("properties").and_then(|it| it.get(name)), |path| property(path, name));
         restriction(field, property(&path, name), inner, false, found);
     }
-    found.push(Place { path, schema, role: Role::Restriction(about) });
+    found.push(SchemaNode { path, schema, role: Role::Restriction(target) });
 }
 
-impl<'a> About<'a> {
-    /// What a restriction inside of one about this is about.
+impl<'a> RestrictionTarget<'a> {
+    /// Returns the target of a restriction inside of one with this target.
     fn inner(&self, part: impl Fn(&'a Value) -> Option<&'a Value>, path: impl Fn(&str) -> String) -> Self {
         match self {
             Self::Part(outer, at) => {
@@ -148,18 +155,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_and_restrictions_are_found_with_what_they_are_about() {
+    fn parts_and_restrictions_are_found_with_their_targets() {
         let schema = json!({
             "properties": {"a": {"items": {}, "not": {"properties": {"b": {}}}}},
             "allOf": [{"anyOf": [{"type": "integer"}, {"type": "string"}], "items": {"not": {}}}],
         });
-        let mut found: Vec<String> = places(&schema, "s")
+        let mut found: Vec<String> = schema_nodes(&schema, "s")
             .into_iter()
-            .map(|place| match place.role {
-                Role::Part(level) => format!("{} {level:?}", place.path),
-                Role::Restriction(About::Part(_, path)) => format!("{} of {path}", place.path),
-                Role::Restriction(About::Missing(path)) => format!("{} misses {path}", place.path),
-                Role::Restriction(About::Nothing) => format!("{} of nothing", place.path),
+            .map(|node| match node.role {
+                Role::Part(level) => format!("{} {level:?}", node.path),
+                Role::Restriction(RestrictionTarget::Part(_, path)) => format!("{} of {path}", node.path),
+                Role::Restriction(RestrictionTarget::Missing(path)) => format!("{} misses {path}", node.path),
+                Role::Restriction(RestrictionTarget::Nothing) => format!("{} of nothing", node.path),
             })
             .collect();
         found.sort();

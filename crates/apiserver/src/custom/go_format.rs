@@ -1,10 +1,10 @@
-//! How the original prints a value inside a message: quoted text, numbers, and JSON for the rest.
+//! Values as kube-apiserver prints them in a message: quoted text, numbers, and JSON for the rest.
 
 use std::fmt::Write as _;
 
 use serde_json::{Number, Value};
 
-/// A value as it stands behind `Invalid value:`.
+/// Formats a value as it follows `Invalid value:`.
 pub(crate) fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),
@@ -13,7 +13,7 @@ pub(crate) fn shown(value: &Value) -> String {
     }
 }
 
-/// Text in double quotes, with the escapes of Go's `%q`.
+/// Quotes a text, with the escapes of Go's `%q`.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -38,14 +38,14 @@ pub(crate) fn quoted(text: &str) -> String {
     out
 }
 
-/// A list of texts, quoted, separated by commas.
+/// Formats a list of quoted texts, separated by commas.
 pub(crate) fn quoted_list<S: AsRef<str>>(texts: impl IntoIterator<Item = S>) -> String {
     let quoted: Vec<String> = texts.into_iter().map(|text| quoted(text.as_ref())).collect();
     quoted.join(", ")
 }
 
-/// A number as `%v` gives it: whole ones plain, others in the shortest form, with an exponent from 1e21 on and
-/// below 1e-4.
+/// Formats a number like Go's `%v`: integers plain, others in the shortest form, with an exponent
+/// from 1e21 on and below 1e-4.
 pub(crate) fn shown_number(number: &Number) -> String {
     match (number.as_i64(), number.as_f64()) {
         (Some(whole), _) => whole.to_string(),
@@ -54,7 +54,7 @@ pub(crate) fn shown_number(number: &Number) -> String {
     }
 }
 
-/// A float as `%v` gives it.
+/// Formats a float like Go's `%v`.
 pub(crate) fn shown_float(float: f64) -> String {
     let size = float.abs();
     if size == 0.0 || (1e-4..1e21).contains(&size) {
@@ -66,20 +66,21 @@ pub(crate) fn shown_float(float: f64) -> String {
     format!("{digits}e{sign}{exponent:0>2}")
 }
 
-/// Compact JSON with `<`, `>` and `&` escaped and whole numbers without a fraction, as Go's encoder does.
+/// Formats compact JSON with `<`, `>` and `&` escaped and whole numbers without a fraction, like
+/// Go's encoder.
 pub(crate) fn json(value: &Value) -> String {
     let mut value = value.clone();
     settle_numbers(&mut value);
     value.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
-/// Writes whole numbers without a fraction, as they come back from storage: 2.0 becomes 2. For after validation, which
-/// sees them as they came.
+/// Turns whole floats into integers, as they are after a round trip through storage: 2.0 becomes 2.
+/// To be called after validation, which sees the numbers as sent.
 pub fn settle_numbers(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
             let float = number.as_f64().unwrap_or(f64::NAN);
-            // Below 2^53 every whole float is exactly that number.
+            // Below 2^53 every whole float is exactly that integer.
             if float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0 {
                 #[expect(clippy::cast_possible_truncation, reason = "whole and in range")]
                 let whole = float as i64;
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_printed_as_the_original_prints_them() {
+    fn values_are_printed_as_kube_apiserver_prints_them() {
         for (value, text) in [
             (json!(3), "3"),
             (json!(0.7), "0.7"),

@@ -1,32 +1,34 @@
-//! What makes a schema structural: each field has a type outside of `allOf`, `anyOf`, `oneOf` and `not`, and those only
-//! restrict values.
+//! The rules of structural schemas: each field has a type outside of `allOf`, `anyOf`, `oneOf` and
+//! `not`, and those only restrict values.
 //!
-//! A schema is laid out as the list of its places first ([`places`]); then each place is held to the rules of its role.
+//! A schema is flattened into the list of its nodes first ([`schema_nodes`]); then each node is checked
+//! against the rules of its role. The messages are those of
+//! k8s.io/apiextensions-apiserver v0.36.4 pkg/apiserver/schema/validation.go.
 
 use serde_json::Value;
 
+use super::go_format::{quoted, shown};
+use super::keywords::{flag, listed, named, property, text};
 use super::pattern::Pattern;
-use super::places::{About, Level, Place, Role, places};
-use super::printed::{quoted, shown};
-use super::words::{flag, listed, named, property, text};
+use super::schema_nodes::{Level, RestrictionTarget, Role, SchemaNode, schema_nodes};
 use crate::refusal::{Problem, ProblemKind};
 
-/// Why a schema is not structural, sorted by what is said; empty where it is.
+/// Returns the reasons why a schema is not structural, sorted by message.
 pub(crate) fn problems(schema: &Value, path: &str) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for place in places(schema, path) {
-        pattern(&place, &mut problems);
-        match &place.role {
+    for node in schema_nodes(schema, path) {
+        pattern(&node, &mut problems);
+        match &node.role {
             Role::Part(level) => {
-                types(&place, *level, &mut problems);
-                embedded(&place, &mut problems);
-                numbers_or_text(&place, &mut problems);
-                inherited_fields(&place, *level, &mut problems);
+                types(&node, *level, &mut problems);
+                embedded(&node, &mut problems);
+                numbers_or_text(&node, &mut problems);
+                inherited_fields(&node, *level, &mut problems);
             }
-            Role::Restriction(about) => {
-                states_nothing(&place, &mut problems);
-                if let About::Missing(path) = about {
-                    let detail = format!("because it is defined in {}", place.path);
+            Role::Restriction(target) => {
+                check_restriction(&node, &mut problems);
+                if let RestrictionTarget::Missing(path) = target {
+                    let detail = format!("because it is defined in {}", node.path);
                     problems.push(required(path.clone(), &detail));
                 }
             }
@@ -36,7 +38,8 @@ pub(crate) fn problems(schema: &Value, path: &str) -> Vec<Problem> {
     problems
 }
 
-/// The first keyword in a schema that no structural schema has. Where there is one, the rest is not looked at.
+/// Returns the first keyword in a schema that no structural schema has. If there is one, the rest
+/// is not checked.
 pub(crate) fn unsupported(schema: &Value) -> Option<&'static str> {
     const KEYWORDS: [(&str, &str); 7] = [
         ("id", "id"),
@@ -75,98 +78,100 @@ fn invalid(field: String, value: &str, detail: &str) -> Problem {
     Problem::with_value(field, ProblemKind::Invalid, quoted(value), detail)
 }
 
-/// A pattern has to be a regular expression.
-fn pattern(place: &Place<'_>, problems: &mut Vec<Problem>) {
-    let pattern = text(place.schema, "pattern");
+/// Checks that a pattern is a regular expression.
+fn pattern(node: &SchemaNode<'_>, problems: &mut Vec<Problem>) {
+    let pattern = text(node.schema, "pattern");
     if let Some(mistake) = Pattern::mistake(pattern) {
         let detail = format!("must be a valid regular expression, but isn't: {mistake}");
-        problems.push(invalid(place.at("pattern"), pattern, &detail));
+        problems.push(invalid(node.at("pattern"), pattern, &detail));
     }
 }
 
-/// Every part has a type, unless it may be anything; a list says what its items are; the root is an object.
-fn types(place: &Place<'_>, level: Level, problems: &mut Vec<Problem>) {
-    let (schema, kind) = (place.schema, text(place.schema, "type"));
+/// Checks types: every part has one unless any value is allowed, a list describes its items, and
+/// the root is an object.
+fn types(node: &SchemaNode<'_>, level: Level, problems: &mut Vec<Problem>) {
+    let (schema, kind) = (node.schema, text(node.schema, "type"));
     let anything =
         flag(schema, "x-kubernetes-int-or-string") || flag(schema, "x-kubernetes-preserve-unknown-fields");
-    if kind.is_empty() && !anything && !place.is_embedded() {
+    if kind.is_empty() && !anything && !node.is_embedded() {
         let detail = match level {
             Level::Root => "must not be empty at the root",
             Level::Item => "must not be empty for specified array items",
             Level::Field => "must not be empty for specified object fields",
         };
-        problems.push(required(place.at("type"), detail));
+        problems.push(required(node.at("type"), detail));
     }
     if kind == "array" && schema.get("items").is_none() {
-        problems.push(required(place.at("items"), "must be specified"));
+        problems.push(required(node.at("items"), "must be specified"));
     }
     if level == Level::Root {
         if !kind.is_empty() && kind != "object" {
-            problems.push(invalid(place.at("type"), kind, "must be object at the root"));
+            problems.push(invalid(node.at("type"), kind, "must be object at the root"));
         }
         if schema.get("additionalProperties").is_some() {
-            problems.push(forbidden(place.at("additionalProperties"), "must not be used at the root"));
+            problems.push(forbidden(node.at("additionalProperties"), "must not be used at the root"));
         }
     }
 }
 
-/// An embedded resource is an object with fields of its own, or one that keeps whatever it is given.
-fn embedded(place: &Place<'_>, problems: &mut Vec<Problem>) {
-    if !place.is_embedded() {
+/// Checks embedded resources: each is an object with properties, or preserves unknown fields.
+fn embedded(node: &SchemaNode<'_>, problems: &mut Vec<Problem>) {
+    if !node.is_embedded() {
         return;
     }
-    let (schema, kind) = (place.schema, text(place.schema, "type"));
+    let (schema, kind) = (node.schema, text(node.schema, "type"));
     let detail = "must be object if x-kubernetes-embedded-resource is true";
     match kind {
         "object" => {}
-        "" => problems.push(required(place.at("type"), detail)),
-        kind => problems.push(invalid(place.at("type"), kind, detail)),
+        "" => problems.push(required(node.at("type"), detail)),
+        kind => problems.push(invalid(node.at("type"), kind, detail)),
     }
     if schema.get("additionalProperties").is_some() {
         let detail = "must not be used if x-kubernetes-embedded-resource is set";
-        problems.push(forbidden(place.at("additionalProperties"), detail));
+        problems.push(forbidden(node.at("additionalProperties"), detail));
     }
     let keeps = flag(schema, "x-kubernetes-preserve-unknown-fields");
     if !keeps && named(schema, "properties").next().is_none() {
         let detail = "must not be empty if x-kubernetes-embedded-resource is true without \
                       x-kubernetes-preserve-unknown-fields";
-        problems.push(required(place.at("properties"), detail));
+        problems.push(required(node.at("properties"), detail));
     }
 }
 
-/// What is a number or a text has no fields.
-fn numbers_or_text(place: &Place<'_>, problems: &mut Vec<Problem>) {
-    if !flag(place.schema, "x-kubernetes-int-or-string") {
+/// Checks `x-kubernetes-int-or-string`: such a value has no fields.
+fn numbers_or_text(node: &SchemaNode<'_>, problems: &mut Vec<Problem>) {
+    if !flag(node.schema, "x-kubernetes-int-or-string") {
         return;
     }
     for key in ["x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"] {
-        if flag(place.schema, key) {
+        if flag(node.schema, key) {
             let detail = "must be false if x-kubernetes-int-or-string is true";
-            problems.push(Problem::with_value(place.at(key), ProblemKind::Invalid, true, detail));
+            problems.push(Problem::with_value(node.at(key), ProblemKind::Invalid, true, detail));
         }
     }
 }
 
-/// The fields every resource has can be narrowed a little, and only at the root or in an embedded resource.
-fn inherited_fields(place: &Place<'_>, level: Level, problems: &mut Vec<Problem>) {
-    let whole = level == Level::Root || place.is_embedded();
+/// Checks the fields that every resource has: their types at the root and in embedded resources,
+/// and that the root restricts nothing but the names in `metadata`.
+fn inherited_fields(node: &SchemaNode<'_>, level: Level, problems: &mut Vec<Problem>) {
+    let whole = level == Level::Root || node.is_embedded();
     for (name, kind) in [("kind", "string"), ("apiVersion", "string"), ("metadata", "object")] {
-        let Some(schema) = place.schema.get("properties").and_then(|properties| properties.get(name)) else {
+        let Some(schema) = node.schema.get("properties").and_then(|properties| properties.get(name)) else {
             continue;
         };
-        let path = property(&place.path, name);
+        let path = property(&node.path, name);
         let actual = text(schema, "type");
         if whole && actual != kind {
             problems.push(invalid(format!("{path}.type"), actual, &format!("must be {kind}")));
         }
-        if name == "metadata" && level == Level::Root && says_more_than_names(schema) {
+        if name == "metadata" && level == Level::Root && restricts_more_than_names(schema) {
             let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
             problems.push(forbidden(path, detail));
         }
     }
 }
 
-fn says_more_than_names(metadata: &Value) -> bool {
+fn restricts_more_than_names(metadata: &Value) -> bool {
     let names_only =
         named(metadata, "properties").all(|(name, _)| matches!(name.as_str(), "name" | "generateName"));
     let empty = |value: &Value| match value {
@@ -183,58 +188,58 @@ fn says_more_than_names(metadata: &Value) -> bool {
     })
 }
 
-/// How what a restriction may not say has to be, for it not to be said.
-enum Unsaid {
+/// The value that a forbidden keyword must have in a restriction.
+enum RequiredValue {
     Empty,
     Undefined,
     False,
 }
 
-/// What belongs to the parts of a schema and not to what restricts them.
-const ONLY_OF_PARTS: [(&str, Unsaid); 12] = [
-    ("type", Unsaid::Empty),
-    ("default", Unsaid::Undefined),
-    ("title", Unsaid::Empty),
-    ("description", Unsaid::Empty),
-    ("nullable", Unsaid::False),
-    ("x-kubernetes-preserve-unknown-fields", Unsaid::False),
-    ("x-kubernetes-embedded-resource", Unsaid::False),
-    ("x-kubernetes-int-or-string", Unsaid::False),
-    ("x-kubernetes-list-map-keys", Unsaid::Empty),
-    ("x-kubernetes-list-type", Unsaid::Undefined),
-    ("x-kubernetes-map-type", Unsaid::Undefined),
-    ("x-kubernetes-validations", Unsaid::Empty),
+/// The keywords that only parts may have, not restrictions.
+const ONLY_IN_PARTS: [(&str, RequiredValue); 12] = [
+    ("type", RequiredValue::Empty),
+    ("default", RequiredValue::Undefined),
+    ("title", RequiredValue::Empty),
+    ("description", RequiredValue::Empty),
+    ("nullable", RequiredValue::False),
+    ("x-kubernetes-preserve-unknown-fields", RequiredValue::False),
+    ("x-kubernetes-embedded-resource", RequiredValue::False),
+    ("x-kubernetes-int-or-string", RequiredValue::False),
+    ("x-kubernetes-list-map-keys", RequiredValue::Empty),
+    ("x-kubernetes-list-type", RequiredValue::Undefined),
+    ("x-kubernetes-map-type", RequiredValue::Undefined),
+    ("x-kubernetes-validations", RequiredValue::Empty),
 ];
 
-/// A restriction says nothing of what a value is, only of what it may be.
-fn states_nothing(place: &Place<'_>, problems: &mut Vec<Problem>) {
-    let schema = place.schema;
-    for (key, unsaid) in ONLY_OF_PARTS {
-        let (said, detail) = match unsaid {
-            Unsaid::Empty => {
+/// Checks that a restriction has no keyword that describes a value.
+fn check_restriction(node: &SchemaNode<'_>, problems: &mut Vec<Problem>) {
+    let schema = node.schema;
+    for (key, required_value) in ONLY_IN_PARTS {
+        let (said, detail) = match required_value {
+            RequiredValue::Empty => {
                 let said = !text(schema, key).is_empty() || !listed(schema, key).is_empty();
                 (said, "must be empty to be structural")
             }
-            Unsaid::Undefined => {
+            RequiredValue::Undefined => {
                 (schema.get(key).is_some_and(|it| !it.is_null()), "must be undefined to be structural")
             }
-            Unsaid::False => (flag(schema, key), "must be false to be structural"),
+            RequiredValue::False => (flag(schema, key), "must be false to be structural"),
         };
         if said {
-            problems.push(forbidden(place.at(key), detail));
+            problems.push(forbidden(node.at(key), detail));
         }
     }
     let more = "additionalProperties";
     if schema.get(more).is_some_and(|it| it.is_object()) || flag(schema, more) {
-        problems.push(forbidden(place.at(more), "must be undefined to be structural"));
+        problems.push(forbidden(node.at(more), "must be undefined to be structural"));
     }
     if named(schema, "properties").any(|(name, _)| name == "metadata") {
-        let path = property(&place.path, "metadata");
+        let path = property(&node.path, "metadata");
         problems.push(forbidden(path, "must not be specified in a nested context"));
     }
 }
 
-/// A value for a message, without quotes where it is no text.
+/// Formats the value of a keyword for a message, quoted if it is a string.
 pub(crate) fn value_of(schema: &Value, key: &str) -> String {
     schema.get(key).map_or_else(|| "null".to_owned(), shown)
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::kinds::look::{entries, items, text};
 
-/// Whether a selector selects an object with these labels. One that says nothing selects everything.
+/// Returns true if a selector matches these labels. An empty selector matches everything.
 pub(super) fn selects(selector: &Value, labels: &Value) -> bool {
     let equal = entries(selector, "/matchLabels").all(|(key, value)| labels.get(key) == Some(value));
     let expressed = items(selector, "/matchExpressions").iter().all(|it| {
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_that_a_selector_says_must_hold() {
+    fn all_requirements_of_a_selector_must_match() {
         let labels = json!({ "app": "web", "tier": "front" });
         let expression = |operator: &str, key: &str, values: &[&str]| json!({ "matchExpressions": [{ "key": key, "operator": operator, "values": values }] });
         for (selector, selected) in [

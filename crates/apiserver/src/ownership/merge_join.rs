@@ -1,8 +1,8 @@
-//! Two sorted sequences side by side: what set algebra and comparing have in common.
+//! A merge join of two sorted sequences, shared by set operations and comparisons.
 
 use std::cmp::Ordering;
 
-/// An entry of two sequences: of one of them, or of both where both have its key.
+/// An entry of one of two sequences, or of both if both have its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pair<L, R> {
     Left(L),
@@ -10,8 +10,9 @@ pub(super) enum Pair<L, R> {
     Both(L, R),
 }
 
-/// Walks two sequences in the order of their keys. Each must be sorted by its key and hold a key at most once.
-pub(super) fn side_by_side<L, R>(
+/// Walks two sequences in the order of their keys. Each must be sorted by its key, without
+/// duplicates.
+pub(super) fn merge_join<L, R>(
     left: impl IntoIterator<Item = L>,
     right: impl IntoIterator<Item = R>,
     order: impl Fn(&L, &R) -> Ordering,
@@ -37,9 +38,9 @@ mod tests {
 
     #[test]
     fn every_key_comes_once_and_in_order() {
-        let pairs: Vec<_> = side_by_side([1, 3, 4], [2, 3, 5], Ord::cmp).collect();
+        let pairs: Vec<_> = merge_join([1, 3, 4], [2, 3, 5], Ord::cmp).collect();
         let expected = [Pair::Left(1), Pair::Right(2), Pair::Both(3, 3), Pair::Left(4), Pair::Right(5)];
         assert_eq!(pairs, expected);
-        assert_eq!(side_by_side([0; 0], [0; 0], Ord::cmp).count(), 0);
+        assert_eq!(merge_join([0; 0], [0; 0], Ord::cmp).count(), 0);
     }
 }

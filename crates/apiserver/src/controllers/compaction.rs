@@ -1,11 +1,12 @@
-//! Trims history by age: old states cannot be listed, and old changes not be watched from, once they are this old.
+//! Compaction of the history by age: older states cannot be listed, and older changes cannot be
+//! watched.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cluster::Cluster;
 
-/// Once in each period, forgets the changes from before the last one. Never ends by itself.
+/// Compacts, once per period, the changes from before the previous period. Never returns.
 pub(super) async fn run(cluster: Arc<Cluster>, period: Duration) {
     let mut before = cluster.store().revision();
     loop {

@@ -1,7 +1,9 @@
-//! Moving from client-side apply: the annotation in which kubectl kept what it last applied.
+//! Migration from client-side apply: the annotation in which kubectl keeps the configuration that
+//! it last applied.
 //!
-//! Fields that still are as kubectl left them are its own, whoever the entries say has set them. While the annotation is there,
-//! it is kept up to date, so that an older kubectl finds what it expects.
+//! Fields that still have the value from kubectl's last client-side apply belong to it, whatever
+//! the entries say. If the annotation exists, it is kept up to date, so that an older kubectl finds
+//! the configuration that it expects.
 
 use serde_json::Value;
 
@@ -15,14 +17,15 @@ use super::stated::fields_of;
 /// The manager for which the annotation is read and kept up to date.
 pub(super) const KUBECTL: &str = "kubectl";
 
-/// Where client-side apply keeps what it last applied.
+/// The annotation of client-side apply.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// How large all annotations of an object may be together, in bytes.
+/// The limit for the size of all annotations of an object, in bytes: `TotalAnnotationSizeLimitB` in
+/// k8s.io/apimachinery v0.36.4 pkg/api/validation/objectmeta.go.
 const MOST_ANNOTATIONS: usize = 256 * 1024;
 
-/// The fields that client-side apply last applied and that still are as it left them. None where the annotation is of another
-/// version, or cannot be read.
+/// Returns the fields that client-side apply last applied and that still have that value. Empty if
+/// the annotation is of another version, or cannot be decoded.
 pub(super) fn left_as_applied(live: &Value, target: &Target<'_>) -> FieldSet {
     let Some(applied) = last_applied(live).and_then(|text| serde_json::from_str::<Value>(text).ok()) else {
         return FieldSet::new();
@@ -41,7 +44,7 @@ fn last_applied(object: &Value) -> Option<&str> {
     Some(annotation).filter(|annotation| !annotation.is_empty())
 }
 
-/// Writes what was applied into the annotation, where the object has one.
+/// Writes the applied configuration into the annotation, if the object has one.
 pub(super) fn renew(object: &mut Value, applied: &Value) {
     if last_applied(object).is_none() {
         return;
@@ -53,7 +56,7 @@ pub(super) fn renew(object: &mut Value, applied: &Value) {
     let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) else {
         return;
     };
-    // Go's encoder, which clients compare with, ends with a line feed.
+    // Go's encoder, whose output clients compare with, ends with a line feed.
     annotations.insert(LAST_APPLIED.to_owned(), format!("{}\n", escape_html(&stated.to_string())).into());
     let size = |(name, value): (&String, &Value)| name.len() + value.as_str().map_or(0, str::len);
     if annotations.iter().map(size).sum::<usize>() > MOST_ANNOTATIONS {

@@ -1,20 +1,21 @@
-//! What goes when an applier no longer states it.
+//! The removal of fields that an applier no longer states.
 //!
-//! An applier answers for the fields it owns. One that it stated before and does not state now is nobody's, unless another
-//! manager owns it too, and what is nobody's goes. A thing goes with all that is in it: who takes an item out of a list takes
-//! it out for those as well who only set something in that item.
+//! A field that an applier stated before and does not state now has no owner, unless another
+//! manager owns it too, and is removed. A value is removed with everything in it: a list item is
+//! removed even if other managers own fields in it.
 
 use serde_json::{Map, Value};
 
+use super::content::{Content, Part};
 use super::element::Element;
 use super::field_set::FieldSet;
-use super::parts::{Content, Part};
 use super::shape::Shape;
 use crate::schema::{Definitions, Schema, Topology};
 
-/// The fields of an object that go, where an applier owned `before` and all managers together own `now`.
+/// Returns the fields of an object that are removed, if an applier owned `before` and all managers
+/// together own `now`.
 ///
-/// Of each branch that goes only the top is named.
+/// Of each removed branch only the top is listed.
 pub(super) fn dropped(
     object: &Value,
     before: &FieldSet,
@@ -25,12 +26,12 @@ pub(super) fn dropped(
     dropped_parts(Content::of(object, schema, definitions), before, now, Above::default(), definitions)
 }
 
-/// What is known of the parts around a part.
+/// The ownership of the parts around a part.
 #[derive(Clone, Copy, Debug, Default)]
 struct Above {
     /// The applier owned one of them.
     owned: bool,
-    /// One of them is nobody's now that was the applier's, or was in something that was.
+    /// One of them has no owner now, and was owned by the applier, or was inside a part that was.
     abandoned: bool,
 }
 
@@ -43,17 +44,17 @@ fn dropped_parts(
 ) -> FieldSet {
     let (mut gone, nothing) = (FieldSet::new(), FieldSet::new());
     for part in content.parts() {
-        // Where the applier owned nothing, nothing goes.
+        // If the applier owned nothing here, nothing is removed.
         let Some((was, owned_in_it)) = before.at(&part.element) else { continue };
         let (is, owned_now) = now.at(&part.element).unwrap_or((false, &nothing));
         let content = part.content(definitions);
-        // A named field is owned where something in it is.
+        // A named field is owned if something in it is.
         let was_owned = was || (part.named && !owned_in_it.is_empty());
         let is_owned = is || (part.named && !owned_now.is_empty());
-        let says_something = says_something(&part, &content, definitions);
+        let states_anything = states_anything(&part, &content, definitions);
         let owned = above.owned || was_owned;
-        let abandoned = above.abandoned || (says_something && owned && !is_owned);
-        if was_owned && says_something && abandoned {
+        let abandoned = above.abandoned || (states_anything && owned && !is_owned);
+        if was_owned && states_anything && abandoned {
             gone.put(part.element, true, FieldSet::new());
         } else {
             let above = Above { owned, abandoned };
@@ -64,13 +65,14 @@ fn dropped_parts(
     gone
 }
 
-/// Whether a part, or anything in it, is stated: an empty list between named fields is not.
-fn says_something(part: &Part<'_>, content: &Content<'_>, definitions: &dyn Definitions) -> bool {
-    let inside = |inner: &Part<'_>| says_something(inner, &inner.content(definitions), definitions);
+/// Returns true if a part, or anything in it, is stated: an empty list between named fields is not.
+fn states_anything(part: &Part<'_>, content: &Content<'_>, definitions: &dyn Definitions) -> bool {
+    let inside = |inner: &Part<'_>| states_anything(inner, &inner.content(definitions), definitions);
     part.is_stated(content) || matches!(content, Content::Parts(parts) if parts.iter().any(inside))
 }
 
-/// The value without the fields of a set. A list or object that loses everything becomes null.
+/// Returns the value without the fields of a set. A list or object that loses everything becomes
+/// null.
 pub(super) fn without(
     value: &Value,
     set: &FieldSet,
@@ -82,17 +84,18 @@ pub(super) fn without(
         Some((true, _)) => None,
         Some((false, below)) => Some(without(value, below, schema, definitions)),
     };
-    let left = sifted(value, schema, definitions, keep);
+    let left = filtered(value, schema, definitions, keep);
     if left.as_array().is_some_and(Vec::is_empty) || left.as_object().is_some_and(Map::is_empty) {
         return Value::Null;
     }
     left
 }
 
-/// The value with nothing but the fields of a set, what they are in, and the keys of the items among these.
+/// Returns the value with only the fields of a set, the values that contain them, and the keys of
+/// list items.
 pub(super) fn only(value: &Value, set: &FieldSet, schema: &Schema, definitions: &dyn Definitions) -> Value {
     let shape = Shape::of(schema, Some(value), definitions);
-    sifted(value, schema, definitions, |element, value, inner| {
+    filtered(value, schema, definitions, |element, value, inner| {
         let (_, below) = set.at(element)?;
         let mut left = only(value, below, inner, definitions);
         if let (Shape::List(list), Some(item), Some(left)) = (&shape, value.as_object(), left.as_object_mut())
@@ -105,8 +108,9 @@ pub(super) fn only(value: &Value, set: &FieldSet, schema: &Schema, definitions: 
     })
 }
 
-/// The value with each of its parts as `keep` gives it back, or without it. What is no part stays.
-fn sifted(
+/// Returns the value with each of its parts replaced by the result of `keep`, or removed if that is
+/// `None`. Everything that is not a part is kept.
+fn filtered(
     value: &Value,
     schema: &Schema,
     definitions: &dyn Definitions,
@@ -141,7 +145,7 @@ mod tests {
     use super::*;
     use crate::schema::{Field, List, NoDefinitions, Scalar, Struct};
 
-    /// An object with a named list of items by name, each with a value, and a map.
+    /// Returns the schema of an object with a list that is keyed by name, and a map.
     fn schema() -> Schema {
         let text = || Schema::Scalar(Scalar::String);
         let named = |fields: Vec<(&str, Schema)>| {
@@ -159,34 +163,35 @@ mod tests {
         FieldSet::from_json(&fields).unwrap()
     }
 
-    /// Each case: what the applier owned, what all own now, what goes.
+    /// Each case: the fields that the applier owned, all fields that are owned now, and the removed
+    /// fields.
     #[test]
-    fn what_nobody_owns_goes_and_what_somebody_owns_stays() {
+    fn fields_without_an_owner_are_removed_and_others_are_kept() {
         let object =
             json!({"spec": {"list": [{"name": "a", "v": "1"}, {"name": "b"}], "map": {"x": "1", "y": "2"}}});
         let map = |fields: Value| json!({"f:spec": {"f:map": fields}});
         let item = |fields: Value| json!({"f:spec": {"f:list": {r#"k:{"name":"a"}"#: fields}}});
         let whole = json!({".": {}, "f:name": {}, "f:v": {}});
-        for (what, before, now, goes) in [
+        for (what, before, now, expected) in [
             ("a key", map(json!({"f:x": {}})), map(json!({"f:y": {}})), vec![".spec.map.x"]),
-            ("a key that another has", map(json!({"f:x": {}})), map(json!({"f:x": {}, "f:y": {}})), vec![]),
-            ("all there was", map(json!({"f:x": {}})), json!({}), vec![".spec"]),
-            ("what is not there", map(json!({"f:z": {}})), map(json!({"f:y": {}})), vec![]),
+            ("a key that another owns", map(json!({"f:x": {}})), map(json!({"f:x": {}, "f:y": {}})), vec![]),
+            ("everything", map(json!({"f:x": {}})), json!({}), vec![".spec"]),
+            ("a missing key", map(json!({"f:z": {}})), map(json!({"f:y": {}})), vec![]),
             ("an item", item(whole.clone()), map(json!({"f:x": {}})), vec![".spec.list"]),
             (
-                "an item beside another's",
+                "an item next to another manager's",
                 item(whole.clone()),
                 json!({"f:spec": {"f:list": {r#"k:{"name":"b"}"#: {}}}}),
                 vec![r#".spec.list[name="a"]"#],
             ),
             (
-                "an item in which another set something",
+                "an item in which another manager owns a field",
                 item(whole.clone()),
                 item(json!({"f:v": {}})),
                 vec![r#".spec.list[name="a"]"#],
             ),
             (
-                "the value in an item that another has",
+                "a field in an item that another manager owns",
                 item(whole),
                 item(json!({".": {}, "f:name": {}})),
                 vec![r#".spec.list[name="a"].v"#],
@@ -194,19 +199,19 @@ mod tests {
         ] {
             let gone = dropped(&object, &set(before), &set(now), &schema(), &NoDefinitions);
             let gone: Vec<String> = gone.paths().iter().map(ToString::to_string).collect();
-            assert_eq!(gone, goes, "{what}");
+            assert_eq!(gone, expected, "{what}");
         }
     }
 
     #[test]
-    fn what_loses_everything_becomes_null() {
+    fn an_object_that_loses_everything_becomes_null() {
         let fields = set(json!({"f:a": {"f:b": {}}, "f:c": {}}));
         let left = without(&json!({"a": {"b": 1}, "c": 2, "d": 3}), &fields, &Schema::Any, &NoDefinitions);
         assert_eq!(left, json!({"a": null, "d": 3}));
     }
 
     #[test]
-    fn items_keep_their_keys_where_only_something_in_them_is_kept() {
+    fn items_keep_their_keys_if_only_fields_in_them_are_kept() {
         let object = json!({"spec": {"list": [{"name": "b"}, {"name": "a", "v": "1"}], "map": {"x": "1"}}});
         let fields = set(json!({"f:spec": {"f:list": {r#"k:{"name":"a"}"#: {"f:v": {}}}}}));
         let left = only(&object, &fields, &schema(), &NoDefinitions);

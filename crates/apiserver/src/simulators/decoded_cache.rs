@@ -1,4 +1,5 @@
-//! Objects as values, or as what a simulator needs of them, decoded once for each version of them.
+//! A cache of decoded objects, or of the facts that a simulator needs of them, one for each
+//! version.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,34 +11,34 @@ use crate::cluster::Cluster;
 use crate::registry::Kind;
 use crate::store::Encoded;
 
-/// What is kept of an object.
-pub(super) trait Digest {
-    /// Reads it from an object as it is stored.
+/// A value that is derived from an object and cached.
+pub(super) trait FromStored {
+    /// Derives the value from an object as it is stored.
     fn read(object: &Encoded) -> Self;
 }
 
-/// The object as a whole.
-impl Digest for Value {
+/// The whole object.
+impl FromStored for Value {
     fn read(object: &Encoded) -> Self {
         object.to_value()
     }
 }
 
-/// What was decoded of one kind. Holds at most one value for each object that is there, once [`View::forget`] is told of
-/// those that are gone.
+/// A cache of the values of one kind. Holds at most one value for each object, if [`DecodedCache::forget`]
+/// is called for those that are gone.
 #[derive(Debug)]
-pub(super) struct View<T = Value> {
+pub(super) struct DecodedCache<T = Value> {
     decoded: HashMap<ObjectKey, (u64, Arc<T>)>,
 }
 
-impl<T> Default for View<T> {
+impl<T> Default for DecodedCache<T> {
     fn default() -> Self {
         Self { decoded: HashMap::new() }
     }
 }
 
-impl<T: Digest> View<T> {
-    /// What is kept of an object.
+impl<T: FromStored> DecodedCache<T> {
+    /// Returns the value of an object.
     pub(super) fn value(&mut self, object: &Encoded) -> Arc<T> {
         match self.decoded.get(object.key()) {
             Some((version, value)) if *version == object.version() => Arc::clone(value),
@@ -49,12 +50,12 @@ impl<T: Digest> View<T> {
         }
     }
 
-    /// All objects of a namespace as they are now.
+    /// Returns the values of all current objects of a namespace.
     pub(super) fn all(&mut self, cluster: &Cluster, kind: &Kind, namespace: Option<&str>) -> Vec<Arc<T>> {
         cluster.list(kind, namespace).iter().map(|it| self.value(it)).collect()
     }
 
-    /// An object is gone.
+    /// Removes the value of an object that is gone.
     pub(super) fn forget(&mut self, key: &ObjectKey) {
         self.decoded.remove(key);
     }
@@ -70,7 +71,7 @@ mod tests {
     #[test]
     fn an_object_is_decoded_once_for_each_version() {
         let at = |version| Draft::new(&json!({ "metadata": { "name": "a" } }), vec![]).unwrap().at(version);
-        let mut view = View::<Value>::default();
+        let mut view = DecodedCache::<Value>::default();
         let first = view.value(&at(1));
         assert!(Arc::ptr_eq(&first, &view.value(&at(1))));
         assert_eq!(view.value(&at(2))["metadata"]["resourceVersion"], "2");

@@ -1,16 +1,18 @@
-//! The defaults of a schema must themselves be valid, and hold nothing that would be pruned.
+//! Validation of the defaults of a schema: they must be valid, and have no fields that would be
+//! pruned.
 
 use serde_json::Value;
 
 use super::Structural;
-use super::printed::shown;
-use super::{embedded, metadata, prune, validate, words};
+use super::go_format::shown;
+use super::keywords;
+use super::{embedded, metadata, prune, validate};
 use crate::refusal::{Problem, ProblemKind};
 
-/// What is wrong with the defaults of a structural schema.
+/// Returns the problems of the defaults of a structural schema.
 pub(crate) fn problems(schema: &Structural, path: &str) -> Vec<Problem> {
     let mut problems = Vec::new();
-    // The root is a resource as embedded ones are.
+    // The root is validated like an embedded resource.
     let root = Structural { embedded: true, ..schema.clone() };
     visit(&root, path, false, &mut problems);
     problems
@@ -26,7 +28,7 @@ fn visit(schema: &Structural, path: &str, inside_meta: bool, problems: &mut Vec<
     }
     for (name, property) in &schema.properties {
         let meta = inside_meta || (schema.embedded && prune::is_meta(name));
-        visit(property, &words::property(path, name), meta, problems);
+        visit(property, &keywords::property(path, name), meta, problems);
     }
 }
 

@@ -1,14 +1,17 @@
-//! Admission by webhooks: they are asked whether an object may be written, and may change it before.
+//! Admission by webhooks, which may change an object before it is written, and may reject the
+//! write.
 //!
 //! ```text
 //! own ─► mutate (one webhook after the other) ─► the rules of the kind ─► approve (all at once) ─► commit
 //! ```
 //!
-//! Which webhooks there are is read anew for each write, so that a configuration holds as soon as it is stored.
+//! The configurations are read again for each write, so a configuration is in effect as soon as it
+//! is stored.
 //!
-//! `matchConditions` are CEL, which this server does not evaluate: such a webhook is called for every request that its rules
-//! and selectors match, as if all its conditions were true. It may so see requests that it wanted to be spared, but no
-//! request gets around it. Whoever stores such a configuration gets a warning.
+//! `matchConditions` are CEL, which this server does not evaluate: such a webhook is called for
+//! every request that its rules and selectors match, as if all its conditions were true. It may see
+//! requests that its conditions would exclude, but no request bypasses it. The client that stores
+//! such a configuration gets a warning.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -18,7 +21,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::decode::settle;
-use super::selected::selects;
+use super::selector::selects;
 use super::{Cluster, Place, Writer};
 use crate::kinds::look::{at, items, number, text};
 use crate::patch::{Patch, PatchKind};
@@ -34,57 +37,57 @@ static MUTATING: LazyLock<CollectionName> =
     LazyLock::new(|| format!("{GROUP}/mutatingwebhookconfigurations").into());
 static VALIDATING: LazyLock<CollectionName> =
     LazyLock::new(|| format!("{GROUP}/validatingwebhookconfigurations").into());
-/// How many seconds a webhook has to answer, unless it says otherwise.
-const PATIENCE: i64 = 10;
+/// The default of `timeoutSeconds`.
+const DEFAULT_TIMEOUT_SECONDS: i64 = 10;
 
-/// What webhooks are asked about.
+/// The attributes of a write that webhooks review.
 #[derive(Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct AdmissionAttributes<'a> {
     place: &'a Place<'a>,
     operation: &'static str,
-    /// What there was before.
+    /// The object before the write.
     old: Option<&'a Value>,
     writer: &'a Writer,
-    /// How it is to be written: what those options are called, and what they say.
+    /// The kind of the request's options, and their fields.
     options: (&'static str, Value),
 }
 
-/// A webhook that wants to be asked.
-struct Hook {
-    /// As its configuration says.
+/// A webhook whose rules match a write.
+struct MatchedWebhook {
+    /// The webhook as its configuration describes it.
     webhook: Value,
-    /// The version it wants to see.
+    /// The version in which the webhook sees the object, if it is another than that of the request.
     kind: Option<Arc<Kind>>,
 }
 
-impl<'a> Asked<'a> {
-    /// Whether something may come into being.
+impl<'a> AdmissionAttributes<'a> {
+    /// Describes a creation.
     pub(super) fn create(place: &'a Place<'a>, writer: &'a Writer) -> Self {
         Self { place, operation: "CREATE", old: None, writer, options: ("CreateOptions", Value::Null) }
     }
 
-    /// Whether something may change.
+    /// Describes an update.
     pub(super) fn update(place: &'a Place<'a>, old: &'a Value, writer: &'a Writer) -> Self {
         let options = ("UpdateOptions", Value::Null);
         Self { place, operation: "UPDATE", old: Some(old), writer, options }
     }
 
-    /// Whether something may go, in the way that `how` says.
+    /// Describes a deletion; `how` has the delete options.
     pub(super) fn delete(place: &'a Place<'a>, old: &'a Value, writer: &'a Writer, how: Value) -> Self {
         Self { place, operation: "DELETE", old: Some(old), writer, options: ("DeleteOptions", how) }
     }
 
-    /// Where it goes.
+    /// Returns the target of the write.
     pub(super) fn place(&self) -> &'a Place<'a> {
         self.place
     }
 
-    /// Who writes, and how.
+    /// Returns the client that writes.
     pub(super) fn writer(&self) -> &'a Writer {
         self.writer
     }
 
-    /// The name of what it is about, as far as it has one.
+    /// Returns the name of the object; empty if it has none yet.
     fn name(&self, object: Option<&Value>) -> String {
         match self.place.name {
             "" => text(object.or(self.old).unwrap_or(&Value::Null), "/metadata/name").to_owned(),
@@ -92,7 +95,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Which kind of object is written, in the version of a kind.
+    /// Returns the group, version and kind of the written object, in the version of `kind`.
     fn gvk(&self, kind: &Kind) -> Gvk {
         match kind.def.subresource(self.place.part) {
             Some(part) => kind.def.subresource_gvk(part),
@@ -111,7 +114,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// The options of the request.
+    /// Returns the options of the request as a review carries them.
     fn options(&self) -> Value {
         let (kind, how) = &self.options;
         let mut options = json!({ "kind": kind, "apiVersion": "meta.k8s.io/v1" });
@@ -124,7 +127,7 @@ impl<'a> Asked<'a> {
         options
     }
 
-    /// The request of a review, for a webhook that wants to see `kind`.
+    /// Returns the `request` of a review, for a webhook that sees the object as `kind`.
     fn request(&self, uid: &str, kind: &Kind, object: Option<&Value>) -> Value {
         let show = |it: &Value| self.shown(kind, it);
         let (gvk, plain) = (self.gvk(kind), self.gvk(self.place.kind));
@@ -156,7 +159,7 @@ impl<'a> Asked<'a> {
         request
     }
 
-    /// An object of the request's version in that of another kind.
+    /// Converts an object from the version of the request to that of another kind.
     fn shown(&self, kind: &Kind, object: &Value) -> Value {
         if kind.def.api_version() == self.place.kind.def.api_version() || !self.place.part.is_empty() {
             return object.clone();
@@ -166,37 +169,39 @@ impl<'a> Asked<'a> {
 }
 
 impl Cluster {
-    /// Lets webhooks change an object before the rules of its kind are applied. Gives what they warn of.
+    /// Calls the mutating webhooks, which may change an object before the rules of its kind are
+    /// applied. Returns their warnings.
     ///
     /// # Errors
-    /// What a webhook says against it; 500 where one does not answer and has to.
+    /// The denial of a webhook; 500 if a webhook with `failurePolicy: Fail` does not respond.
     pub(super) async fn mutate(
         &self,
-        asked: &Asked<'_>,
+        asked: &AdmissionAttributes<'_>,
         object: &mut Option<Value>,
     ) -> Result<Vec<String>, Refusal> {
         let mut warnings = Vec::new();
-        let mut left: Vec<(Hook, Option<Value>)> = Vec::new();
+        let mut left: Vec<(MatchedWebhook, Option<Value>)> = Vec::new();
         for hook in self.hooks(&MUTATING, asked) {
-            warnings.extend(self.changed_by(&hook, asked, object).await?);
+            warnings.extend(self.mutate_by(&hook, asked, object).await?);
             left.push((hook, object.clone()));
         }
-        // Some want to look again at what those behind them have changed.
+        // `reinvocationPolicy: IfNeeded`: called again if later webhooks have changed the object.
         for (hook, seen) in left {
             if text(&hook.webhook, "/reinvocationPolicy") == "IfNeeded" && *object != seen {
-                warnings.extend(self.changed_by(&hook, asked, object).await?);
+                warnings.extend(self.mutate_by(&hook, asked, object).await?);
             }
         }
         Ok(warnings)
     }
 
-    /// Asks webhooks whether an object that is ready may be stored, or may go. Gives what they warn of.
+    /// Calls the validating webhooks for an object that is ready to be stored, or about to be
+    /// deleted. Returns their warnings.
     ///
     /// # Errors
-    /// As for [`Self::mutate`].
+    /// Those of [`Self::mutate`].
     pub(super) async fn approve(
         &self,
-        asked: &Asked<'_>,
+        asked: &AdmissionAttributes<'_>,
         object: Option<&Value>,
     ) -> Result<Vec<String>, Refusal> {
         let hooks = self.hooks(&VALIDATING, asked);
@@ -208,13 +213,13 @@ impl Cluster {
         Ok(warnings)
     }
 
-    /// Both, for what is asked for and never stored.
+    /// Calls mutating and validating webhooks for an object that is never stored.
     ///
     /// # Errors
-    /// As for [`Self::mutate`].
-    pub(super) async fn admit_by_hooks(
+    /// Those of [`Self::mutate`].
+    pub(super) async fn admit_by_webhooks(
         &self,
-        asked: &Asked<'_>,
+        asked: &AdmissionAttributes<'_>,
         object: &mut Value,
     ) -> Result<Vec<String>, Refusal> {
         let mut changed = Some(object.take());
@@ -224,7 +229,7 @@ impl Cluster {
         Ok(warnings)
     }
 
-    /// Whether any webhooks are configured at all.
+    /// Returns true if any webhooks are configured.
     pub(super) fn has_webhooks(&self) -> bool {
         let any = |it: &CollectionName| {
             self.store().read(it, |history, revision| {
@@ -234,12 +239,13 @@ impl Cluster {
         any(&MUTATING) || any(&VALIDATING)
     }
 
-    /// The webhooks of these configurations that want to be asked, in order.
-    fn hooks(&self, configurations: &CollectionName, asked: &Asked<'_>) -> Vec<Hook> {
+    /// Returns the webhooks of these configurations whose rules match, in order.
+    fn hooks(&self, configurations: &CollectionName, asked: &AdmissionAttributes<'_>) -> Vec<MatchedWebhook> {
         let stored = self.store().read(configurations, |history, revision| {
             history.list_at(revision, None).into_iter().flatten().cloned().collect::<Vec<_>>()
         });
-        // What says who is asked is nobody's to forbid.
+        // Webhook configurations and admission policies are exempt: otherwise a webhook could block
+        // its own removal.
         if stored.is_empty() || asked.place.kind.def.group == GROUP {
             return Vec::new();
         }
@@ -247,7 +253,7 @@ impl Cluster {
         webhooks.filter_map(|it| self.hook(it, asked)).collect()
     }
 
-    fn hook(&self, webhook: Value, asked: &Asked<'_>) -> Option<Hook> {
+    fn hook(&self, webhook: Value, asked: &AdmissionAttributes<'_>) -> Option<MatchedWebhook> {
         let plain = asked.place.kind;
         let wanted = if rules::wants(&webhook, &asked.subject(plain)) {
             None
@@ -261,13 +267,14 @@ impl Cluster {
             let all = catalog.served().resources().iter().filter(|it| it.plural == plain.def.plural);
             Some(all.filter_map(|it| catalog.kind(&it.group, &it.version, &it.plural)).find(twin)?)
         };
-        Some(Hook { webhook, kind: wanted })
+        Some(MatchedWebhook { webhook, kind: wanted })
     }
 
-    /// Whether the selectors of a webhook match a request whose object is now `object`.
+    /// Returns true if the selectors of a webhook match a request whose object is now `object`.
     ///
-    /// They are evaluated just before the webhook is called, since an earlier webhook may have changed the labels.
-    fn selected(&self, webhook: &Value, asked: &Asked<'_>, object: Option<&Value>) -> bool {
+    /// They are evaluated just before the webhook is called, since an earlier webhook may have
+    /// changed the labels.
+    fn selected(&self, webhook: &Value, asked: &AdmissionAttributes<'_>, object: Option<&Value>) -> bool {
         let by_object = |selector: &Value| {
             let sides = [object, asked.old].into_iter().flatten();
             sides.into_iter().any(|side| selects(selector, &labels(side)))
@@ -280,11 +287,13 @@ impl Cluster {
             && at(webhook, "/namespaceSelector").is_none_or(by_namespace)
     }
 
-    /// The labels that a `namespaceSelector` is matched against; `None` for cluster-scoped objects other than namespaces.
+    /// Returns the labels that a `namespaceSelector` is matched against; `None` for cluster-scoped
+    /// objects other than namespaces.
     ///
-    /// A namespace that is created or updated is selected by its new labels; for its subresources and its deletion the
-    /// stored labels count (kube-apiserver: admission/plugin/webhook/predicates/namespace/matcher.go).
-    fn namespace_labels(&self, asked: &Asked<'_>, object: Option<&Value>) -> Option<Value> {
+    /// A namespace that is created or updated is selected by its new labels; for its subresources
+    /// and its deletion the stored labels count (k8s.io/apiserver v0.36.4
+    /// pkg/admission/plugin/webhook/predicates/namespace/matcher.go).
+    fn namespace_labels(&self, asked: &AdmissionAttributes<'_>, object: Option<&Value>) -> Option<Value> {
         if asked.place.kind.is("", "namespaces") {
             let new = object.filter(|_| asked.place.part.is_empty() && asked.operation != "DELETE");
             return Some(new.or(asked.old).map(labels).unwrap_or_default());
@@ -294,10 +303,10 @@ impl Cluster {
         Some(labels(&namespace.to_value()))
     }
 
-    async fn changed_by(
+    async fn mutate_by(
         &self,
-        hook: &Hook,
-        asked: &Asked<'_>,
+        hook: &MatchedWebhook,
+        asked: &AdmissionAttributes<'_>,
         object: &mut Option<Value>,
     ) -> Result<Vec<String>, Refusal> {
         let Some(verdict) = self.ask(hook, asked, object.as_ref()).await? else { return Ok(Vec::new()) };
@@ -307,11 +316,12 @@ impl Cluster {
         Ok(verdict.warnings)
     }
 
-    /// Asks one webhook. Gives nothing where it need not be asked, or does not answer and need not.
+    /// Calls one webhook. Returns `None` if its selectors do not match, or if it does not respond
+    /// and has `failurePolicy: Ignore`.
     async fn ask(
         &self,
-        hook: &Hook,
-        asked: &Asked<'_>,
+        hook: &MatchedWebhook,
+        asked: &AdmissionAttributes<'_>,
         object: Option<&Value>,
     ) -> Result<Option<Verdict>, Refusal> {
         let (webhook, name) = (&hook.webhook, text(&hook.webhook, "/name"));
@@ -321,21 +331,21 @@ impl Cluster {
         if asked.writer.dry_run && !matches!(text(webhook, "/sideEffects"), "None" | "NoneOnDryRun") {
             return Err(Refusal::bad_request(format!("admission webhook {name:?} does not support dry run")));
         }
-        match self.answer_of(hook, asked, object).await {
+        match self.call_webhook(hook, asked, object).await {
             Ok(verdict) if verdict.allowed => Ok(Some(verdict)),
             Ok(verdict) => Err(review::denied(name, verdict.status.as_ref())),
             Err(why) if text(webhook, "/failurePolicy") == "Ignore" => {
-                tracing::warn!(webhook = name, %why, "failed calling a webhook that need not be asked");
+                tracing::warn!(webhook = name, %why, "failed to call a webhook; ignored because of its failurePolicy");
                 Ok(None)
             }
             Err(why) => Err(review::unanswered(name, &why)),
         }
     }
 
-    async fn answer_of(
+    async fn call_webhook(
         &self,
-        hook: &Hook,
-        asked: &Asked<'_>,
+        hook: &MatchedWebhook,
+        asked: &AdmissionAttributes<'_>,
         object: Option<&Value>,
     ) -> Result<Verdict, String> {
         let webhook = &hook.webhook;
@@ -345,21 +355,22 @@ impl Cluster {
         let kind = hook.kind.as_deref().unwrap_or(asked.place.kind);
         let question = review::question(version, &asked.request(&uid, kind, object));
         let target = self.target(at(webhook, "/clientConfig").unwrap_or(&Value::Null))?;
-        let seconds = number(webhook, "/timeoutSeconds").unwrap_or(PATIENCE).clamp(1, 30);
+        let seconds = number(webhook, "/timeoutSeconds").unwrap_or(DEFAULT_TIMEOUT_SECONDS).clamp(1, 30);
         let limit = Duration::from_secs(seconds.unsigned_abs());
         let answer = call::post(&self.webhooks, &target, &question, limit).await?;
         review::read(&answer, version, &uid)
     }
 
-    /// Where a webhook is that a configuration describes.
+    /// Resolves the `clientConfig` of a webhook.
     ///
     /// # Errors
-    /// Why it cannot be found.
+    /// The reason why the webhook cannot be located.
     pub(super) fn target(&self, config: &Value) -> Result<Target, String> {
         Target::read(config, |namespace, name, port| self.locate(namespace, name, port))
     }
 
-    /// Where a port of a service is. No proxy leads from its address to its endpoints here, so it is one of these.
+    /// Returns the address of a service port. No proxy routes cluster IPs here, so it is the
+    /// address of a ready endpoint.
     fn locate(&self, namespace: &str, name: &str, port: u16) -> Result<(String, u16), String> {
         let missing = || format!("service {name:?} not found");
         let key = dogwatch_core::ObjectKey::from_parts(Some(namespace), name).map_err(|_| missing())?;
@@ -389,8 +400,13 @@ impl Cluster {
     }
 }
 
-/// What a JSON patch of a webhook makes of an object of the request's version.
-fn patched(hook: &Hook, asked: &Asked<'_>, before: &Value, patch: &[u8]) -> Result<Value, String> {
+/// Applies the JSON patch of a webhook to an object of the request's version.
+fn patched(
+    hook: &MatchedWebhook,
+    asked: &AdmissionAttributes<'_>,
+    before: &Value,
+    patch: &[u8],
+) -> Result<Value, String> {
     let plain = asked.place.kind;
     let kind = hook.kind.as_deref().unwrap_or(plain);
     let patch = Patch::decode(PatchKind::Json, patch, false).map_err(|it| it.0.message)?;
