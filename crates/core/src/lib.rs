@@ -24,10 +24,12 @@ mod field_selector;
 mod params;
 mod path;
 mod status;
+mod kube;
 
 pub use field_selector::{FieldSelector, FieldSelectorError};
 pub use key::{ObjectKey, ObjectKeyError};
 pub use kind::{Gvk, Gvr, ResourceType, Scope};
+pub use kube::SelectorError;
 pub use label_selector::{LabelSelector, LabelSelectorError};
 pub use meta::{Header, Labels, Meta};
 pub use null::null_as_default;
