@@ -1,7 +1,8 @@
-//! Whether a body fits a schema: fields that are not known, fields that are there twice, values of the wrong type.
+//! Strict decoding: finds unknown fields, duplicate fields and values of the wrong type in a body.
 //!
-//! One walk over the JSON text, in the order of the text, as the original does it; nothing is kept of the body. What to do
-//! about a finding (refuse, warn, ignore) is the caller's to decide.
+//! Walks over the JSON text once, in the order of the text, as kube-apiserver's decoder does.
+//! Nothing of the body is kept. The caller decides what to do about a finding: reject the request,
+//! warn, or ignore it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,19 +15,22 @@ use serde_json::Value;
 use super::{syntax, words};
 use crate::schema::{Definitions, NoDefinitions, Scalar, Schema, Struct};
 
-/// The original reports no more than this many unknown and duplicate fields.
+/// The number of unknown and duplicate fields that are reported at most, as in sigs.k8s.io/json
+/// internal/golang/encoding/json/kubernetes_patch.go.
 const MOST: usize = 100;
 
-/// What a walk over a body has found.
+/// The findings of a walk over a body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// `unknown field "spec.foo"` and `duplicate field "data.a"`, in the order of the text, each once.
+    /// Messages such as `unknown field "spec.foo"` and `duplicate field "data.a"`, in the order of
+    /// the text, without repeats.
     pub strict: Vec<String>,
-    /// The first value that cannot be decoded: `json: cannot unmarshal …`, or what is wrong with its text.
+    /// The error of the first value that cannot be decoded: `json: cannot unmarshal …`, or the
+    /// error of its text form.
     pub mismatch: Option<String>,
 }
 
-/// Walks over a body of a kind with that schema. Fails only where the body is not JSON.
+/// Checks a body against the schema of its kind. Fails only if the body is not JSON.
 pub fn inspect(
     body: &[u8],
     schema: &Schema,
@@ -39,18 +43,20 @@ pub fn inspect(
     Ok(walk.findings)
 }
 
-/// The fields of an object that its schema does not know, as `unknown field "spec.containers[0].foo"`, by name.
+/// Returns the fields of an object that are not in its schema, as `unknown field
+/// "spec.containers[0].foo"`, sorted by name.
 pub fn unknown_fields(object: &Value, schema: &Schema, definitions: &dyn Definitions) -> Vec<String> {
     walk_value(object, schema, definitions).strict
 }
 
-/// The first value of an object that is not of the type its schema says; empty if there is none.
+/// Returns the error of the first value of an object that has the wrong type; empty if there is
+/// none.
 pub fn type_errors(object: &Value, schema: &Schema, definitions: &dyn Definitions) -> Vec<String> {
     walk_value(object, schema, definitions).mismatch.into_iter().collect()
 }
 
-/// The fields that are there twice, as `duplicate field "data.a"`; for bodies of which nothing else is known.
-/// Empty where the body is not JSON.
+/// Returns the fields that occur more than once, as `duplicate field "data.a"`, without looking at
+/// a schema. Returns an empty list if the body is not JSON.
 pub fn duplicate_fields(body: &[u8]) -> Vec<String> {
     let mut walk = Walk::new(&NoDefinitions);
     let mut json = serde_json::Deserializer::from_slice(body);
@@ -61,18 +67,18 @@ pub fn duplicate_fields(body: &[u8]) -> Vec<String> {
 fn walk_value(object: &Value, schema: &Schema, definitions: &dyn Definitions) -> Findings {
     let mut walk = Walk::new(definitions);
     let node = Node { walk: &mut walk, expected: Expected::Schema(schema.clone()) };
-    node.deserialize(object).expect("a value is walked over whatever it holds");
+    node.deserialize(object).expect("walking over a parsed value cannot fail");
     walk.findings
 }
 
-/// One step from the root to a value.
+/// A segment of the path from the root to a value.
 #[derive(Debug)]
 enum Step {
-    /// Into a field of a structure, which has a definition.
+    /// A field of a structure that has a definition.
     Field { definition: Arc<str>, name: CompactString },
-    /// To an entry of a map.
+    /// An entry of a map.
     Key(CompactString),
-    /// To an item of a list.
+    /// An item of a list.
     Item(usize),
 }
 
@@ -83,10 +89,10 @@ struct Walk<'d> {
     findings: Findings,
 }
 
-/// What is known of a value before it is seen.
+/// The knowledge about a value before it is visited.
 #[derive(Clone)]
 enum Expected {
-    /// Nothing: objects in it may still have a field twice.
+    /// No schema: only duplicate fields are looked for.
     Nothing,
     Schema(Schema),
 }
@@ -102,7 +108,7 @@ impl<'d> Walk<'d> {
         Self { definitions, steps: Vec::new(), findings: Findings::default() }
     }
 
-    /// Reports `what field "path.name"`, unless that was done before.
+    /// Adds `what field "path.name"` to the findings, once.
     fn report(&mut self, what: &str, name: &str) {
         let mut path = String::new();
         for step in &self.steps {
@@ -123,14 +129,15 @@ impl<'d> Walk<'d> {
         }
     }
 
-    /// Notes what is wrong with the text of a scalar.
+    /// Records the error of the text form of a scalar, if there is one and no error was recorded
+    /// before.
     fn complain(&mut self, words: Option<String>) {
         if self.findings.mismatch.is_none() {
             self.findings.mismatch = words;
         }
     }
 
-    /// Notes that `found` is not what `schema` says.
+    /// Records that `found` does not match `schema`.
     fn mismatch(&mut self, found: &str, schema: &Schema) {
         if self.findings.mismatch.is_some() {
             return;
@@ -164,7 +171,7 @@ impl<'d> Walk<'d> {
         });
     }
 
-    /// True if a whole number fits the field at hand.
+    /// Returns true if an integer fits the current field.
     fn fits(&self, number: i64) -> bool {
         let field = self.steps.iter().rev().find_map(|step| match step {
             Step::Field { definition, name } => Some((definition, name)),
@@ -176,14 +183,15 @@ impl<'d> Walk<'d> {
 }
 
 impl Node<'_, '_> {
-    /// The schema behind names, and the name of its definition, which is empty for a structure without one.
+    /// Returns the schema as expected, the schema that it resolves to, and the name of its
+    /// definition, which is empty for a structure without one.
     fn resolved(&self) -> Option<(Schema, Schema, Arc<str>)> {
         let Expected::Schema(schema) = &self.expected else { return None };
         let name = if let Schema::Named(name) = schema { name.clone() } else { "".into() };
         Some((schema.clone(), schema.resolve(self.walk.definitions), name))
     }
 
-    /// Checks a scalar; `fits` says whether a value of this form is one, for the type at hand.
+    /// Checks a scalar; `fits` returns true if a value of this form is valid for the expected type.
     fn scalar(self, found: &str, fits: impl FnOnce(&mut Walk<'_>, Scalar) -> bool) {
         let Some((schema, resolved, _)) = self.resolved() else { return };
         match resolved {
@@ -195,7 +203,8 @@ impl Node<'_, '_> {
 }
 
 impl Node<'_, '_> {
-    /// Checks a number; `fits` says whether it is one where it has to be whole. Only there it is shown.
+    /// Checks a number; `fits` decides for the types that must be integers. Only for those does the
+    /// error show the number.
     fn number(self, number: impl fmt::Display, fits: impl FnOnce(&mut Walk<'_>, Scalar) -> bool) {
         let whole = |it: &Schema| matches!(it, Schema::Scalar(Scalar::Integer | Scalar::IntOrString));
         let shown = self.resolved().is_some_and(|(_, resolved, _)| whole(&resolved));
@@ -334,13 +343,13 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
     }
 }
 
-/// What the entries of an object are.
+/// The expected contents of an object.
 enum Inside {
     Fields(Arc<Struct>, Arc<str>),
     Entries(Expected),
 }
 
-/// What a structure keeps under that name.
+/// Returns the schema of the field of that name, or `None` if the structure does not keep it.
 fn field(fields: &Struct, name: &str) -> Option<Schema> {
     match fields.fields.get(name) {
         Some(field) => Some(field.schema.clone()),

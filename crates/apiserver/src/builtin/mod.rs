@@ -1,7 +1,7 @@
-//! The kinds every cluster has: what is served, what their fields are, and whether a body fits them.
+//! The built-in kinds: their resources, their schemas, and the decoding of bodies.
 //!
-//! All of it comes from the tables in `data/generated`, which `cargo xtask gen` makes. They are part of the program; each
-//! piece is parsed the first time someone asks for it, so a server that is asked nothing pays nothing.
+//! All of it comes from the tables in `data/generated`, which `cargo xtask gen` generates and which
+//! are part of the binary. Each piece is parsed on first use.
 
 mod resource;
 mod tables;

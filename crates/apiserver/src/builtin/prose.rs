@@ -1,7 +1,7 @@
-//! What built-in definitions and their fields are for, in the words of the API: for people, through OpenAPI documents.
+//! The descriptions of built-in definitions and their fields, for OpenAPI documents.
 //!
-//! Packed inside the program. Unpacked when a document is made and forgotten when nobody makes one any more, as half a
-//! megabyte that nobody reads is half a megabyte too much.
+//! Compressed in the binary. They are decompressed while a document is being generated and freed
+//! afterwards: they take half a megabyte.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -13,16 +13,16 @@ use serde_json::Value;
 
 static PACKED: &[u8] = include_bytes!("../../data/generated/prose.gz");
 
-/// The words about all definitions.
+/// The descriptions of all definitions.
 #[derive(Debug)]
 pub(crate) struct Prose {
     text: String,
-    /// Where in the text the lines of each definition are.
+    /// The range of the lines of each definition in `text`.
     lines: HashMap<String, Range<usize>>,
 }
 
 impl Prose {
-    /// The words: those someone else has at hand, or unpacked anew.
+    /// Returns the descriptions, shared with concurrent users or decompressed.
     pub(crate) fn get() -> Arc<Self> {
         static SHARED: Mutex<Weak<Prose>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -33,14 +33,15 @@ impl Prose {
         })
     }
 
-    /// What tells these words from others: the checksum and the length that end what is packed.
+    /// Returns a fingerprint of the descriptions: the checksum and the length at the end of the
+    /// gzip data.
     pub(crate) fn mark() -> &'static [u8] {
         &PACKED[PACKED.len() - 8..]
     }
 
     fn unpack() -> Self {
         let mut text = String::new();
-        GzDecoder::new(PACKED).read_to_string(&mut text).expect("the generator packs text");
+        GzDecoder::new(PACKED).read_to_string(&mut text).expect("the generator compresses UTF-8 text");
         let mut lines: HashMap<String, Range<usize>> = HashMap::new();
         let (mut at, mut begun) = (0, None);
         for line in text.split_inclusive('\n') {
@@ -55,7 +56,7 @@ impl Prose {
         Self { text, lines }
     }
 
-    /// Puts the words about the definition of that name, and about its fields, into its schema.
+    /// Adds the descriptions of the definition of that name, and of its fields, to its schema.
     pub(crate) fn describe(&self, name: &str, schema: &mut Value) {
         let lines = self.lines.get(name).and_then(|it| self.text.get(it.clone())).unwrap_or_default();
         for line in lines.lines() {
@@ -69,7 +70,7 @@ impl Prose {
         }
     }
 
-    /// The words about one field of the definition of that name.
+    /// Returns the description of one field of the definition of that name.
     pub(crate) fn of_field(&self, name: &str, field: &str) -> Option<String> {
         let lines = self.text.get(self.lines.get(name)?.clone())?.lines();
         let mut fields = lines.filter_map(|it| it.strip_prefix('\t')?.split_once('\t'));
@@ -85,7 +86,7 @@ fn put(schema: Option<&mut Value>, words: &str) {
     }
 }
 
-/// The words without the marks that kept them on one line.
+/// Unescapes a description; escapes keep it on one line.
 fn plain(words: &str) -> String {
     let mut out = String::with_capacity(words.len());
     let mut rest = words.chars();
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn definitions_and_their_fields_are_described_in_whole_lines() {
+    fn definitions_and_their_fields_get_their_descriptions() {
         let prose = Prose::get();
         let mut schema = json!({"properties": {"data": {"type": "object"}, "new": {}}});
         prose.describe("io.k8s.api.core.v1.ConfigMap", &mut schema);
@@ -124,13 +125,13 @@ mod tests {
     }
 
     #[test]
-    fn words_are_unpacked_once_for_all_who_read_them_at_a_time() {
+    fn concurrent_users_share_the_decompressed_descriptions() {
         let prose = Prose::get();
         assert!(Arc::ptr_eq(&prose, &Prose::get()));
     }
 
     #[test]
-    fn marks_are_read_back() {
+    fn escapes_are_reversed() {
         assert_eq!(plain(r"a\n\tb\\n"), "a\n\tb\\n");
     }
 }

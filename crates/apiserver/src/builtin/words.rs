@@ -1,14 +1,14 @@
-//! How the original names types and fields when a value does not fit: in the words of its own language.
+//! The Go names of types and fields, which decoding errors of kube-apiserver contain.
 //!
-//! Definitions tell the name of a structure, but not of a named text type or of a structure inside another; the common
-//! ones of those are listed here. Fed by [`super::decode`].
+//! Definitions contain the names of structures, but not those of string types and embedded
+//! structures; the common ones are listed here. Used by [`super::decode`].
 
 use serde_json::Value;
 
 use super::tables;
 use crate::schema::{Definitions, Scalar, Schema};
 
-/// Fields whose type is text with a name of its own: structure, field, type.
+/// Fields whose Go type is a named string type: structure, field, type.
 const NAMED_TEXTS: [(&str, &str, &str); 22] = [
     ("ContainerPort", "protocol", "v1.Protocol"),
     ("ServicePort", "protocol", "v1.Protocol"),
@@ -34,7 +34,7 @@ const NAMED_TEXTS: [(&str, &str, &str); 22] = [
     ("OwnerReference", "uid", "types.UID"),
 ];
 
-/// Structures that have the name of an object as a structure inside them.
+/// Structures that embed `LocalObjectReference`.
 const NAMING: [&str; 7] = [
     "ConfigMapEnvSource",
     "ConfigMapKeySelector",
@@ -45,12 +45,12 @@ const NAMING: [&str; 7] = [
     "SecretProjection",
 ];
 
-/// The last part of the name of a definition.
+/// Returns the last part of the name of a definition.
 pub(super) fn short(definition: &str) -> &str {
     definition.rsplit('.').next().unwrap_or(definition)
 }
 
-/// The structure inside `definition` that has the field, where it is not `definition` itself.
+/// Returns the structure embedded in `definition` that has the field, unless the field is its own.
 pub(super) fn embedded(definition: &str, field: &str) -> Option<&'static str> {
     match (short(definition), field) {
         ("Volume", "name") => None,
@@ -63,7 +63,7 @@ pub(super) fn embedded(definition: &str, field: &str) -> Option<&'static str> {
     }
 }
 
-/// The type of what `schema` holds, found in (an entry of) `field` of `definition`.
+/// Returns the Go type of a value with this schema in (an entry of) `field` of `definition`.
 pub(super) fn type_of(
     schema: &Schema,
     definition: &str,
@@ -93,7 +93,7 @@ pub(super) fn type_of(
     }
 }
 
-/// True if whole numbers in (an entry of) the field have 64 bits.
+/// Returns true if integers in (an entry of) the field have 64 bits.
 pub(super) fn is_long(definition: &str, field: &str) -> bool {
     let Some(json) = tables::definition_json(definition) else { return true };
     let Ok(json) = serde_json::from_str::<Value>(json) else { return true };
@@ -105,7 +105,7 @@ pub(super) fn is_long(definition: &str, field: &str) -> bool {
         .unwrap_or(true)
 }
 
-/// `v1.PodSpec` of `io.k8s.api.core.v1.PodSpec`.
+/// Returns `v1.PodSpec` for `io.k8s.api.core.v1.PodSpec`.
 fn qualified(definition: &str) -> String {
     let mut parts = definition.rsplit('.');
     let (name, package) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
