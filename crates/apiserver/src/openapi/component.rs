@@ -1,4 +1,4 @@
-//! The schemas of a document: those its paths name, and all that those lead to.
+//! The schemas of a document: those that its paths refer to, directly or through other schemas.
 
 use std::collections::BTreeMap;
 
@@ -6,28 +6,29 @@ use serde_json::{Value, json};
 
 use crate::builtin::{self, Prose, ResourceDef};
 
-/// Where a reference to a schema points.
+/// The prefix of a reference to a schema.
 pub(super) const REFERENCE: &str = "#/components/schemas/";
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 
-/// Every group and version has its own of these; documents say so.
+/// The definitions that every group and version lists as its own.
 const EVERYWHERE: [&str; 2] = ["DeleteOptions", "WatchEvent"];
 
 /// Schemas by name, as JSON text.
 pub(super) type Components = BTreeMap<String, String>;
 
-/// The name of a definition of the API machinery.
+/// Returns the full name of a definition of `meta/v1`.
 pub(super) fn meta(name: &str) -> String {
     format!("{META}{name}")
 }
 
-/// `{"$ref": …}` to the schema of that name.
+/// Returns `{"$ref": …}` to the schema of that name.
 pub(super) fn reference(name: &str) -> Value {
     json!({"$ref": format!("{REFERENCE}{name}")})
 }
 
-/// The name of the schema of a kind of this resource: the table's, or made of the group read backwards.
+/// Returns the name of the schema of a kind of this resource: from the table, or, for a custom
+/// resource, built from the reversed group.
 pub(super) fn schema_name(resource: &ResourceDef, kind: &str) -> Option<String> {
     if !resource.custom {
         return builtin::definition_name(&resource.group, &resource.version, kind).map(Into::into);
@@ -37,8 +38,8 @@ pub(super) fn schema_name(resource: &ResourceDef, kind: &str) -> Option<String> 
     Some(parts.join("."))
 }
 
-/// Adds to `components` what the JSON `text` refers to, and what that refers to, from the built-in definitions; without `prose`
-/// as the table has them.
+/// Adds the built-in definitions that the JSON `text` refers to, directly or indirectly, to
+/// `components`. Without `prose` they have no descriptions.
 pub(super) fn add_referred(
     components: &mut Components,
     text: &str,
@@ -60,8 +61,8 @@ pub(super) fn add_referred(
     }
 }
 
-/// The schema of a built-in definition, in words too, and with the names it has in these groups where every group has its
-/// own.
+/// Returns the schema of a built-in definition with descriptions. A definition that belongs to
+/// every group lists these groups.
 pub(super) fn builtin_schema<'a>(
     name: &str,
     groups: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -80,7 +81,7 @@ pub(super) fn builtin_schema<'a>(
     Some(schema)
 }
 
-/// The names of schemas that a JSON text refers to.
+/// Returns the names of the schemas that a JSON text refers to.
 fn references(text: &str) -> Vec<String> {
     let parts = text.split(REFERENCE).skip(1);
     parts.filter_map(|it| it.split_once('"')).map(|(name, _)| name.to_owned()).collect()

@@ -1,4 +1,5 @@
-//! Documents and their index: made of paths and schemas, known by their fingerprint.
+//! OpenAPI v3 documents and their index: generated from paths and schemas, identified by their
+//! hash.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -15,26 +16,26 @@ use crate::discovery::digest;
 /// The document of one group and version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
-    /// The path behind `/openapi/v3/`: `api/v1` or `apis/apps/v1`.
+    /// The path below `/openapi/v3/`: `api/v1` or `apis/apps/v1`.
     pub path: String,
-    /// The fingerprint: the `hash` in its address, and in quotes its `ETag`. Other bodies have others.
+    /// The hash of the body: the `hash` parameter of its URL and, in quotes, its `ETag`.
     pub hash: String,
-    /// The document, JSON.
+    /// The document, as JSON.
     pub body: Bytes,
 }
 
-/// The document of a built-in group and version. Made whenever it is asked for: clients keep it under its fingerprint, so that
-/// few ask twice.
+/// Returns the document of a built-in group and version. It is generated on each call: clients
+/// cache it by its hash, so repeated requests are rare.
 pub fn builtin_document(group: &str, version: &str) -> Option<Document> {
     builtins().get(&path_of(group, version)).map(Slot::make)
 }
 
-/// The fingerprint of the document of a built-in group and version. Found out once.
+/// Returns the hash of the document of a built-in group and version. Computed once.
 pub fn builtin_hash(group: &str, version: &str) -> Option<&'static str> {
     builtins().get(&path_of(group, version)).map(Slot::hash)
 }
 
-/// The document of a custom group and version, with all its kinds.
+/// Returns the document of a custom group and version, with all its kinds.
 pub fn custom_document(group: &str, version: &str, kinds: &[CustomKind]) -> Document {
     let mut components = Components::new();
     let prose = Prose::get();
@@ -53,9 +54,10 @@ pub fn custom_document(group: &str, version: &str, kinds: &[CustomKind]) -> Docu
     Document { path: path_of(group, version), hash: digest(body.as_bytes()), body: body.into() }
 }
 
-/// The body of `/openapi/v3`: the address of every document, those of custom groups included.
+/// Returns the body of `/openapi/v3`: the URLs of all documents, including those of custom groups.
 ///
-/// The fingerprints of built-in documents are found out the first time; the documents themselves are not kept for it.
+/// The hashes of built-in documents are computed on the first call; the documents themselves are
+/// not kept.
 pub fn index<'a>(custom: impl IntoIterator<Item = &'a Document>) -> Vec<u8> {
     let address =
         |path: &str, hash: &str| json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")});
@@ -65,7 +67,7 @@ pub fn index<'a>(custom: impl IntoIterator<Item = &'a Document>) -> Vec<u8> {
     json!({"paths": paths}).to_string().into_bytes()
 }
 
-/// A built-in document that can be made.
+/// A built-in document, generated on demand.
 #[derive(Debug)]
 struct Slot {
     group: &'static str,
@@ -79,7 +81,8 @@ impl Slot {
         Document { path: path_of(self.group, self.version), hash: self.hash().to_owned(), body }
     }
 
-    /// Taken from the document without words, as words are much of it, and all of the same release.
+    /// Returns the hash. It is computed without the descriptions, which are the larger part of the
+    /// document and change only with the release.
     fn hash(&self) -> &str {
         self.hash.get_or_init(|| {
             let mut bytes = self.body(None).into_bytes();
@@ -113,7 +116,8 @@ fn path_of(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
-/// Puts a document together as text: the schemas are text already. Those of built-in groups say how one proves who one is.
+/// Assembles a document as text, because the schemas are text already. Those of built-in groups
+/// declare the authentication.
 fn assemble(
     place: (&str, &str),
     info: &Value,

@@ -1,18 +1,19 @@
-//! OpenAPI v2 as protobuf: the messages of gnostic's `openapi.v2`, as far as a document of this server has them.
+//! OpenAPI v2 as protobuf: the messages of gnostic's `openapi.v2`, as far as documents of this
+//! server use them.
 //!
-//! Each message is a [`Layout`]: which key of the JSON goes into which field, and how. Values of any shape (extensions,
-//! allowed values) are text in YAML there; JSON is YAML.
+//! Each message is a [`Layout`]: the mapping of JSON keys to fields. Values of any shape
+//! (extensions, enums) are YAML text there; JSON is valid YAML.
 
 use serde_json::Value;
 
-/// A message: the fields it has, and where keys that begin with `x-` go.
+/// A message: its fields, and the field for keys that begin with `x-`.
 #[derive(Debug)]
 pub(super) struct Layout {
     fields: &'static [(&'static str, u32, Form)],
     extensions: Option<u32>,
 }
 
-/// How a value is written.
+/// The encoding of a value.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     Text,
@@ -22,19 +23,21 @@ enum Form {
     Flag,
     /// Any value, as YAML.
     Any,
-    /// A list of any values.
+    /// A list of arbitrary values.
     Anys,
-    /// A message, inside messages that have it as their field of these numbers, from the outside in.
+    /// A message, wrapped in messages that have it as the field of these numbers, from the outside
+    /// in.
     Inside(&'static [u32], &'static Layout),
     Entries(&'static Entries),
     Types,
-    /// A schema, or whether there may be any.
+    /// A schema, or a boolean that permits or forbids additional properties.
     Additional,
     Parameters,
     Security,
 }
 
-/// A message with names, each with its own value: where they are in it, and where in the value the message is.
+/// A message with named entries: the number of the field, that of an entry, and the wrappers of an
+/// entry's value.
 #[derive(Debug)]
 pub(super) struct Entries {
     number: u32,
@@ -161,12 +164,12 @@ static SCHEMA: Layout = Layout {
     extensions: Some(31),
 };
 
-/// A document without its paths and schemas, which [`add_entries`] adds.
+/// Encodes a document without its paths and schemas, which [`add_entries`] adds.
 pub(super) fn document(head: &Value) -> Vec<u8> {
     message(&DOCUMENT, head)
 }
 
-/// Adds a field with these names and values.
+/// Adds a field with these named entries.
 pub(super) fn add_entries<'a>(
     out: &mut Vec<u8>,
     entries: &Entries,
@@ -241,7 +244,7 @@ fn add(out: &mut Vec<u8>, number: u32, form: Form, value: &Value) {
     }
 }
 
-/// One text, or a list of them.
+/// Returns a single string, or the strings of a list.
 fn texts(value: &Value) -> impl Iterator<Item = &str> {
     let one = value.as_str().into_iter();
     one.chain(value.as_array().into_iter().flatten().filter_map(Value::as_str))
@@ -252,7 +255,7 @@ fn add_entry(out: &mut Vec<u8>, entries: &Entries, name: &str, value: &Value) {
     add_bytes(out, entries.place, &named(name, &value));
 }
 
-/// `Parameter` and what it is made of, by where the parameter is.
+/// Encodes a `Parameter` and its variant, which depends on where the parameter is.
 fn parameter(value: &Value) -> Vec<u8> {
     match value.get("in").and_then(Value::as_str) {
         Some("body") => inside(&[1, 1], message(&BODY, value)),
@@ -308,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_is_written_as_gnostic_does() {
+    fn a_schema_is_encoded_as_gnostic_does() {
         let schema = json!({
             "description": "Its color", "maxLength": 9, "minLength": 1, "pattern": "^[a-z]+$", "type": "string",
             "x-kubernetes-list-map-keys": ["name"],
@@ -319,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_where_they_belong() {
+    fn each_parameter_is_encoded_as_the_variant_of_its_location() {
         let query = parameter(&json!({"name": "a", "in": "query", "type": "string", "uniqueItems": true}));
         assert_eq!(query, b"\n\x19\x12\x17\x1a\x15\x12\x05query\x22\x01a2\x06string\xa0\x01\x01");
         let path = parameter(&json!({"name": "a", "in": "path", "required": true}));

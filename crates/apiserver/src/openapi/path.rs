@@ -1,6 +1,7 @@
 //! The paths of a resource and their operations.
 //!
-//! Subresources that open a connection (`exec`, `proxy` and their like) are left out: no client reads them from here.
+//! Subresources that open a connection (`exec`, `proxy` and so on) are omitted: no client reads
+//! them from here.
 
 use serde_json::{Map, Value, json};
 
@@ -29,7 +30,7 @@ pub(super) fn add_paths(paths: &mut Map<String, Value>, resource: &ResourceDef) 
     }
 }
 
-/// How a resource is called in paths, tags and ids.
+/// The names of a resource in paths, tags and operation ids.
 struct Names {
     /// `/api/v1/` or `/apis/apps/v1/`.
     root: String,
@@ -132,7 +133,8 @@ fn subresource_target<'a>(
         Some(name) => reference(&name),
         None => json!({"type": "object"}),
     };
-    // Those of custom kinds are said to work on the kind, whatever they take.
+    // kube-apiserver documents subresources of custom kinds as operations on the kind, whatever
+    // body they take.
     let gvk = if resource.custom { resource.gvk() } else { gvk };
     let object = (resource.kind.as_str(), Some(subresource.name.as_str()));
     Target { gvk, schema, tag: &names.tag, id, object, custom: resource.custom }

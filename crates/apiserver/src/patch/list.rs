@@ -1,7 +1,9 @@
-//! How a strategic merge treats the items of one list: which go together, and in which order they end up.
+//! Merging of the items of one list in a strategic merge patch: which items match, and the
+//! resulting order.
 //!
-//! The order is that of the patch where the patch speaks of an item, that of the live list otherwise; live items keep
-//! their place before the first item they stood before, so new ones come first.
+//! Items in the patch are ordered as in the patch, the others as in the live list. The two are
+//! interleaved by the order of the live list; new items come first. See k8s.io/apimachinery v0.36.4
+//! pkg/util/strategicpatch/patch.go.
 
 use std::collections::HashMap;
 
@@ -17,7 +19,7 @@ pub(super) const DIRECTIVE: &str = "$patch";
 pub(super) type MergeItem<'a> =
     dyn Fn(Map<String, Value>, Map<String, Value>) -> Result<Map<String, Value>, Refusal> + 'a;
 
-/// Merges a list of scalars: both, each once.
+/// Merges two lists of scalars into one without duplicates.
 pub(super) fn merge_scalars(
     live: &[Value],
     patch: &[Value],
@@ -29,13 +31,14 @@ pub(super) fn merge_scalars(
     arrange(merged, patch, live, key, false)
 }
 
-/// The list without the scalars to delete.
+/// Returns the list without the scalars to delete.
 pub(super) fn delete_scalars(live: &[Value], delete: &[Value]) -> Vec<Value> {
     let gone = Positions::new(delete, None);
     live.iter().filter(|item| gone.of(item).is_none()).cloned().collect()
 }
 
-/// Merges a list of objects by their key, after the directives among the items of the patch were followed.
+/// Merges a list of objects by their key, after executing the directives among the items of the
+/// patch.
 pub(super) fn merge_objects(
     live: Vec<Value>,
     patch: Vec<Value>,
@@ -64,8 +67,8 @@ pub(super) fn merge_objects(
     arrange(merged, &patch, &live, Some(key), true)
 }
 
-/// Deletes what the patch says to delete; gives what is left of the live list and the plain items of the patch. Where
-/// the patch says to replace, its plain items are the live list.
+/// Executes the directives of the patch. Returns the rest of the live list and the plain items of
+/// the patch. If the patch replaces the list, its plain items are returned as the live list.
 fn follow_directives(
     mut live: Vec<Value>,
     patch: Vec<Value>,
@@ -97,8 +100,8 @@ fn follow_directives(
     Ok((live, plain))
 }
 
-/// The live order of a list whose order the patch gives. The original deletes and adds in place: what is added takes the
-/// slots of what was deleted, and counts as having stood there.
+/// Returns the live order of a list whose order the patch gives. kube-apiserver deletes and adds in
+/// place: added items take the slots of deleted ones, and count as having been there.
 pub(super) fn live_order(live: &[Value], patch: &[Value], key: &str) -> Result<Vec<Value>, Refusal> {
     if patch.iter().any(|item| item[DIRECTIVE] == "replace") {
         return Ok(live.to_vec());
@@ -114,7 +117,8 @@ pub(super) fn live_order(live: &[Value], patch: &[Value], key: &str) -> Result<V
     Ok(order)
 }
 
-/// Puts merged items in order: those in `first` as they stand there, the others as in `live`, interleaved by `live`.
+/// Orders merged items: those in `first` by their position there, the others by that in `live`,
+/// interleaved by `live`.
 pub(super) fn arrange(
     merged: Vec<Value>,
     first: &[Value],
@@ -151,8 +155,9 @@ pub(super) fn arrange(
     }
 }
 
-/// Sorts by position. Items without one only occur when a patch adds items its own order does not name: then those
-/// before all others go to the end and those after them to the front, backwards both.
+/// Sorts by position. Items without one only occur if a patch adds items that its own order does
+/// not contain: those before all others then go to the end, those after them to the front, both in
+/// reverse.
 fn sort(items: Vec<Value>, order: &Positions<'_>) -> Vec<Value> {
     let mut placed = Vec::with_capacity(items.len());
     let (mut before, mut after) = (Vec::new(), Vec::new());
@@ -168,7 +173,7 @@ fn sort(items: Vec<Value>, order: &Positions<'_>) -> Vec<Value> {
     after.into_iter().rev().chain(placed).chain(before.into_iter().rev()).collect()
 }
 
-/// Checks that the items of the patch are all in the order it gives, and in that order.
+/// Checks that the order in the patch contains all items of the patch, in that order.
 pub(super) fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<(), Refusal> {
     if order.is_empty() || patch.is_empty() {
         return Ok(());
@@ -205,7 +210,10 @@ fn same(left: &Value, right: &Value, key: Option<&str>) -> Result<bool, Refusal>
     Ok(value(left)? == value(right)?)
 }
 
-/// Whether the items of the lists are objects. All must be of one type, and not lists.
+/// Returns true if the items of the lists are objects.
+///
+/// # Errors
+/// 500 if the items are of several types, 422 if they are lists.
 pub(super) fn holds_objects(lists: &[&[Value]]) -> Result<bool, Refusal> {
     let mut items = lists.iter().copied().flatten();
     let Some(first) = items.next() else {
@@ -223,19 +231,19 @@ pub(super) fn holds_objects(lists: &[&[Value]]) -> Result<bool, Refusal> {
     Ok(first.is_object())
 }
 
-/// Whether this is an object with a directive.
+/// Returns true for an object with a directive.
 pub(super) fn has_directive(item: &Value) -> bool {
     item.as_object().is_some_and(|fields| fields.contains_key(DIRECTIVE))
 }
 
-/// 500: a directive that means nothing here.
+/// Creates a 500: the directive is not known.
 pub(super) fn unknown_directive(fields: &Map<String, Value>) -> Refusal {
     let directive = fields.get(DIRECTIVE).unwrap_or(&Value::Null);
     let whole = Value::Object(fields.clone());
     Refusal::unexplained(format!("unknown patch type: {} in map: {}", ShownAsText(directive), Shown(&whole)))
 }
 
-/// 500: a list was expected.
+/// Creates a 500: the value is not a list.
 pub(super) fn not_a_list(value: &Value) -> Refusal {
     wrong_type(LIST, value)
 }
@@ -257,7 +265,7 @@ fn check_keys(items: &[Value], key: &str) -> Result<(), Refusal> {
     })
 }
 
-/// Where the items of a list stand, by key; of several with one key, the first.
+/// The positions of the items of a list by key. The first one counts if several have the same key.
 struct Positions<'a> {
     key: Option<&'a str>,
     places: HashMap<String, usize>,

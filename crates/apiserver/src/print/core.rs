@@ -1,4 +1,4 @@
-//! Rows of the kinds of the core group that are not pods.
+//! Rows of the kinds of the core group other than pods.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::describe::{access_modes, containers, first_three, joined, labels, loa
 use super::{age, describe};
 use crate::kinds::look::{at, entries, flag, items, number, text};
 
-/// The cells of an object, where its kind has a printer here.
+/// Returns the cells of an object if this module prints its kind.
 pub(super) fn cells(plural: &str, object: &Value, now: Timestamp) -> Option<Vec<Value>> {
     let age = age::since_creation(object, now);
     let first = name(object);
@@ -114,7 +114,7 @@ fn phase(object: &Value) -> Value {
     text(object, "/status/phase").into()
 }
 
-/// The storage class, which an old annotation may name instead of the spec.
+/// Returns the storage class, which a deprecated annotation may name instead of the spec.
 fn storage_class(object: &Value) -> Value {
     let old = text(object, "/metadata/annotations/volume.beta.kubernetes.io~1storage-class");
     or(old, text(object, "/spec/storageClassName")).into()
@@ -168,7 +168,7 @@ fn service(object: &Value, age: Value) -> Vec<Value> {
     let kind = text(object, "/spec/type");
     let external: Vec<String> =
         items(object, "/spec/externalIPs").iter().filter_map(Value::as_str).map(str::to_owned).collect();
-    let reached = match kind {
+    let addresses = match kind {
         "ClusterIP" | "NodePort" => joined(&external, "<none>"),
         "LoadBalancer" => {
             let balanced = load_balancer(object);
@@ -195,14 +195,14 @@ fn service(object: &Value, age: Value) -> Vec<Value> {
         name(object),
         kind.into(),
         address.into(),
-        reached.into(),
+        addresses.into(),
         joined(&ports, "<none>").into(),
         age,
         labels(object, "/spec/selector").into(),
     ]
 }
 
-/// The cells of an event, whichever group it is shown in.
+/// Returns the cells of an event, of either group.
 fn event(object: &Value, now: Timestamp) -> Vec<Value> {
     let either = |core: &'static str, new: &'static str| or(text(object, core), text(object, new));
     let event_time = text(object, "/eventTime");

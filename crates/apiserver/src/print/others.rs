@@ -9,7 +9,7 @@ use super::upkeep;
 use crate::kinds::autoscaling;
 use crate::kinds::look::{at, flag, items, number, text};
 
-/// The cells of an object, where its kind has a printer here.
+/// Returns the cells of an object if this module prints its kind.
 pub(super) fn cells(group: &str, plural: &str, object: &Value, now: Timestamp) -> Option<Vec<Value>> {
     let age = age::since_creation(object, now);
     let first = name(object);
@@ -129,7 +129,7 @@ fn hosts(ingress: &Value) -> String {
     let named: Vec<&str> =
         rules.iter().map(|rule| text(rule, "/host")).filter(|host| !host.is_empty()).collect();
     let shown: Vec<&str> = named.iter().take(3).copied().collect();
-    // Rules are counted, with or without a host, once three hosts are shown.
+    // As kube-apiserver does: once three hosts are shown, rules are counted with or without a host.
     let third = rules.iter().enumerate().filter(|(_, rule)| !text(rule, "/host").is_empty()).nth(2);
     match third {
         _ if shown.is_empty() => "*".to_owned(),
@@ -208,7 +208,7 @@ fn metrics(object: &Value) -> String {
     }
 }
 
-/// One measure: what it is, and what it should be.
+/// Formats one metric: its current value and its target.
 fn metric(spec: &Value, status: Option<&Value>) -> String {
     let (field, named) = match text(spec, "/type") {
         "External" => ("external", false),
