@@ -48,7 +48,8 @@ fn schedule(pod: &mut Value, class: &Value) -> Result<(), String> {
     for (key, value) in entries(class, "/scheduling/nodeSelector") {
         let declared = pod.pointer("/spec/nodeSelector").and_then(|it| it.get(key));
         if let Some(declared) = declared.filter(|it| *it != value) {
-            let (of_class, of_pod) = (value.as_str().unwrap_or_default(), declared.as_str().unwrap_or_default());
+            let (of_class, of_pod) =
+                (value.as_str().unwrap_or_default(), declared.as_str().unwrap_or_default());
             return Err(format!(
                 "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {of_class}; pod.spec.nodeSelector[{key}] = {of_pod}"
             ));

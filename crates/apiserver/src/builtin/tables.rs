@@ -96,8 +96,7 @@ struct Served {
 fn served() -> &'static Served {
     static SERVED: OnceLock<Served> = OnceLock::new();
     SERVED.get_or_init(|| {
-        let written: Written =
-            serde_json::from_str(RESOURCES).expect("the generator writes this format");
+        let written: Written = serde_json::from_str(RESOURCES).expect("the generator writes this format");
         Served { resources: written.resources.into_iter().map(Arc::new).collect(), kinds: written.kinds }
     })
 }

@@ -221,7 +221,8 @@ fn responses(action: Action, target: &Target<'_>) -> Value {
     let given = content(&types, if is_delete { &status } else { &target.schema });
     // Patches of custom kinds can create objects too, but kube-apiserver does not document their
     // 201.
-    let documented = |(code, _): &&(&str, &str)| !(target.custom && action == Action::Patch && *code == "201");
+    let documented =
+        |(code, _): &&(&str, &str)| !(target.custom && action == Action::Patch && *code == "201");
     let response =
         |(code, words): &(&str, &str)| ((*code).to_owned(), json!({"description": words, "content": given}));
     let mut out: Map<String, Value> = action.statuses().iter().filter(documented).map(response).collect();

@@ -325,7 +325,8 @@ mod tests {
             [(PatchKind::Json, r#"[{"op":"replace","path":"","value":[]}]"#), (PatchKind::Merge, "[]")]
         {
             let patch = Patch::decode(kind, body.as_bytes(), false).expect("a patch");
-            let refusal = patch.apply(&json!({}), &Schema::Any, &NoDefinitions).expect_err("a list is not an object");
+            let refusal =
+                patch.apply(&json!({}), &Schema::Any, &NoDefinitions).expect_err("a list is not an object");
             assert_eq!(
                 refusal.0.message,
                 r#" "" is invalid: patch: Invalid value: "[]": couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#

@@ -10,7 +10,9 @@ use crate::kinds::look::{at, flag, items, number, text};
 pub(super) fn pod(pod: &Value, now: Timestamp) -> Vec<Value> {
     let summary = Summary::of(pod);
     let restarts = match &summary.last_restart {
-        Some(time) if summary.restarts != 0 => format!("{} ({} ago)", summary.restarts, age::since(time, now)),
+        Some(time) if summary.restarts != 0 => {
+            format!("{} ({} ago)", summary.restarts, age::since(time, now))
+        }
         _ => summary.restarts.to_string(),
     };
     let total = items(pod, "/spec/containers").len()

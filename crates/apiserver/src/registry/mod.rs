@@ -158,7 +158,11 @@ mod tests {
         assert!(define(&registry.fork(), &[pets.clone()]).is_empty());
         pets["metadata"]["uid"] = "another".into();
         pets["metadata"]["resourceVersion"] = "9".into();
-        assert_eq!(define(&registry, &[pets]), ["begin example.com/pets"], "the definition was deleted and created again");
+        assert_eq!(
+            define(&registry, &[pets]),
+            ["begin example.com/pets"],
+            "the definition was deleted and created again"
+        );
         assert_eq!(define(&registry, &[]), ["end example.com/pets"]);
         let mut unnamed = definition("unnamed", 10);
         unnamed["status"] = json!({});

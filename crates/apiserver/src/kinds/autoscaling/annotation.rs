@@ -1,5 +1,6 @@
-//! JSON inside an annotation, as typed programs in Go read and write it: fields in the order of their declaration, names
-//! in whatever case, nothing that is not declared, and nothing at all where one value has the wrong type.
+//! JSON inside an annotation, as Go decodes and encodes it into typed structures: fields in the
+//! order of their declaration, names in any case, no undeclared fields, and nothing at all if one
+//! value has the wrong type.
 
 use std::fmt::Write;
 
@@ -7,10 +8,11 @@ use serde_json::{Map, Value};
 
 use crate::kinds::quantity::Quantity;
 
-/// The declared fields of all objects in an annotation, in an order that each of them follows.
+/// The declared fields of all objects in an annotation, in an order that is consistent with each of
+/// them.
 pub(super) type Fields = &'static [(&'static str, Form)];
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Text,
@@ -23,12 +25,13 @@ pub(super) enum Form {
     TextMap,
 }
 
-/// Reads an annotation that holds an object, or a list of objects. `None` when anything in it has the wrong type.
+/// Decodes an annotation that holds an object or a list of objects. Returns `None` if any value has
+/// the wrong type.
 pub(super) fn read(text: &str, fields: Fields) -> Option<Value> {
     conform(serde_json::from_str(text).ok()?, fields)
 }
 
-/// Writes an annotation.
+/// Encodes an annotation.
 pub(super) fn write(value: &Value, fields: Fields) -> String {
     let mut out = String::new();
     write_value(&mut out, value, fields);
@@ -115,7 +118,7 @@ mod tests {
     ];
 
     #[test]
-    fn names_come_in_any_case_and_strangers_and_nulls_are_left_out() {
+    fn names_match_in_any_case_and_unknown_and_null_fields_are_dropped() {
         let text = r#"[{"TYPE": "x", "Inner": {"amount": "1000m", "other": 1}, "count": null, "labels": {"TYPE": "y"}}]"#;
         let read = read(text, FIELDS).expect("well typed");
         assert_eq!(read, json!([{ "type": "x", "inner": { "amount": "1" }, "labels": { "TYPE": "y" } }]));
@@ -124,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wrong_type_spoils_all() {
+    fn one_wrong_type_invalidates_the_annotation() {
         for text in [
             "{",
             "1",

@@ -1,4 +1,4 @@
-//! Defaults of the kinds of the core group that are not pods.
+//! Defaults of the kinds of the core group other than pods.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +10,7 @@ use crate::kinds::look::{each, fill, object, object_if_there};
 
 type Object = Map<String, Value>;
 
-/// Fills in the defaults of a kind of the core group.
+/// Sets the defaults of a kind of the core group.
 pub(super) fn apply(kind: &str, map: &mut Object) {
     match kind {
         "Secret" => secret(map),

@@ -6,7 +6,7 @@ use crate::kinds::look::{each, fill, fill_zero, object, object_if_there};
 
 type Object = Map<String, Value>;
 
-/// Annotations by which autoscalers of version 1 say what those of version 2 have fields for.
+/// Annotations in which autoscalers of version 1 keep what version 2 has fields for.
 const OF_OLD_AUTOSCALERS: [&str; 4] = [
     "autoscaling.alpha.kubernetes.io/metrics",
     "autoscaling.alpha.kubernetes.io/behavior",
@@ -16,7 +16,7 @@ const OF_OLD_AUTOSCALERS: [&str; 4] = [
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Fills in the defaults of a kind.
+/// Sets the defaults of a kind.
 pub(super) fn apply(group: &str, version: &str, kind: &str, map: &mut Object) {
     match (group, kind) {
         ("networking.k8s.io", "IngressClass") => ingress_class(map),
@@ -131,7 +131,8 @@ fn autoscaler(version: &str, map: &mut Object) {
     if version == "v1" {
         return;
     }
-    // They hold what version 1 has no fields for; in version 2 they mean nothing, and are never kept.
+    // In version 2 these annotations have no meaning, because it has fields for what they hold, and
+    // are never kept.
     let metadata = object(map, "metadata");
     if let Some(annotations) = object_if_there(metadata, "annotations") {
         let before = annotations.len();

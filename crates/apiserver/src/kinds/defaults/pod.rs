@@ -1,4 +1,4 @@
-//! Defaults of pods and of the templates of pods in other kinds. A pod has some that a template has not.
+//! Defaults of pods and of pod templates in other kinds. Some apply to pods only.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use crate::kinds::look::{each, fill, fill_zero, object, object_if_there};
 
 type Object = Map<String, Value>;
 
-/// A pod: what a template gets, and what only pods get.
+/// Sets the defaults of a pod: those of a template, and those of pods only.
 pub(super) fn pod(pod: &mut Object) {
     let spec = object(pod, "spec");
     pod_spec(spec);
@@ -28,7 +28,8 @@ pub(super) fn pod(pod: &mut Object) {
     }
 }
 
-/// One address, and all of them: the first of those is that one, which counts where they differ.
+/// Makes a single address and the list of addresses consistent: it is the first of the list, and
+/// wins if they differ.
 fn first_of_many(status: &mut Object, one: &str, many: &str) {
     let address = status.get(one).and_then(Value::as_str).filter(|it| !it.is_empty()).map(str::to_owned);
     let first =
@@ -42,7 +43,7 @@ fn first_of_many(status: &mut Object, one: &str, many: &str) {
     }
 }
 
-/// The template of a pod inside another kind.
+/// Sets the defaults of a pod template in another kind.
 pub(super) fn template(template: &mut Object) {
     pod_spec(object(template, "spec"));
 }
@@ -53,7 +54,7 @@ fn pod_spec(spec: &mut Object) {
     fill(spec, "securityContext", json!({}));
     fill(spec, "terminationGracePeriodSeconds", 30);
     fill(spec, "schedulerName", "default-scheduler");
-    // The older name of the account follows the newer one, or stands in for it.
+    // The deprecated `serviceAccount` follows `serviceAccountName`, or stands in for it.
     if let Some(name) = spec.get("serviceAccountName").or(spec.get("serviceAccount")).cloned() {
         spec.insert("serviceAccountName".to_owned(), name.clone());
         spec.insert("serviceAccount".to_owned(), name);
@@ -151,7 +152,8 @@ fn volume(volume: &mut Object) {
     }
 }
 
-/// Whether an image is the latest of its name: tagged so, or neither tagged nor digested.
+/// Returns true if an image is the latest of its name: it has that tag, or neither a tag nor a
+/// digest.
 fn pulls_latest(image: &str) -> bool {
     let (name, digest) = image.split_once('@').map_or((image, false), |(name, _)| (name, true));
     let last = name.rsplit('/').next().unwrap_or_default();
@@ -173,9 +175,10 @@ fn requests_from_limits(container: &mut Object) {
     }
 }
 
-/// Requests of the whole pod, where it has limits and none of its containers asks for the resource.
+/// Sets the requests at the level of the pod to its limits, for resources that none of its
+/// containers requests.
 fn pod_level_requests(spec: &mut Object) {
-    let asked: Vec<String> = ["containers", "initContainers"]
+    let requested: Vec<String> = ["containers", "initContainers"]
         .iter()
         .filter_map(|list| spec.get(*list).and_then(Value::as_array))
         .flatten()
@@ -184,7 +187,7 @@ fn pod_level_requests(spec: &mut Object) {
         .collect();
     let Some(resources) = object_if_there(spec, "resources") else { return };
     let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
-    for (name, limit) in limits.into_iter().filter(|(name, _)| !asked.contains(name)) {
+    for (name, limit) in limits.into_iter().filter(|(name, _)| !requested.contains(name)) {
         object(resources, "requests").entry(name).or_insert(limit);
     }
 }
@@ -217,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_do_not_change_their_own_result() {
+    fn defaults_are_idempotent() {
         let mut once = json!({"spec": {"containers": [{"name": "c", "image": "i", "livenessProbe": {"grpc": {"port": 1}}}],
             "volumes": [{"name": "v"}], "serviceAccount": "s"}});
         pod(once.as_object_mut().expect("an object"));

@@ -1,4 +1,4 @@
-//! Defaults of volumes and claims, wherever they are: in pods, in templates, or by themselves.
+//! Defaults of volumes and claims in pods, in templates, and on their own.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use crate::kinds::look::{fill, object, object_if_there};
 
 type Object = Map<String, Value>;
 
-/// The kinds of volumes with fields to fill, and those fields.
+/// The volume types with defaults, and their fields.
 const VOLUME_DEFAULTS: &[(&str, &[(&str, Plain)])] = &[
     ("secret", &[("defaultMode", Plain::Number(420))]),
     ("configMap", &[("defaultMode", Plain::Number(420))]),
@@ -50,7 +50,7 @@ impl From<Plain> for Value {
     }
 }
 
-/// The source of a volume, in pods and in persistent volumes.
+/// Sets the defaults of a volume source, in pods and in persistent volumes.
 pub(super) fn source(volume: &mut Object) {
     for (kind, fields) in VOLUME_DEFAULTS {
         if let Some(found) = object_if_there(volume, kind) {
@@ -62,13 +62,13 @@ pub(super) fn source(volume: &mut Object) {
     }
 }
 
-/// A claim, by itself or as a template in a stateful set.
+/// Sets the defaults of a claim, on its own or as a template in a StatefulSet.
 pub(super) fn claim(map: &mut Object) {
     claim_spec(object(map, "spec"));
     fill(object(map, "status"), "phase", "Pending");
 }
 
-/// The spec of a claim, wherever it is.
+/// Sets the defaults of the spec of a claim.
 pub(super) fn claim_spec(spec: &mut Object) {
     fill(spec, "volumeMode", "Filesystem");
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a container: its image, ports, variables, mounts, probes and resources.
+//! Validation of containers: image, ports, variables, mounts, probes and resources.
 
 use std::collections::HashSet;
 
@@ -29,15 +29,15 @@ const VARIABLE_FIELDS: &[&str] = &[
 ];
 const STANDARD_RESOURCES: &[&str] = &["cpu", "memory", "ephemeral-storage"];
 
-/// What a container may refer to.
+/// The parts of a pod that its containers refer to.
 pub(super) struct Around<'a> {
     /// The names of the volumes of the pod.
     pub volumes: &'a HashSet<&'a str>,
-    /// Whether the pod shares the network of its node.
+    /// True if the pod uses the network of its node.
     pub host_network: bool,
 }
 
-/// Checks the containers of one list; `init` are those that run before the others.
+/// Checks the containers of one list. `init` is true for init containers.
 pub(super) fn containers<'a>(
     out: &mut Problems,
     list: &'a [Value],

@@ -1,12 +1,12 @@
-//! What is wrong with the kinds of the core group that run no pods.
+//! Validation of the kinds of the core group that run no pods.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::check::{
-    Problems, address, beyond_the_link, forbidden, immutable, invalid, not_negative, one_of, port_number,
-    required, unsupported, wrong_text,
+    Problems, address, forbidden, immutable, invalid, not_negative, one_of, port_number, required,
+    routable_address, unsupported, wrong_text,
 };
 use super::limits;
 use super::metadata::finalizer;
@@ -18,14 +18,14 @@ use crate::kinds::names;
 use crate::kinds::quantity::Quantity;
 use crate::{Problem, ProblemKind};
 
-/// How much all keys of a ConfigMap or Secret may hold together.
+/// The number of bytes that all keys of a ConfigMap or Secret may hold together.
 const DATA_LIMIT: usize = 1024 * 1024;
 const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-/// Where a volume says how much it holds.
+/// The field for the capacity of a volume.
 const STORAGE: &str = "spec.capacity[storage]";
 const IMMUTABLE: &str = "field is immutable when `immutable` is set";
 
-/// A new object of one of these kinds.
+/// Validates a new object of one of these kinds.
 pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
     match kind {
         "ConfigMap" => config_map(out, object),
@@ -45,7 +45,7 @@ pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
     }
 }
 
-/// The new state of an object of one of these kinds.
+/// Validates the new state of an object of one of these kinds.
 pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
     match kind {
         "ConfigMap" | "Secret" => {
@@ -95,7 +95,7 @@ pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
     }
 }
 
-/// Where a volume is, of all that is said of it.
+/// Returns the source fields of the spec of a volume.
 fn source(volume: &Value) -> Vec<(&str, &Value)> {
     entries(volume, "/spec").filter(|(key, _)| is_source(key)).collect()
 }
@@ -107,7 +107,7 @@ fn too_large(out: &mut Problems, size: usize) {
     }
 }
 
-/// How many bytes a base64 text stands for.
+/// Returns the number of bytes that a base64 string decodes to.
 fn decoded_size(value: &Value) -> usize {
     value.as_str().map_or(0, |text| text.trim_end_matches('=').len() * 3 / 4)
 }
@@ -166,7 +166,7 @@ fn secret(out: &mut Problems, object: &Value) {
     }
 }
 
-/// Checks that what a registry secret holds is JSON; never shows it.
+/// Checks that the contents of a registry secret are JSON. The message never contains them.
 fn docker(out: &mut Problems, key: &str, value: &Value) {
     let bytes = STANDARD.decode(value.as_str().unwrap_or_default()).unwrap_or_default();
     if serde_json::from_slice::<Value>(&bytes).is_ok() {
@@ -190,7 +190,8 @@ fn access_modes(out: &mut Problems, spec: &Value) {
     }
 }
 
-/// The claim templates of a new stateful set. They cannot change later, so that updates need not look at them.
+/// Validates the claim templates of a new StatefulSet. They are immutable, so updates need not be
+/// checked.
 pub(super) fn claim_templates(out: &mut Problems, stateful_set: &Value) {
     for (index, template) in items(stateful_set, "/spec/volumeClaimTemplates").iter().enumerate() {
         let mut found = Problems::new();
@@ -304,7 +305,7 @@ fn endpoints(out: &mut Problems, object: &Value) {
                 if out.len() > before {
                     invalid(out, &field, &ip.into(), "must be a valid IP address");
                 }
-                beyond_the_link(out, &field, ip);
+                routable_address(out, &field, ip);
             }
         }
         let ports = items(subset, "/ports");
@@ -321,7 +322,7 @@ fn endpoints(out: &mut Problems, object: &Value) {
     }
 }
 
-/// A new lease.
+/// Validates a lease.
 pub(super) fn lease(out: &mut Problems, object: &Value) {
     if let Some(seconds) = number(object, "/spec/leaseDurationSeconds").filter(|it| *it <= 0) {
         invalid(out, "spec.leaseDurationSeconds", &seconds.into(), "must be greater than 0");
@@ -336,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_may_hold_a_mebibyte_and_no_more() {
+    fn data_is_limited_to_one_mebibyte() {
         let problems = |size: usize| {
             let mut out = Problems::new();
             config_map(&mut out, &json!({"data": {"k": "v".repeat(size)}}));
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_secret_is_not_shown() {
+    fn the_message_for_an_invalid_secret_does_not_contain_it() {
         let mut out = Problems::new();
         let data = STANDARD.encode("{\"auths\": hunter2");
         secret(&mut out, &json!({"type": "kubernetes.io/dockercfg", "data": {".dockercfg": data}}));

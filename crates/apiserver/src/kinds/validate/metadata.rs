@@ -1,4 +1,4 @@
-//! What is wrong with the metadata of an object of any kind.
+//! Validation of the metadata of objects of all kinds.
 
 use serde_json::Value;
 
@@ -8,22 +8,22 @@ use crate::kinds::names;
 use crate::kinds::traits::NameRule;
 use crate::{Problem, ProblemKind};
 
-/// How much all annotations may hold together.
+/// The number of bytes that all annotations may hold together.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
-/// Finalizers without a domain that are known to the server.
+/// The finalizers that need no domain.
 const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
 
-/// What is wrong with the metadata of a new object of a built-in kind.
+/// Validates the metadata of a new object of a built-in kind.
 pub fn create(group: &str, plural: &str, namespaced: bool, object: &Value) -> Vec<Problem> {
     let mut out = common(NameRule::of(group, plural), namespaced, object);
-    if wants_standard_finalizers(group, plural) {
+    if requires_standard_finalizers(group, plural) {
         standard_finalizers(&mut out, object);
     }
     out
 }
 
-/// What is wrong with the metadata of any object whose names follow a rule.
+/// Validates the metadata of a new object of any kind, with this rule for names.
 pub fn common(rule: NameRule, namespaced: bool, object: &Value) -> Vec<Problem> {
     let mut out = Problems::new();
     let name = text(object, "/metadata/name");
@@ -55,18 +55,21 @@ pub fn common(rule: NameRule, namespaced: bool, object: &Value) -> Vec<Problem> 
     out
 }
 
-/// How often a kind looks at parts of its metadata when an object is updated. The original looks more than once and
-/// tells what it found each time; it shows the same words only once in the message, but in every cause.
-struct Looks {
-    /// At labels, annotations and owners.
+/// The number of times that kube-apiserver validates parts of the metadata of a kind in an update.
+///
+/// The generic update code (k8s.io/apiserver v0.36.4 pkg/registry/rest/update.go) and the
+/// validation of the kind both do so, and each adds the same problems. The message shows equal
+/// problems once, but each has a cause of its own.
+struct Passes {
+    /// The passes over labels, annotations and owner references.
     labels: usize,
-    /// At what must not change.
+    /// The passes over immutable fields.
     fixed: usize,
-    /// At the names of finalizers.
+    /// The passes over the names of finalizers.
     finalizers: usize,
 }
 
-fn looks(group: &str, plural: &str) -> Looks {
+fn passes(group: &str, plural: &str) -> Passes {
     let (labels, fixed, finalizers) = match (group, plural) {
         ("", "replicationcontrollers" | "podtemplates" | "resourcequotas" | "services")
         | ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets")
@@ -85,29 +88,30 @@ fn looks(group: &str, plural: &str) -> Looks {
         ("", "persistentvolumes") => (4, 1, 2),
         _ => (4, 2, 2),
     };
-    Looks { labels, fixed, finalizers }
+    Passes { labels, fixed, finalizers }
 }
 
-/// What is wrong with the metadata of the new state of an object of a built-in kind, as often as the original says it.
+/// Validates the metadata of the new state of an object of a built-in kind. Problems are repeated
+/// as often as in kube-apiserver.
 pub fn update(group: &str, plural: &str, new: &Value, old: &Value) -> Vec<Problem> {
-    let looks = looks(group, plural);
+    let passes = passes(group, plural);
     let mut out = Problems::new();
-    for _ in 0..looks.fixed {
+    for _ in 0..passes.fixed {
         fixed(&mut out, new, old);
     }
-    for _ in 0..looks.labels {
+    for _ in 0..passes.labels {
         described(&mut out, new);
     }
-    for _ in 0..looks.finalizers {
+    for _ in 0..passes.finalizers {
         finalizers(&mut out, new);
-        if wants_standard_finalizers(group, plural) {
+        if requires_standard_finalizers(group, plural) {
             standard_finalizers(&mut out, new);
         }
     }
     out
 }
 
-/// What is wrong with the metadata of the new state of any object, each thing once.
+/// Validates the metadata of the new state of any object, without repeats.
 pub fn update_common(new: &Value, old: &Value) -> Vec<Problem> {
     let mut out = Problems::new();
     fixed(&mut out, new, old);
@@ -144,7 +148,7 @@ fn fixed(out: &mut Problems, new: &Value, old: &Value) {
     }
 }
 
-/// Labels, wherever they are.
+/// Validates labels, in metadata and elsewhere.
 pub(super) fn labels(out: &mut Problems, object: &Value, pointer: &str, field: &str) {
     for (key, value) in entries(object, pointer) {
         wrong_text(out, field, key, names::qualified(key));
@@ -153,7 +157,7 @@ pub(super) fn labels(out: &mut Problems, object: &Value, pointer: &str, field: &
     }
 }
 
-/// Annotations, wherever they are: their keys are checked in lower case.
+/// Validates annotations, in metadata and elsewhere. Their keys are checked in lower case.
 pub(super) fn annotations(out: &mut Problems, object: &Value, pointer: &str, field: &str) {
     let mut size = 0;
     for (key, value) in entries(object, pointer) {
@@ -185,7 +189,7 @@ fn owners(out: &mut Problems, object: &Value) {
             }
         }
         if version == "v1" && text(owner, "/kind") == "Event" {
-            let shown = Shown(&owner_fields(owner)).to_string();
+            let shown = ShownFields(&owner_fields(owner)).to_string();
             let detail = "/v1, Kind=Event is disallowed from being an owner";
             out.push(Problem::with_value(field, ProblemKind::Invalid, shown, detail));
         }
@@ -193,7 +197,7 @@ fn owners(out: &mut Problems, object: &Value) {
             if let Some(first) = controller {
                 let all: Vec<String> = items(object, "/metadata/ownerReferences")
                     .iter()
-                    .map(|owner| Shown(&owner_fields(owner)).to_string())
+                    .map(|owner| ShownFields(&owner_fields(owner)).to_string())
                     .collect();
                 let named = |owner: &Value| format!("{}/{}", text(owner, "/kind"), text(owner, "/name"));
                 let detail = format!(
@@ -210,7 +214,7 @@ fn owners(out: &mut Problems, object: &Value) {
     }
 }
 
-/// The fields of an owner in the order in which they are shown.
+/// Returns the fields of an owner reference in the order in which messages show them.
 fn owner_fields(owner: &Value) -> Vec<(&'static str, Value)> {
     ["apiVersion", "kind", "name", "uid"]
         .into_iter()
@@ -223,18 +227,19 @@ fn owner_fields(owner: &Value) -> Vec<(&'static str, Value)> {
         .collect()
 }
 
-struct Shown<'a>(&'a [(&'static str, Value)]);
+struct ShownFields<'a>(&'a [(&'static str, Value)]);
 
-impl std::fmt::Display for Shown<'_> {
+impl std::fmt::Display for ShownFields<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let fields: Vec<String> = self.0.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
         write!(f, "{{{}}}", fields.join(","))
     }
 }
 
-/// Whether finalizers of a kind need a domain. Those of custom objects, of definitions and of some others do not.
-fn wants_standard_finalizers(group: &str, plural: &str) -> bool {
-    group != "apiextensions.k8s.io" && looks(group, plural).finalizers > 0
+/// Returns true if finalizers of a kind need a domain. Those of custom objects, of definitions and
+/// of some others do not.
+fn requires_standard_finalizers(group: &str, plural: &str) -> bool {
+    group != "apiextensions.k8s.io" && passes(group, plural).finalizers > 0
 }
 
 fn standard_finalizers(out: &mut Problems, object: &Value) {
@@ -261,13 +266,13 @@ fn finalizers(out: &mut Problems, object: &Value) {
     }
 }
 
-/// A finalizer: a qualified name, with a domain unless it is a standard one.
+/// Validates a finalizer: a qualified name, with a domain unless it is a standard one.
 pub(super) fn finalizer(out: &mut Problems, name: &str, field: &str, indexed: &str) {
     wrong_text(out, field, name, names::qualified(name));
     standard_finalizer(out, name, indexed);
 }
 
-/// The finalizers a namespace is given through `/finalize`.
+/// Validates the finalizers in a write to `/finalize` of a namespace.
 pub fn namespace_finalizers(namespace: &Value) -> Vec<Problem> {
     let mut out = Vec::new();
     for (index, name) in items(namespace, "/spec/finalizers").iter().filter_map(Value::as_str).enumerate() {
@@ -296,18 +301,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finalizers_need_a_domain_only_where_the_original_says_so() {
+    fn finalizers_need_a_domain_only_where_kube_apiserver_requires_one() {
         let object =
             json!({"metadata": {"name": "a", "namespace": "b", "finalizers": ["plain.example.com"]}});
-        for (group, plural, namespaced, refused) in [
+        for (group, plural, namespaced, rejected) in [
             ("", "configmaps", true, true),
             ("coordination.k8s.io", "leases", true, false),
             ("apiextensions.k8s.io", "customresourcedefinitions", false, false),
         ] {
-            let told =
+            let has_problem =
                 |problems: &[Problem]| problems.iter().any(|it| it.message.contains("neither a standard"));
-            assert_eq!(told(&create(group, plural, namespaced, &object)), refused, "{plural}");
-            assert_eq!(told(&update(group, plural, &object, &object)), refused, "{plural}");
+            assert_eq!(has_problem(&create(group, plural, namespaced, &object)), rejected, "{plural}");
+            assert_eq!(has_problem(&update(group, plural, &object, &object)), rejected, "{plural}");
         }
         assert!(
             common(NameRule::Subdomain, true, &object).is_empty()
@@ -316,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_may_hold_so_much_and_no_more() {
+    fn the_size_of_annotations_is_limited() {
         let with = |size: usize| json!({"metadata": {"name": "a", "annotations": {"k": "v".repeat(size)}}});
         let problems = |size| common(NameRule::Subdomain, false, &with(size));
         assert!(problems(ANNOTATIONS_LIMIT - 1).is_empty());
@@ -325,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn no_finalizer_is_added_to_what_is_being_deleted() {
+    fn no_finalizer_can_be_added_to_an_object_that_is_being_deleted() {
         let meta = |finalizers: &[&str]| json!({"metadata": {"name": "a", "deletionTimestamp": "t", "finalizers": finalizers}});
         let problems = update_common(&meta(&["a.b/c", "d.e/f"]), &meta(&["a.b/c"]));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What is wrong with the kinds that say where traffic goes: ingresses, network policies, endpoint slices.
+//! Validation of ingresses, network policies, endpoint slices, service CIDRs and IP addresses.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -6,14 +6,14 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::check::{
-    Problems, address, beyond_the_link, duplicate, forbidden, invalid, one_of, port_number, required,
+    Problems, address, duplicate, forbidden, invalid, one_of, port_number, required, routable_address,
     unsupported, wrong_text,
 };
 use super::selector;
 use crate::kinds::look::{at, items, number, text};
 use crate::kinds::names;
 
-/// An ingress.
+/// Validates the spec of an ingress.
 pub(super) fn ingress(out: &mut Problems, spec: &Value) {
     let rules = items(spec, "/rules");
     if rules.is_empty() && at(spec, "/defaultBackend").is_none() {
@@ -105,7 +105,7 @@ fn backend(out: &mut Problems, backend: &Value, path: &str) {
     }
 }
 
-/// A network policy.
+/// Validates the spec of a network policy.
 pub(super) fn network_policy(out: &mut Problems, spec: &Value) {
     selector::check(out, &spec["podSelector"], "spec.podSelector");
     for (list, peers) in [("ingress", "from"), ("egress", "to")] {
@@ -157,7 +157,7 @@ fn policy_peer(out: &mut Problems, peer: &Value, path: &str) {
         if range.is_empty() {
             required(out, &format!("{path}.ipBlock.cidr"), "");
         } else {
-            range_text(out, &format!("{path}.ipBlock.cidr"), range);
+            cidr(out, &format!("{path}.ipBlock.cidr"), range);
         }
         if found > 0 {
             forbidden(out, path, "may not specify both ipBlock and another peer");
@@ -167,18 +167,18 @@ fn policy_peer(out: &mut Problems, peer: &Value, path: &str) {
     }
 }
 
-/// A range of the addresses of services.
+/// Validates a ServiceCIDR.
 pub(super) fn service_range(out: &mut Problems, object: &Value) {
     let ranges = items(object, "/spec/cidrs");
     if ranges.is_empty() {
         required(out, "spec.cidrs", "at least one CIDR required");
     }
     for (index, range) in ranges.iter().filter_map(Value::as_str).enumerate() {
-        range_text(out, &format!("spec.cidrs[{index}]"), range);
+        cidr(out, &format!("spec.cidrs[{index}]"), range);
     }
 }
 
-/// An address that something has.
+/// Validates an IPAddress.
 pub(super) fn allocated_address(out: &mut Problems, object: &Value) {
     let Some(parent) = at(object, "/spec/parentRef") else { return required(out, "spec.parentRef", "") };
     for key in ["resource", "name"] {
@@ -190,15 +190,15 @@ pub(super) fn allocated_address(out: &mut Problems, object: &Value) {
     }
 }
 
-/// Checks that a text is a range of addresses.
-pub(super) fn range_text(out: &mut Problems, field: &str, range: &str) {
-    if !is_range(range) {
+/// Checks that a string is a CIDR.
+pub(super) fn cidr(out: &mut Problems, field: &str, range: &str) {
+    if !is_cidr(range) {
         let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
         invalid(out, field, &range.into(), detail);
     }
 }
 
-fn is_range(text: &str) -> bool {
+fn is_cidr(text: &str) -> bool {
     let Some((ip, bits)) = text.split_once('/') else { return false };
     let most = match ip.parse::<IpAddr>() {
         Ok(IpAddr::V4(_)) => 32,
@@ -208,7 +208,7 @@ fn is_range(text: &str) -> bool {
     bits.parse::<u8>().is_ok_and(|bits| bits <= most)
 }
 
-/// A slice of the endpoints of a service.
+/// Validates an endpoint slice.
 pub(super) fn endpoint_slice(out: &mut Problems, object: &Value) {
     let kind = text(object, "/addressType");
     match kind {
@@ -241,7 +241,7 @@ pub(super) fn endpoint_slice(out: &mut Problems, object: &Value) {
                 ("IPv6", Ok(IpAddr::V4(_))) => invalid(out, &path, &one.into(), "must be an IPv6 address"),
                 _ => {}
             }
-            beyond_the_link(out, &field, one);
+            routable_address(out, &field, one);
         }
     }
     let ports = items(object, "/ports");

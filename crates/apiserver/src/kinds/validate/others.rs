@@ -1,4 +1,4 @@
-//! What is wrong with the kinds outside the core group that run no pods.
+//! Validation of the kinds outside the core group that run no pods.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ use crate::{Problem, ProblemKind};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// A new object of one of these kinds.
+/// Validates a new object of one of these kinds.
 pub(super) fn create(out: &mut Problems, group: &str, kind: &str, object: &Value) {
     match (group, kind) {
         ("networking.k8s.io", "Ingress") => network::ingress(out, &object["spec"]),
@@ -45,10 +45,11 @@ pub(super) fn create(out: &mut Problems, group: &str, kind: &str, object: &Value
     }
 }
 
-/// The new state of an object of one of these kinds.
+/// Validates the new state of an object of one of these kinds.
 pub(super) fn update(out: &mut Problems, group: &str, kind: &str, new: &Value, old: &Value) {
     match (group, kind) {
-        // With another type of addresses the old ones are all wrong; that is said once.
+        // After a change of the address type, all old addresses are invalid; only the change itself
+        // is reported.
         ("discovery.k8s.io", "EndpointSlice") if new["addressType"] != old["addressType"] => {}
         _ => create(out, group, kind, new),
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a pod, or with the template of one in another kind.
+//! Validation of pods, and of pod templates in other kinds.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ use crate::kinds::names;
 
 const MUTABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
-/// A new pod.
+/// Validates a new pod.
 pub(super) fn create(out: &mut Problems, pod: &Value) {
     spec(out, &pod["spec"], "spec");
     if !items(pod, "/spec/ephemeralContainers").is_empty() {
@@ -25,7 +25,7 @@ pub(super) fn create(out: &mut Problems, pod: &Value) {
     }
 }
 
-/// The template of a pod: what is wrong is named by the path of the template.
+/// Validates a pod template at this path.
 pub(super) fn template(out: &mut Problems, template: &Value, field: &str) {
     labels(out, template, "/metadata/labels", &format!("{field}.labels"));
     annotations(out, template, "/metadata/annotations", &format!("{field}.annotations"));
@@ -36,7 +36,7 @@ pub(super) fn template(out: &mut Problems, template: &Value, field: &str) {
     }
 }
 
-/// The new state of a pod: hardly anything may change.
+/// Validates the new state of a pod: hardly any field is mutable.
 pub(super) fn update(out: &mut Problems, new: &Value, old: &Value) {
     spec(out, &new["spec"], "spec");
     let mut counted = false;
@@ -47,7 +47,7 @@ pub(super) fn update(out: &mut Problems, new: &Value, old: &Value) {
             counted = true;
             continue;
         }
-        // Told twice: it is looked at as part of the whole, too.
+        // Reported twice, as in kube-apiserver: the validation of the whole spec finds it too.
         for (index, container) in items(new, &pointer).iter().enumerate() {
             if text(container, "/image").trim().is_empty() {
                 required(out, &format!("spec.{list}[{index}].image"), "");
@@ -88,12 +88,13 @@ pub(super) fn update(out: &mut Problems, new: &Value, old: &Value) {
     }
 }
 
-/// A pod that was resized.
+/// Validates a resized pod.
 pub(super) fn resize(out: &mut Problems, pod: &Value) {
     spec(out, &pod["spec"], "spec");
 }
 
-/// A pod that was given ephemeral containers: they have names of their own, and those that are there stay as they are.
+/// Validates a pod with changed ephemeral containers: their names are unique, and existing ones are
+/// immutable.
 pub(super) fn update_ephemeral(out: &mut Problems, new: &Value, old: &Value) {
     let lists = ["/spec/containers", "/spec/initContainers"];
     let mut seen: HashSet<&str> =
@@ -126,7 +127,7 @@ pub(super) fn update_ephemeral(out: &mut Problems, new: &Value, old: &Value) {
     }
 }
 
-/// The spec of a pod without the parts that may change.
+/// Returns the spec of a pod without its mutable parts.
 fn fixed_parts(pod: &Value, old: &Value) -> Value {
     let mut spec = pod["spec"].clone();
     let Some(map) = spec.as_object_mut() else { return spec };
@@ -141,7 +142,8 @@ fn fixed_parts(pod: &Value, old: &Value) -> Value {
             old["spec"]["terminationGracePeriodSeconds"].clone(),
         );
     }
-    // A pod that is held back may still be told where to go, and be let go.
+    // The node constraints of a pod with scheduling gates may still change, and its gates be
+    // removed.
     if !items(old, "/spec/schedulingGates").is_empty() {
         for key in ["schedulingGates", "nodeSelector", "affinity"] {
             map.remove(key);
@@ -191,7 +193,7 @@ fn spec(out: &mut Problems, spec: &Value, field: &str) {
         );
     }
     gates(out, spec, field);
-    shared_with_the_node(out, spec, field);
+    host_settings(out, spec, field);
     tolerations(out, spec, field);
     spread(out, spec, field);
     affinity(out, spec, field);
@@ -228,7 +230,7 @@ fn affinity(out: &mut Problems, spec: &Value, field: &str) {
     }
 }
 
-/// Checks what selects nodes: there must be a term, and each must make sense.
+/// Checks a node selector: it needs at least one term, and each must be valid.
 pub(super) fn node_terms(out: &mut Problems, selector: &Value, field: &str) {
     let terms = items(selector, "/nodeSelectorTerms");
     if terms.is_empty() {
@@ -296,16 +298,17 @@ fn gates(out: &mut Problems, spec: &Value, field: &str) {
     }
 }
 
-/// What a pod has of its node's: users, addresses, processes, the system itself.
-fn shared_with_the_node(out: &mut Problems, spec: &Value, field: &str) {
+/// Checks the settings that concern the host: user and group ids, processes, host aliases,
+/// operating system.
+fn host_settings(out: &mut Problems, spec: &Value, field: &str) {
     let context = format!("{field}.securityContext");
     for key in ["runAsUser", "runAsGroup", "fsGroup"] {
         if let Some(id) = number(spec, &format!("/securityContext/{key}")) {
-            user(out, &format!("{context}.{key}"), id);
+            user_or_group_id(out, &format!("{context}.{key}"), id);
         }
     }
     for (index, id) in items(spec, "/securityContext/supplementalGroups").iter().enumerate() {
-        user(out, &format!("{context}.supplementalGroups[{index}]"), id.as_i64().unwrap_or(0));
+        user_or_group_id(out, &format!("{context}.supplementalGroups[{index}]"), id.as_i64().unwrap_or(0));
     }
     if flag(spec, "/shareProcessNamespace") && flag(spec, "/hostPID") {
         let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
@@ -323,8 +326,8 @@ fn shared_with_the_node(out: &mut Problems, spec: &Value, field: &str) {
     }
 }
 
-/// Checks that a number is one of a user or a group.
-fn user(out: &mut Problems, field: &str, id: i64) {
+/// Checks that a number is a valid user or group id.
+fn user_or_group_id(out: &mut Problems, field: &str, id: i64) {
     if !(0..=i64::from(i32::MAX)).contains(&id) {
         invalid(out, field, &id.into(), "must be between 0 and 2147483647, inclusive");
     }
@@ -347,6 +350,7 @@ fn named(out: &mut Problems, spec: &Value, field: &str) {
     }
 }
 
+/// Checks tolerations, of a pod or of a runtime class.
 pub(super) fn tolerations(out: &mut Problems, spec: &Value, field: &str) {
     for (index, toleration) in items(spec, "/tolerations").iter().enumerate() {
         let path = format!("{field}.tolerations[{index}]");

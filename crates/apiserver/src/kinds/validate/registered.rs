@@ -1,4 +1,5 @@
-//! What is wrong with what other parts of a cluster say of themselves: drivers, nodes, classes, webhooks, flows of requests.
+//! Validation of kinds that components of a cluster register: nodes, drivers, classes, webhooks,
+//! flow control and others.
 
 use std::collections::HashSet;
 
@@ -9,19 +10,19 @@ use serde_json::Value;
 use super::check::{
     Problems, duplicate, forbidden, immutable, invalid, one_of, required, unsupported, wrong_text,
 };
-use super::network::range_text;
+use super::network::cidr;
 use crate::kinds::look::{at, flag, items, number, text};
 use crate::kinds::names;
 use crate::{Problem, ProblemKind};
 
-/// A new object of one of these kinds.
+/// Validates a new object of one of these kinds.
 pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
     match kind {
         "Node" => {
             taints(out, object);
             for (index, range) in items(object, "/spec/podCIDRs").iter().filter_map(Value::as_str).enumerate()
             {
-                range_text(out, &format!("spec.podCIDRs[{index}]"), range);
+                cidr(out, &format!("spec.podCIDRs[{index}]"), range);
             }
         }
         "IngressClass" => {
@@ -41,17 +42,17 @@ pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
     }
 }
 
-/// The new state of an object of one of these kinds.
+/// Validates the new state of an object of one of these kinds.
 pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
     create(out, kind, new);
     changes(out, kind, new, old);
 }
 
-/// What may not change of these kinds.
+/// Checks the immutable fields of these kinds.
 pub(super) fn changes(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
     match kind {
         "Node" => {
-            // Looked at twice, and said twice.
+            // kube-apiserver validates taints twice, and reports their problems twice.
             taints(out, new);
             let before = items(old, "/spec/podCIDRs");
             if !before.is_empty() && before != items(new, "/spec/podCIDRs") {
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_registered_is_checked_in_the_words_of_the_original() {
+    fn problems_have_the_messages_of_kube_apiserver() {
         for (kind, object, problem) in [
             (
                 "IngressClass",
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_change_does_not() {
+    fn immutable_fields_cannot_change() {
         let node = |range: &str| json!({"spec": {"podCIDRs": [range]}});
         assert!(found("Node", &node("10.0.0.0/24"), Some(&json!({"spec": {}}))).is_empty());
         assert_eq!(

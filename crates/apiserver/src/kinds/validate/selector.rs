@@ -1,4 +1,4 @@
-//! Selectors of labels: what is wrong with one, what it selects, and how it is shown.
+//! Label selectors: validation, matching, and formatting in messages.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::kinds::look::{entries, items, text};
 use crate::kinds::names;
 use crate::{Problem, ProblemKind};
 
-/// Checks a selector.
+/// Validates a selector.
 pub(super) fn check(out: &mut Problems, selector: &Value, field: &str) {
     for (key, value) in entries(selector, "/matchLabels") {
         let field = format!("{field}.matchLabels");
@@ -40,12 +40,12 @@ pub(super) fn check(out: &mut Problems, selector: &Value, field: &str) {
     }
 }
 
-/// Whether a selector selects everything.
+/// Returns true if a selector matches everything.
 pub(super) fn is_empty(selector: &Value) -> bool {
     entries(selector, "/matchLabels").next().is_none() && items(selector, "/matchExpressions").is_empty()
 }
 
-/// Whether a selector selects labels.
+/// Returns true if a selector matches labels.
 pub(super) fn selects(selector: &Value, labels: Option<&Value>) -> bool {
     let label = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);
     let plain = entries(selector, "/matchLabels").all(|(key, value)| label(key) == value.as_str());
@@ -65,7 +65,7 @@ pub(super) fn selects(selector: &Value, labels: Option<&Value>) -> bool {
         })
 }
 
-/// A problem that shows a selector, with its fields in the original's order.
+/// Reports a problem that shows a selector, with its fields in kube-apiserver's order.
 pub(super) fn wrong(out: &mut Problems, selector: &Value, field: &str, detail: &str) {
     let parts: Vec<String> = ["matchLabels", "matchExpressions"]
         .into_iter()

@@ -1,4 +1,4 @@
-//! What is wrong with a service: its ports, its addresses, and who may reach it.
+//! Validation of services: ports, addresses, and traffic policies.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -6,14 +6,15 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::check::{
-    Problems, address, duplicate, forbidden, invalid, one_of, outward, port_number, required, wrong_text,
+    Problems, address, duplicate, external_address, forbidden, invalid, one_of, port_number, required,
+    wrong_text,
 };
 use super::metadata::labels;
 use crate::kinds::look::{at, entries, items, number, text};
 use crate::kinds::names;
 use crate::{Problem, ProblemKind};
 
-/// A new service.
+/// Validates a new service.
 pub(super) fn create(out: &mut Problems, object: &Value) {
     let spec = &object["spec"];
     let kind = text(spec, "/type");
@@ -50,7 +51,7 @@ pub(super) fn create(out: &mut Problems, object: &Value) {
     for (index, one) in items(spec, "/externalIPs").iter().filter_map(Value::as_str).enumerate() {
         let field = format!("spec.externalIPs[{index}]");
         address(out, &field, one);
-        outward(out, &field, one);
+        external_address(out, &field, one);
     }
     let kinds = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
     one_of(out, spec, "/type", "spec.type", &kinds);
@@ -67,7 +68,8 @@ pub(super) fn create(out: &mut Problems, object: &Value) {
         let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
         invalid(out, "spec.healthCheckNodePort", &port.into(), detail);
     }
-    // Services without a selector are said to have both families, whatever the cluster has.
+    // Headless services without a selector get both families as a default, whatever the cluster
+    // has.
     let policy = text(spec, "/ipFamilyPolicy");
     let selects = entries(spec, "/selector").next().is_some();
     if policy == "RequireDualStack" && (!headless || selects) {
@@ -104,9 +106,9 @@ fn service_ports(out: &mut Problems, spec: &Value, kind: &str, headless: bool) {
         let number_ = number(port, "/port").unwrap_or(0);
         port_number(out, &format!("{path}.port"), number_);
         one_of(out, port, "/protocol", &format!("{path}.protocol"), &["SCTP", "TCP", "UDP"]);
-        let spoken = text(port, "/appProtocol");
-        if !spoken.is_empty() {
-            wrong_text(out, &format!("{path}.appProtocol"), spoken, names::qualified(spoken));
+        let protocol = text(port, "/appProtocol");
+        if !protocol.is_empty() {
+            wrong_text(out, &format!("{path}.appProtocol"), protocol, names::qualified(protocol));
         }
         match at(port, "/targetPort") {
             Some(Value::String(name)) => {
@@ -132,7 +134,7 @@ fn service_ports(out: &mut Problems, spec: &Value, kind: &str, headless: bool) {
     }
 }
 
-/// The new state of a service.
+/// Validates the new state of a service.
 pub(super) fn update(out: &mut Problems, new: &Value, old: &Value) {
     let allocated = |object: &Value| text(object, "/spec/type") != "ExternalName";
     if allocated(new) && allocated(old) {

@@ -1,4 +1,5 @@
-//! What is wrong with the kinds that run pods: the group `apps`, replication controllers, jobs and cron jobs.
+//! Validation of the kinds that run pods: the group `apps`, replication controllers, jobs and cron
+//! jobs.
 
 use std::borrow::Cow;
 
@@ -16,7 +17,7 @@ use crate::{Problem, ProblemKind};
 const UNMATCHED: &str = "`selector` does not match template `labels`";
 const FIXED_STATEFUL_SET: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
 
-/// A new object of one of these kinds.
+/// Validates a new object of one of these kinds.
 pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
     let spec = &object["spec"];
     match kind {
@@ -40,7 +41,7 @@ pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
     }
 }
 
-/// The new state of an object of one of these kinds.
+/// Validates the new state of an object of one of these kinds.
 pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
     if kind == "ControllerRevision" {
         not_negative(out, new, "/revision", "revision");
@@ -83,7 +84,7 @@ fn fixed_selector(out: &mut Problems, new: &Value, old: &Value) {
     }
 }
 
-/// The selector and the template it must select.
+/// Validates a selector and the template that it must select.
 fn selected_template(out: &mut Problems, spec: &Value, of: &str, must_select: bool) {
     let labels = at(spec, "/template/metadata/labels");
     let template = match of {
@@ -131,7 +132,7 @@ fn always_restarts(out: &mut Problems, spec: &Value) {
     }
 }
 
-/// A value in the shape in which the original shows it.
+/// Reports a problem with a value in kube-apiserver's notation.
 fn shown(out: &mut Problems, kind: ProblemKind, field: &str, value: &str, detail: &str) {
     out.push(Problem::with_value(field, kind, value, detail));
 }
@@ -169,15 +170,15 @@ fn rolling_deployment(out: &mut Problems, spec: &Value) {
         number_or_percent(out, spec, &format!("{pointer}/{key}"), &format!("{field}.{key}"));
     }
     at_most_all(out, spec, &format!("{pointer}/maxUnavailable"), &format!("{field}.maxUnavailable"));
-    let none = |key: &str| is_none(at(spec, &format!("{pointer}/{key}")));
+    let none = |key: &str| is_zero(at(spec, &format!("{pointer}/{key}")));
     if none("maxUnavailable") && none("maxSurge") {
         let value = spec["strategy"]["rollingUpdate"]["maxUnavailable"].clone();
         invalid(out, &format!("{field}.maxUnavailable"), &value, "may not be 0 when `maxSurge` is 0");
     }
 }
 
-/// Whether a number or percentage is nothing.
-fn is_none(value: Option<&Value>) -> bool {
+/// Returns true if a number or percentage is zero.
+fn is_zero(value: Option<&Value>) -> bool {
     value.is_some_and(|value| value.as_i64() == Some(0) || value.as_str() == Some("0%"))
 }
 
@@ -220,8 +221,9 @@ fn stateful_set(out: &mut Problems, spec: &Value) {
     selected_template(out, spec, "statefulset", true);
 }
 
-/// The template of a stateful set as its pods will be: with a volume for each claim template, in place of a volume of the
-/// same name, and without the host name and the subdomain, which the controller sets for each pod.
+/// Returns the template of a StatefulSet as its pods will be: with a volume for each claim
+/// template, which replaces a volume of the same name, and without hostname and subdomain, which
+/// the controller sets for each pod.
 fn stateful_template(spec: &Value) -> Cow<'_, Value> {
     let template = &spec["template"];
     let claims = items(spec, "/volumeClaimTemplates");
@@ -263,7 +265,7 @@ fn daemon_set(out: &mut Problems, spec: &Value) {
                 at_most_all(out, spec, &format!("{pointer}/{key}"), &format!("{field}.{key}"));
             }
             let surge = at(spec, &format!("{pointer}/maxSurge"));
-            match (is_none(at(spec, &format!("{pointer}/maxUnavailable"))), is_none(surge)) {
+            match (is_zero(at(spec, &format!("{pointer}/maxUnavailable"))), is_zero(surge)) {
                 (true, true) => {
                     required(out, &format!("{field}.maxUnavailable"), "cannot be 0 when maxSurge is 0")
                 }
@@ -320,7 +322,7 @@ fn selected_job(out: &mut Problems, spec: &Value) {
     }
 }
 
-/// A job that does not select by itself selects by its uid and by nothing else.
+/// Checks that a job without a manual selector selects by its uid and nothing else.
 fn generated_selector(out: &mut Problems, job: &Value) {
     let Some(chosen) = at(job, "/spec/selector").filter(|_| !flag(job, "/spec/manualSelector")) else {
         return;
@@ -413,7 +415,7 @@ fn failure_policy(out: &mut Problems, spec: &Value, field: &str) {
 }
 
 fn job_update(out: &mut Problems, new: &Value, old: &Value) {
-    // The original looks at the spec twice, and says so twice.
+    // kube-apiserver validates the spec twice, and reports its problems twice.
     selected_job(out, &new["spec"]);
     let elastic = text(new, "/spec/completionMode") == "Indexed"
         && number(new, "/spec/completions") == number(new, "/spec/parallelism");
@@ -471,7 +473,7 @@ mod tests {
     fn a_claim_template_is_a_volume_of_the_pods_of_a_stateful_set() {
         assert_eq!(problems(&stateful_set("data", &json!([]))), [""; 0]);
         let own = json!([{ "name": "data", "emptyDir": {} }, { "name": "other", "emptyDir": {} }]);
-        assert_eq!(problems(&stateful_set("data", &own)), [""; 0], "the claim takes the place of the volume");
+        assert_eq!(problems(&stateful_set("data", &own)), [""; 0], "the claim replaces the volume");
         assert_eq!(problems(&stateful_set("other", &own)), [""; 0]);
         let wrong = problems(&stateful_set("dta", &own));
         let expected = r#"spec.template.spec.containers[0].volumeMounts[0].name: Not found: "dta""#;
