@@ -12,7 +12,7 @@ use compact_str::CompactString;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::{syntax, words};
+use super::{go_types, syntax};
 use crate::schema::{Definitions, NoDefinitions, Scalar, Schema, Struct};
 
 /// The number of unknown and duplicate fields that are reported at most, as in sigs.k8s.io/json
@@ -150,7 +150,7 @@ impl<'d> Walk<'d> {
         let mut owner = None;
         for step in &self.steps {
             let Step::Field { definition, name } = step else { continue };
-            for part in [words::embedded(definition, name), Some(name.as_str())].into_iter().flatten() {
+            for part in [go_types::embedded(definition, name), Some(name.as_str())].into_iter().flatten() {
                 path.push('.');
                 path.push_str(part);
             }
@@ -158,14 +158,14 @@ impl<'d> Walk<'d> {
         }
         self.findings.mismatch = Some(match owner {
             Some((definition, name)) => {
-                let expected = words::type_of(schema, definition, name, self.definitions);
-                let short = words::short(definition);
+                let expected = go_types::type_of(schema, definition, name, self.definitions);
+                let short = go_types::short(definition);
                 format!(
                     "json: cannot unmarshal {found} into Go struct field {short}{path} of type {expected}"
                 )
             }
             None => {
-                let expected = words::type_of(schema, "", "", self.definitions);
+                let expected = go_types::type_of(schema, "", "", self.definitions);
                 format!("json: cannot unmarshal {found} into Go value of type {expected}")
             }
         });
@@ -178,7 +178,7 @@ impl<'d> Walk<'d> {
             Step::Key(_) | Step::Item(_) => None,
         });
         i32::try_from(number).is_ok()
-            || field.is_none_or(|(definition, name)| words::is_long(definition, name))
+            || field.is_none_or(|(definition, name)| go_types::is_long(definition, name))
     }
 }
 

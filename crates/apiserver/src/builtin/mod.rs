@@ -5,16 +5,16 @@
 
 mod resource;
 mod tables;
-mod prose;
+mod descriptions;
 mod definitions;
 mod syntax;
-mod words;
+mod go_types;
 mod decode;
 mod typed;
 
 pub use decode::{Findings, duplicate_fields, inspect, type_errors, unknown_fields};
 pub use definitions::BuiltinDefinitions;
-pub(crate) use prose::Prose;
+pub(crate) use descriptions::Descriptions;
 pub use resource::{Column, ResourceDef, SubresourceDef};
 pub use tables::{
     columns, definition_json, definition_name, definition_names, resource, resource_of_kind, resources,

@@ -64,7 +64,7 @@ pub(crate) fn object<'a>(parent: &'a mut Map<String, Value>, key: &str) -> &'a m
 }
 
 /// Returns the object under a key, if there is one.
-pub(crate) fn object_if_there<'a>(
+pub(crate) fn object_if_present<'a>(
     parent: &'a mut Map<String, Value>,
     key: &str,
 ) -> Option<&'a mut Map<String, Value>> {

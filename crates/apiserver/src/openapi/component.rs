@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::builtin::{self, Prose, ResourceDef};
+use crate::builtin::{self, Descriptions, ResourceDef};
 
 /// The prefix of a reference to a schema.
 pub(super) const REFERENCE: &str = "#/components/schemas/";
@@ -39,12 +39,12 @@ pub(super) fn schema_name(resource: &ResourceDef, kind: &str) -> Option<String> 
 }
 
 /// Adds the built-in definitions that the JSON `text` refers to, directly or indirectly, to
-/// `components`. Without `prose` they have no descriptions.
+/// `components`. Without `descriptions` they have no descriptions.
 pub(super) fn add_referred(
     components: &mut Components,
     text: &str,
     (group, version): (&str, &str),
-    prose: Option<&Prose>,
+    descriptions: Option<&Descriptions>,
 ) {
     let mut wanted = references(text);
     while let Some(name) = wanted.pop() {
@@ -53,8 +53,10 @@ pub(super) fn add_referred(
         }
         let Some(json) = builtin::definition_json(&name) else { continue };
         wanted.extend(references(json));
-        let schema = match prose {
-            Some(prose) => builtin_schema(&name, [(group, version)], prose).map(|it| it.to_string()),
+        let schema = match descriptions {
+            Some(descriptions) => {
+                builtin_schema(&name, [(group, version)], descriptions).map(|it| it.to_string())
+            }
             None => Some(json.to_owned()),
         };
         components.extend(schema.map(|it| (name, it)));
@@ -66,11 +68,11 @@ pub(super) fn add_referred(
 pub(super) fn builtin_schema<'a>(
     name: &str,
     groups: impl IntoIterator<Item = (&'a str, &'a str)>,
-    prose: &Prose,
+    descriptions: &Descriptions,
 ) -> Option<Value> {
     let json = builtin::definition_json(name)?;
     let mut schema: Value = serde_json::from_str(json).expect("the generator writes JSON");
-    prose.describe(name, &mut schema);
+    descriptions.describe(name, &mut schema);
     if let Some(kind) = EVERYWHERE.iter().find(|it| name == meta(it))
         && let Some(Value::Array(kinds)) = schema.get_mut("x-kubernetes-group-version-kind")
     {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::component::{meta, reference};
-use crate::builtin::{Prose, ResourceDef};
+use crate::builtin::{Descriptions, ResourceDef};
 
 const CONVENTIONS: &str =
     "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
@@ -30,16 +30,16 @@ pub struct CustomKind {
 
 /// Returns the schema of a custom kind: its own, with the fields that every object has, and its
 /// group, version and kind.
-pub(super) fn schema(kind: &CustomKind, prose: &Prose) -> Value {
+pub(super) fn schema(kind: &CustomKind, descriptions: &Descriptions) -> Value {
     let mut out = own_or_object(kind);
     spell_out(&mut out, false);
-    add_object_fields(&mut out, |name| prose.of_field(ANY_KIND, name));
+    add_object_fields(&mut out, |name| descriptions.of_field(ANY_KIND, name));
     add_group_version_kind(&mut out, kind, &kind.resource.kind);
     Value::Object(out)
 }
 
 /// Returns the same schema without what OpenAPI v2 cannot express.
-pub(super) fn simple_schema(kind: &CustomKind, prose: &Prose) -> Value {
+pub(super) fn simple_schema(kind: &CustomKind, descriptions: &Descriptions) -> Value {
     let mut out = own_or_object(kind);
     if kind.schema.is_none() || is_set(&out, "x-kubernetes-preserve-unknown-fields") {
         // Clients of v2 treat fields that are not listed as forbidden, so none is listed.
@@ -47,21 +47,21 @@ pub(super) fn simple_schema(kind: &CustomKind, prose: &Prose) -> Value {
     } else {
         simplify(&mut out);
         spell_out(&mut out, true);
-        add_object_fields(&mut out, |name| prose.of_field(ANY_KIND, name));
+        add_object_fields(&mut out, |name| descriptions.of_field(ANY_KIND, name));
     }
     add_group_version_kind(&mut out, kind, &kind.resource.kind);
     Value::Object(out)
 }
 
 /// Returns the schema of lists of a custom kind.
-pub(super) fn list_schema(kind: &CustomKind, item: &str, prose: &Prose) -> Value {
+pub(super) fn list_schema(kind: &CustomKind, item: &str, descriptions: &Descriptions) -> Value {
     let resource = &kind.resource;
     let list_kind = resource.list_kind();
     let mut out = Map::new();
     out.insert("type".to_owned(), json!("object"));
     out.insert("description".to_owned(), json!(format!("{list_kind} is a list of {}", resource.kind)));
     out.insert("required".to_owned(), json!(["items"]));
-    add_object_fields(&mut out, |name| prose.of_field(ANY_KIND, name));
+    add_object_fields(&mut out, |name| descriptions.of_field(ANY_KIND, name));
     if let Some(Value::Object(properties)) = out.get_mut("properties") {
         let words = format!("List of {}. More info: {CONVENTIONS}", resource.plural);
         let items = json!({"type": "array", "items": reference(item), "description": words});

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::component::{self, Components};
 use super::custom::{self, CustomKind};
 use super::path;
-use crate::builtin::{self, Prose, ResourceDef};
+use crate::builtin::{self, Descriptions, ResourceDef};
 use crate::discovery::digest;
 
 /// The document of one group and version.
@@ -38,19 +38,19 @@ pub fn builtin_hash(group: &str, version: &str) -> Option<&'static str> {
 /// Returns the document of a custom group and version, with all its kinds.
 pub fn custom_document(group: &str, version: &str, kinds: &[CustomKind]) -> Document {
     let mut components = Components::new();
-    let prose = Prose::get();
+    let descriptions = Descriptions::get();
     for kind in kinds {
         let own = component::schema_name(&kind.resource, &kind.resource.kind);
         let list = component::schema_name(&kind.resource, &kind.resource.list_kind());
         if let (Some(own), Some(list)) = (own, list) {
-            components.insert(list, custom::list_schema(kind, &own, &prose).to_string());
-            components.insert(own, custom::schema(kind, &prose).to_string());
+            components.insert(list, custom::list_schema(kind, &own, &descriptions).to_string());
+            components.insert(own, custom::schema(kind, &descriptions).to_string());
         }
     }
     let mut paths = Map::new();
     kinds.iter().for_each(|it| path::add_paths(&mut paths, &it.resource));
     let info = json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"});
-    let body = assemble((group, version), &info, paths, components, Some(&prose));
+    let body = assemble((group, version), &info, paths, components, Some(&descriptions));
     Document { path: path_of(group, version), hash: digest(body.as_bytes()), body: body.into() }
 }
 
@@ -77,7 +77,7 @@ struct Slot {
 
 impl Slot {
     fn make(&self) -> Document {
-        let body = self.body(Some(&Prose::get())).into();
+        let body = self.body(Some(&Descriptions::get())).into();
         Document { path: path_of(self.group, self.version), hash: self.hash().to_owned(), body }
     }
 
@@ -86,17 +86,17 @@ impl Slot {
     fn hash(&self) -> &str {
         self.hash.get_or_init(|| {
             let mut bytes = self.body(None).into_bytes();
-            bytes.extend_from_slice(Prose::mark());
+            bytes.extend_from_slice(Descriptions::fingerprint());
             digest(&bytes)
         })
     }
 
-    fn body(&self, prose: Option<&Prose>) -> String {
+    fn body(&self, descriptions: Option<&Descriptions>) -> String {
         let of_this = |it: &&Arc<ResourceDef>| it.group == self.group && it.version == self.version;
         let mut paths = Map::new();
         builtin::resources().iter().filter(of_this).for_each(|it| path::add_paths(&mut paths, it));
         let info = json!({"title": "Kubernetes", "version": "1.36"});
-        assemble((self.group, self.version), &info, paths, Components::new(), prose)
+        assemble((self.group, self.version), &info, paths, Components::new(), descriptions)
     }
 }
 
@@ -123,13 +123,13 @@ fn assemble(
     info: &Value,
     paths: Map<String, Value>,
     mut components: Components,
-    prose: Option<&Prose>,
+    descriptions: Option<&Descriptions>,
 ) -> String {
     let builtin = components.is_empty();
     let paths = Value::Object(paths).to_string();
     let own: Vec<String> = components.values().cloned().collect();
     for text in own.iter().chain([&paths]) {
-        component::add_referred(&mut components, text, place, prose);
+        component::add_referred(&mut components, text, place, descriptions);
     }
     let mut body =
         format!(r#"{{"openapi":"3.0.0","info":{info},"paths":{paths},"components":{{"schemas":{{"#);

@@ -14,7 +14,7 @@ use super::component::{self, REFERENCE};
 use super::custom::{self, CustomKind};
 use super::message::{self, DEFINITIONS, PATHS};
 use super::path;
-use crate::builtin::{self, Prose};
+use crate::builtin::{self, Descriptions};
 
 /// The document, in parts that are JSON text.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Swagger {
     /// Creates the document of all built-in kinds and these custom ones.
     pub fn new<'a>(kinds: impl IntoIterator<Item = &'a CustomKind>) -> Self {
         let kinds: Vec<&CustomKind> = kinds.into_iter().collect();
-        let prose = Prose::get();
+        let descriptions = Descriptions::get();
         let mut paths = BTreeMap::new();
         for resource in builtin::resources().iter().chain(kinds.iter().map(|it| &it.resource)) {
             let mut of_resource = Map::new();
@@ -41,13 +41,14 @@ impl Swagger {
         groups.sort_unstable();
         groups.dedup();
         let of_table = |name: &'static str| {
-            component::builtin_schema(name, groups.iter().copied(), &prose).map(|it| (name.to_owned(), it))
+            component::builtin_schema(name, groups.iter().copied(), &descriptions)
+                .map(|it| (name.to_owned(), it))
         };
         let custom = kinds.iter().flat_map(|kind| {
             let own = component::schema_name(&kind.resource, &kind.resource.kind).unwrap_or_default();
             let list = component::schema_name(&kind.resource, &kind.resource.list_kind()).unwrap_or_default();
-            let list_schema = custom::list_schema(kind, &own, &prose);
-            [(own, custom::simple_schema(kind, &prose)), (list, list_schema)]
+            let list_schema = custom::list_schema(kind, &own, &descriptions);
+            [(own, custom::simple_schema(kind, &descriptions)), (list, list_schema)]
         });
         let schemas = builtin::definition_names().filter_map(of_table).chain(custom);
         let definitions = schemas.map(|(name, schema)| (name, schema_of(schema).to_string())).collect();

@@ -9,7 +9,7 @@
 use dogwatch_core::Reason;
 use serde_json::{Map, Value};
 
-use super::words::rejected;
+use super::go_format::rejected;
 use crate::Refusal;
 use crate::depth;
 

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::words::{LIST, MAP, Shown, ShownAsText, rejected, shown_lists, type_name};
+use super::go_format::{GoString, GoValue, LIST, MAP, format_lists, rejected, type_name};
 use crate::Refusal;
 
 /// The directive of an object: `replace`, `delete`, or `merge`.
@@ -47,11 +47,11 @@ pub(super) fn merge_objects(
 ) -> Result<Vec<Value>, Refusal> {
     let (live, patch) = follow_directives(live, patch, key)?;
     let mut merged = live.clone();
-    let mut places = Positions::new(&merged, Some(key));
+    let mut positions = Positions::new(&merged, Some(key));
     for item in &patch {
         let Value::Object(item) = item else { return Err(wrong_type(MAP, item)) };
         let value = item.get(key).ok_or_else(|| no_key(item, key))?;
-        match places.of_key(value) {
+        match positions.of_key(value) {
             Some(at) => {
                 let Value::Object(current) = merged[at].take() else {
                     return Err(Refusal::unexplained(format!("value for key {at} is not a map")));
@@ -59,7 +59,7 @@ pub(super) fn merge_objects(
                 merged[at] = Value::Object(merge_item(current, item.clone())?);
             }
             None => {
-                places.add(value, merged.len());
+                positions.add(value, merged.len());
                 merged.push(Value::Object(item.clone()));
             }
         }
@@ -196,8 +196,8 @@ pub(super) fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -
     let (patch, order) = (Value::Array(patch.to_vec()), Value::Array(order.to_vec()));
     Err(Refusal::unexplained(format!(
         "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
-        Shown(&patch),
-        Shown(&order)
+        GoValue(&patch),
+        GoValue(&order)
     )))
 }
 
@@ -225,7 +225,7 @@ pub(super) fn holds_objects(lists: &[&[Value]]) -> Result<bool, Refusal> {
     if first.is_null() || items.any(|item| type_name(item) != type_name(first)) {
         return Err(Refusal::unexplained(format!(
             "list element types are not identical: {}",
-            shown_lists(lists)
+            format_lists(lists)
         )));
     }
     Ok(first.is_object())
@@ -240,7 +240,7 @@ pub(super) fn has_directive(item: &Value) -> bool {
 pub(super) fn unknown_directive(fields: &Map<String, Value>) -> Refusal {
     let directive = fields.get(DIRECTIVE).unwrap_or(&Value::Null);
     let whole = Value::Object(fields.clone());
-    Refusal::unexplained(format!("unknown patch type: {} in map: {}", ShownAsText(directive), Shown(&whole)))
+    Refusal::unexplained(format!("unknown patch type: {} in map: {}", GoString(directive), GoValue(&whole)))
 }
 
 /// Creates a 500: the value is not a list.
@@ -254,7 +254,7 @@ fn wrong_type(expected: &str, value: &Value) -> Refusal {
 
 fn no_key(item: &Map<String, Value>, key: &str) -> Refusal {
     let shown = Value::Object(item.clone());
-    Refusal::unexplained(format!("map: {} does not contain declared merge key: {key}", Shown(&shown)))
+    Refusal::unexplained(format!("map: {} does not contain declared merge key: {key}", GoValue(&shown)))
 }
 
 fn check_keys(items: &[Value], key: &str) -> Result<(), Refusal> {
@@ -268,12 +268,12 @@ fn check_keys(items: &[Value], key: &str) -> Result<(), Refusal> {
 /// The positions of the items of a list by key. The first one counts if several have the same key.
 struct Positions<'a> {
     key: Option<&'a str>,
-    places: HashMap<String, usize>,
+    by_key: HashMap<String, usize>,
 }
 
 impl<'a> Positions<'a> {
     fn new(items: &[Value], key: Option<&'a str>) -> Self {
-        let mut positions = Self { key, places: HashMap::with_capacity(items.len()) };
+        let mut positions = Self { key, by_key: HashMap::with_capacity(items.len()) };
         for (at, item) in items.iter().enumerate() {
             if let Some(value) = key.map_or(Some(item), |key| item.get(key)) {
                 positions.add(value, at);
@@ -283,7 +283,7 @@ impl<'a> Positions<'a> {
     }
 
     fn add(&mut self, value: &Value, at: usize) {
-        self.places.entry(value.to_string()).or_insert(at);
+        self.by_key.entry(value.to_string()).or_insert(at);
     }
 
     fn of(&self, item: &Value) -> Option<usize> {
@@ -291,6 +291,6 @@ impl<'a> Positions<'a> {
     }
 
     fn of_key(&self, value: &Value) -> Option<usize> {
-        self.places.get(&value.to_string()).copied()
+        self.by_key.get(&value.to_string()).copied()
     }
 }

@@ -8,16 +8,16 @@
 //!
 //! The `mod` lines below are in layer order.
 
-mod words;
+mod go_format;
 mod syntax;
 mod json;
 mod merge;
-mod place;
+mod schema_node;
 mod list;
 mod strategic;
 
+pub(crate) use go_format::json_name;
 pub(crate) use syntax::mistake as json_mistake;
-pub(crate) use words::json_name;
 
 use serde_json::{Map, Value};
 
@@ -102,7 +102,7 @@ impl Patch {
             (PatchKind::Merge, _) if !checked => return Err(Refusal::bad_request("Invalid JSON Patch")),
             (PatchKind::Strategic, Ok(Value::Null)) => Body::Object(Map::new()),
             (_, unfit) => {
-                let why = unfit.map_or_else(|why| why, |value| cannot_be(&value, words::MAP));
+                let why = unfit.map_or_else(|why| why, |value| cannot_be(&value, go_format::MAP));
                 let merge = kind == PatchKind::Merge;
                 return Err(Refusal::bad_request(decoding(&why, merge)));
             }
@@ -142,8 +142,8 @@ impl Patch {
                 if self.kind == PatchKind::Merge {
                     merge::merge(&mut object, patch);
                 } else {
-                    let place = place::Place::new(schema, definitions);
-                    object = strategic::merge(object, patch.clone(), &place)?;
+                    let node = schema_node::SchemaNode::new(schema, definitions);
+                    object = strategic::merge(object, patch.clone(), &node)?;
                 }
                 Value::Object(object)
             }
@@ -162,7 +162,7 @@ impl Patch {
     pub fn unfit(&self, patched: &Value, why: &str) -> Refusal {
         let shown = match (&self.body, self.kind) {
             (Body::Object(patch), PatchKind::Strategic) => {
-                words::Shown(&Value::Object(patch.clone())).to_string()
+                go_format::GoValue(&Value::Object(patch.clone())).to_string()
             }
             _ => patched.to_string(),
         };
@@ -216,12 +216,12 @@ fn check_text(key: &str, value: &Value) -> Result<(), String> {
     if !matches!(key, "op" | "path" | "from") || value.is_string() || value.is_null() {
         return Ok(());
     }
-    let found = words::json_name(value);
+    let found = go_format::json_name(value);
     Err(format!("json: cannot unmarshal {found} into Go struct field jsonPatchOp.{key} of type string"))
 }
 
 fn cannot_be(value: &Value, wanted: &str) -> String {
-    format!("json: cannot unmarshal {} into Go value of type {wanted}", words::json_name(value))
+    format!("json: cannot unmarshal {} into Go value of type {wanted}", go_format::json_name(value))
 }
 
 /// Returns the strict errors for unknown fields of operations.

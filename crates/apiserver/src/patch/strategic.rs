@@ -10,10 +10,10 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
+use super::go_format::type_name;
 use super::list::{self, DIRECTIVE};
 use super::merge::without_nulls;
-use super::place::Place;
-use super::words::type_name;
+use super::schema_node::SchemaNode;
 use crate::Refusal;
 use crate::schema::PatchStrategy;
 
@@ -23,8 +23,8 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_SCALARS: &str = "$deleteFromPrimitiveList";
 const SET_ORDER: &str = "$setElementOrder";
 
-/// Merges `patch` into the `live` object, whose schema is `place`.
-pub(super) fn merge(mut live: Fields, mut patch: Fields, place: &Place<'_>) -> Result<Fields, Refusal> {
+/// Merges `patch` into the `live` object, whose schema is `node`.
+pub(super) fn merge(mut live: Fields, mut patch: Fields, node: &SchemaNode<'_>) -> Result<Fields, Refusal> {
     if let Some(directive) = patch.get(DIRECTIVE) {
         return match directive.as_str() {
             Some("replace") => {
@@ -36,13 +36,13 @@ pub(super) fn merge(mut live: Fields, mut patch: Fields, place: &Place<'_>) -> R
         };
     }
     retain_keys(&mut live, &mut patch)?;
-    merge_ordered_lists(&mut live, &mut patch, place)?;
+    merge_ordered_lists(&mut live, &mut patch, node)?;
     // kube-apiserver iterates over the fields in the random order of a Go map, and nearly always
     // removes scalars last.
     let is_deletion = |(key, _): &(String, Value)| key.starts_with(DELETE_SCALARS);
     let (deletions, fields): (Vec<_>, Vec<_>) = patch.into_iter().partition(is_deletion);
     for (key, value) in fields.into_iter().chain(deletions) {
-        merge_field(&mut live, &key, value, place)?;
+        merge_field(&mut live, &key, value, node)?;
     }
     Ok(live)
 }
@@ -66,7 +66,7 @@ fn retain_keys(live: &mut Fields, patch: &mut Fields) -> Result<(), Refusal> {
 }
 
 /// Merges the lists whose order the patch gives, and removes them from the patch.
-fn merge_ordered_lists(live: &mut Fields, patch: &mut Fields, place: &Place<'_>) -> Result<(), Refusal> {
+fn merge_ordered_lists(live: &mut Fields, patch: &mut Fields, node: &SchemaNode<'_>) -> Result<(), Refusal> {
     let directives: Vec<String> = patch.keys().filter(|key| key.starts_with(SET_ORDER)).cloned().collect();
     for directive in directives {
         let order = patch.remove(&directive).unwrap_or_default();
@@ -75,7 +75,7 @@ fn merge_ordered_lists(live: &mut Fields, patch: &mut Fields, place: &Place<'_>)
         let key = listed(&directive, SET_ORDER).ok_or_else(bad)?;
         let current = list_at(live, key)?;
         let change = list_at(patch, key)?;
-        let (item, strategy) = place.items(key)?;
+        let (item, strategy) = node.items(key)?;
         let merge_key = strategy.merge_key.as_deref();
         list::check_order(change.unwrap_or_default(), order, merge_key)?;
         let merged = match (current, change) {
@@ -110,7 +110,7 @@ fn list_at<'a>(fields: &'a Fields, key: &str) -> Result<Option<&'a [Value]>, Ref
     }
 }
 
-fn merge_field(live: &mut Fields, key: &str, value: Value, place: &Place<'_>) -> Result<(), Refusal> {
+fn merge_field(live: &mut Fields, key: &str, value: Value, node: &SchemaNode<'_>) -> Result<(), Refusal> {
     let deletes = key.starts_with(DELETE_SCALARS);
     let key = if deletes {
         let bad = || Refusal::bad_request("invalid patch format of primitive list");
@@ -124,7 +124,7 @@ fn merge_field(live: &mut Fields, key: &str, value: Value, place: &Place<'_>) ->
     }
     match live.get_mut(key) {
         Some(current) if type_name(current) == type_name(&value) => {
-            *current = merge_value(current.take(), value, key, deletes, place)?;
+            *current = merge_value(current.take(), value, key, deletes, node)?;
         }
         _ if deletes => {}
         _ => match without_directives(without_nulls(&value)) {
@@ -145,18 +145,18 @@ fn merge_value(
     value: Value,
     key: &str,
     deletes: bool,
-    place: &Place<'_>,
+    node: &SchemaNode<'_>,
 ) -> Result<Value, Refusal> {
     match (current, value) {
         (Value::Object(current), Value::Object(value)) => {
-            let (field, strategy) = place.field(key)?;
+            let (field, strategy) = node.field(key)?;
             if strategy.replace {
                 return Ok(Value::Object(value));
             }
             merge(current, value, &field).map(Value::Object)
         }
         (Value::Array(current), Value::Array(value)) => {
-            let (item, strategy) = place.items(key)?;
+            let (item, strategy) = node.items(key)?;
             merge_list(current, value, &item, &strategy, deletes).map(Value::Array)
         }
         (_, value) => Ok(value),
@@ -166,7 +166,7 @@ fn merge_value(
 fn merge_list(
     live: Vec<Value>,
     patch: Vec<Value>,
-    item: &Place<'_>,
+    item: &SchemaNode<'_>,
     strategy: &PatchStrategy,
     deletes: bool,
 ) -> Result<Vec<Value>, Refusal> {

@@ -9,11 +9,11 @@
 
 pub mod age;
 mod describe;
-mod core;
+mod core_group;
 mod pod;
 mod workloads;
-mod upkeep;
-mod others;
+mod control_plane;
+mod named_groups;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -73,9 +73,9 @@ pub fn columns(group: &str, version: &str, plural: &str) -> Value {
 pub fn cells(group: &str, plural: &str, object: &Value, now: Timestamp) -> Vec<Value> {
     let found = match (group, plural) {
         ("", "pods") => Some(pod::pod(object, now)),
-        ("", _) | ("events.k8s.io", "events") => core::cells(plural, object, now),
+        ("", _) | ("events.k8s.io", "events") => core_group::cells(plural, object, now),
         ("apps" | "batch", _) => workloads::cells(plural, object, now),
-        _ => others::cells(group, plural, object, now),
+        _ => named_groups::cells(group, plural, object, now),
     };
     found.unwrap_or_else(|| vec![describe::name(object), age::since_creation(object, now)])
 }

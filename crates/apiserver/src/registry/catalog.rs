@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use bytes::Bytes;
 use dogwatch_core::ObjectKey;
 
-use super::defined::Defined;
+use super::definition::StoredDefinition;
 use super::kind::{Family, Kind};
 use crate::builtin::{self, ResourceDef};
 use crate::discovery::{self, Served};
@@ -28,7 +28,7 @@ static BUILTIN_COLLECTIONS: LazyLock<HashSet<CollectionName>> =
 #[derive(Debug, Default)]
 pub struct Catalog {
     /// The stored definitions by key, including those whose kinds are not served.
-    definitions: BTreeMap<ObjectKey, Arc<Defined>>,
+    definitions: BTreeMap<ObjectKey, Arc<StoredDefinition>>,
     custom: Kinds,
     served: OnceLock<Served>,
     documents: OnceLock<Vec<Document>>,
@@ -43,7 +43,7 @@ pub struct Catalog {
 impl Catalog {
     /// Builds the next catalog: the built-in kinds and those of the established ones among these
     /// definitions. Returns `None` if nothing has changed.
-    pub(super) fn followed_by(&self, stored: &[Arc<Encoded>]) -> Option<Self> {
+    pub(super) fn updated_with(&self, stored: &[Arc<Encoded>]) -> Option<Self> {
         let known = |it: &&Arc<Encoded>| self.definitions.get(it.key()).is_some_and(|known| known.is(it));
         if stored.len() == self.definitions.len() && stored.iter().all(|it| known(&it)) {
             return None;
@@ -54,7 +54,7 @@ impl Catalog {
             let defined = match before.filter(|it| it.is(stored)) {
                 Some(unchanged) => Arc::clone(unchanged),
                 None => {
-                    let (defined, compiled) = Defined::read(stored, before.map(|it| &**it));
+                    let (defined, compiled) = StoredDefinition::read(stored, before.map(|it| &**it));
                     next.compiled += u64::from(compiled);
                     Arc::new(defined)
                 }
@@ -72,31 +72,32 @@ impl Catalog {
 
     /// Returns the collections that are new in this catalog compared with `before`: those of new
     /// definitions.
-    pub(super) fn begun_since(&self, before: &Self) -> impl Iterator<Item = &CollectionName> {
-        let known =
-            |it: &&Arc<Defined>| before.established(it.key()).is_some_and(|known| it.is_successor_of(known));
+    pub(super) fn collections_added_since(&self, before: &Self) -> impl Iterator<Item = &CollectionName> {
+        let known = |it: &&Arc<StoredDefinition>| {
+            before.established(it.key()).is_some_and(|known| it.is_same_definition_as(known))
+        };
         let established = self.definitions.values().filter(|it| it.is_established());
         established.filter(move |it| !known(it)).map(|it| &it.collection)
     }
 
     /// Returns the collections whose definition no longer exists in `next`.
-    pub(super) fn ended_in(&self, next: &Self) -> impl Iterator<Item = &CollectionName> {
+    pub(super) fn collections_removed_in(&self, next: &Self) -> impl Iterator<Item = &CollectionName> {
         let gone = self.definitions.values().filter(|it| !next.definitions.contains_key(it.key()));
         gone.map(|it| &it.collection)
     }
 
-    fn established(&self, key: &ObjectKey) -> Option<&Arc<Defined>> {
+    fn established(&self, key: &ObjectKey) -> Option<&Arc<StoredDefinition>> {
         self.definitions.get(key).filter(|it| it.is_established())
     }
 
     /// Returns the stored definitions, including those whose kinds are not served.
-    pub fn definitions(&self) -> impl Iterator<Item = &Arc<Defined>> {
+    pub fn definitions(&self) -> impl Iterator<Item = &Arc<StoredDefinition>> {
         self.definitions.values()
     }
 
     /// Returns the definition of a custom kind, unless it was deleted or another definition has
     /// taken its name.
-    pub fn definition_of(&self, kind: &Kind) -> Option<&Arc<Defined>> {
+    pub fn definition_of(&self, kind: &Kind) -> Option<&Arc<StoredDefinition>> {
         let Family::Custom { kind: custom, .. } = &kind.family else { return None };
         let key = ObjectKey::from_parts(None, &format!("{}.{}", kind.def.plural, kind.def.group)).ok()?;
         self.definitions.get(&key).filter(|it| it.uid() == custom.definition_uid())

@@ -41,7 +41,7 @@ pub enum Family {
     /// An Event of the group `events.k8s.io`, stored as one of the core group.
     Event,
     /// A HorizontalPodAutoscaler of version 1, stored as version 2.
-    OldAutoscaler,
+    AutoscalerV1,
     /// A version of a custom kind.
     Custom {
         /// The kind, as its definition declares it.
@@ -59,7 +59,7 @@ impl Kind {
     pub(super) fn builtin(def: &Arc<ResourceDef>) -> Self {
         let (group, family) = match (def.group.as_str(), def.plural.as_str(), def.version.as_str()) {
             ("events.k8s.io", "events", _) => ("", Family::Event),
-            ("autoscaling", "horizontalpodautoscalers", "v1") => ("autoscaling", Family::OldAutoscaler),
+            ("autoscaling", "horizontalpodautoscalers", "v1") => ("autoscaling", Family::AutoscalerV1),
             (group, ..) => (group, Family::Builtin),
         };
         let schema = BuiltinDefinitions.of_kind(&def.group, &def.version, &def.kind);
@@ -140,7 +140,7 @@ impl Kind {
     pub fn shows_bytes_of(&self, stored: &Encoded) -> bool {
         match &self.family {
             Family::Builtin | Family::Custom { evolved: false, .. } => true,
-            Family::Event | Family::OldAutoscaler => false,
+            Family::Event | Family::AutoscalerV1 => false,
             Family::Custom { kind, version, .. } => {
                 kind.versions[*version].storage && stored.schema() == Some(kind.schema_id())
             }
@@ -158,7 +158,7 @@ impl Kind {
         match &self.family {
             Family::Builtin | Family::Custom { evolved: false, .. } => stored,
             Family::Event => events::to_events_group(&stored),
-            Family::OldAutoscaler => autoscaling::to_v1(&stored),
+            Family::AutoscalerV1 => autoscaling::to_v1(&stored),
             Family::Custom { kind, version, .. } => {
                 in_version(as_stored(stored, kind), kind, &kind.versions[*version])
             }
@@ -173,7 +173,7 @@ impl Kind {
                 None => object,
             },
             Family::Event => events::to_core_group(&object),
-            Family::OldAutoscaler => autoscaling::to_v2(&object),
+            Family::AutoscalerV1 => autoscaling::to_v2(&object),
             Family::Builtin => object,
         }
     }
@@ -186,7 +186,7 @@ impl Kind {
         let as_it_is = match &self.family {
             Family::Builtin => true,
             Family::Custom { kind, .. } => kind.storage().is_none_or(|it| it.name == self.def.version),
-            Family::Event | Family::OldAutoscaler => false,
+            Family::Event | Family::AutoscalerV1 => false,
         };
         let draft = if as_it_is {
             self.stored_draft(object)

@@ -7,7 +7,7 @@
 //! The `mod` lines below are in layer order.
 
 mod kind;
-mod defined;
+mod definition;
 mod catalog;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 
 pub use catalog::Catalog;
-pub use defined::Defined;
+pub use definition::StoredDefinition;
 pub use kind::{Family, Kind};
 
 use crate::store::{CollectionName, Encoded};
@@ -50,11 +50,11 @@ impl Registry {
     ) {
         let _turn = self.defining.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.catalog();
-        let Some(next) = before.followed_by(&stored()) else { return };
-        next.begun_since(&before).for_each(begin);
+        let Some(next) = before.updated_with(&stored()) else { return };
+        next.collections_added_since(&before).for_each(begin);
         let next = Arc::new(next);
         self.catalog.store(Arc::clone(&next));
-        before.ended_in(&next).for_each(end);
+        before.collections_removed_in(&next).for_each(end);
     }
 
     /// Returns an independent registry that serves the same kinds, without compiling them again.

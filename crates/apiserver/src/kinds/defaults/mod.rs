@@ -9,8 +9,8 @@
 mod storage;
 mod pod;
 mod workloads;
-mod core;
-mod others;
+mod core_group;
+mod named_groups;
 
 use serde_json::Value;
 
@@ -25,10 +25,10 @@ pub fn apply(group: &str, version: &str, kind: &str, value: &mut Value) {
     match (group, kind) {
         ("", "Pod") => pod::pod(map),
         ("", "PodTemplate") => pod::template(object(map, "template")),
-        ("", _) => core::apply(kind, map),
+        ("", _) => core_group::apply(kind, map),
         ("apps", _) => workloads::apps(kind, map),
         ("batch", "Job") => workloads::job(map),
         ("batch", "CronJob") => workloads::cron_job(map),
-        _ => others::apply(group, version, kind, map),
+        _ => named_groups::apply(group, version, kind, map),
     }
 }

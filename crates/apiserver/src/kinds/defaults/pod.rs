@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::storage::{claim_spec, source};
-use crate::kinds::look::{each, fill, fill_zero, object, object_if_there};
+use crate::kinds::look::{each, fill, fill_zero, object, object_if_present};
 
 type Object = Map<String, Value>;
 
@@ -22,7 +22,7 @@ pub(super) fn pod(pod: &mut Object) {
             each(spec, list).for_each(host_ports);
         }
     }
-    if let Some(status) = object_if_there(pod, "status") {
+    if let Some(status) = object_if_present(pod, "status") {
         first_of_many(status, "podIP", "podIPs");
         first_of_many(status, "hostIP", "hostIPs");
     }
@@ -76,19 +76,19 @@ fn container(container: &mut Object) {
         fill(port, "protocol", "TCP");
     }
     for variable in each(container, "env") {
-        if let Some(source) = object_if_there(variable, "valueFrom") {
+        if let Some(source) = object_if_present(variable, "valueFrom") {
             field_refs(source);
         }
     }
     for key in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        if let Some(found) = object_if_there(container, key) {
+        if let Some(found) = object_if_present(container, key) {
             probe(found);
         }
     }
-    if let Some(lifecycle) = object_if_there(container, "lifecycle") {
+    if let Some(lifecycle) = object_if_present(container, "lifecycle") {
         for key in ["postStart", "preStop"] {
             if let Some(get) =
-                object_if_there(lifecycle, key).and_then(|hook| object_if_there(hook, "httpGet"))
+                object_if_present(lifecycle, key).and_then(|hook| object_if_present(hook, "httpGet"))
             {
                 http_get(get);
             }
@@ -102,10 +102,10 @@ fn probe(probe: &mut Object) {
     {
         fill_zero(probe, key, value);
     }
-    if let Some(get) = object_if_there(probe, "httpGet") {
+    if let Some(get) = object_if_present(probe, "httpGet") {
         http_get(get);
     }
-    if let Some(grpc) = object_if_there(probe, "grpc") {
+    if let Some(grpc) = object_if_present(probe, "grpc") {
         fill(grpc, "service", "");
     }
 }
@@ -116,7 +116,7 @@ fn http_get(get: &mut Object) {
 }
 
 fn field_refs(source: &mut Object) {
-    if let Some(field) = object_if_there(source, "fieldRef") {
+    if let Some(field) = object_if_present(source, "fieldRef") {
         fill(field, "apiVersion", "v1");
     }
 }
@@ -126,26 +126,26 @@ fn volume(volume: &mut Object) {
         volume.insert("emptyDir".to_owned(), json!({}));
     }
     source(volume);
-    if let Some(image) = object_if_there(volume, "image") {
+    if let Some(image) = object_if_present(volume, "image") {
         let reference = image.get("reference").and_then(Value::as_str).unwrap_or_default();
         let pull = if pulls_latest(reference) { "Always" } else { "IfNotPresent" };
         fill(image, "pullPolicy", pull);
     }
-    if let Some(downward) = object_if_there(volume, "downwardAPI") {
+    if let Some(downward) = object_if_present(volume, "downwardAPI") {
         each(downward, "items").for_each(field_refs);
     }
-    if let Some(projected) = object_if_there(volume, "projected") {
+    if let Some(projected) = object_if_present(volume, "projected") {
         for source in each(projected, "sources") {
-            if let Some(token) = object_if_there(source, "serviceAccountToken") {
+            if let Some(token) = object_if_present(source, "serviceAccountToken") {
                 fill(token, "expirationSeconds", 3600);
             }
-            if let Some(downward) = object_if_there(source, "downwardAPI") {
+            if let Some(downward) = object_if_present(source, "downwardAPI") {
                 each(downward, "items").for_each(field_refs);
             }
         }
     }
     if let Some(claim) =
-        object_if_there(volume, "ephemeral").and_then(|it| object_if_there(it, "volumeClaimTemplate"))
+        object_if_present(volume, "ephemeral").and_then(|it| object_if_present(it, "volumeClaimTemplate"))
     {
         object(claim, "metadata");
         claim_spec(object(claim, "spec"));
@@ -185,7 +185,7 @@ fn pod_level_requests(spec: &mut Object) {
         .filter_map(|container| container.pointer("/resources/requests").and_then(Value::as_object))
         .flat_map(|requests| requests.keys().cloned())
         .collect();
-    let Some(resources) = object_if_there(spec, "resources") else { return };
+    let Some(resources) = object_if_present(spec, "resources") else { return };
     let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
     for (name, limit) in limits.into_iter().filter(|(name, _)| !requested.contains(name)) {
         object(resources, "requests").entry(name).or_insert(limit);

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::kinds::look::{fill, object, object_if_there};
+use crate::kinds::look::{fill, object, object_if_present};
 
 type Object = Map<String, Value>;
 
@@ -53,11 +53,11 @@ impl From<Plain> for Value {
 /// Sets the defaults of a volume source, in pods and in persistent volumes.
 pub(super) fn source(volume: &mut Object) {
     for (kind, fields) in VOLUME_DEFAULTS {
-        if let Some(found) = object_if_there(volume, kind) {
+        if let Some(found) = object_if_present(volume, kind) {
             fields.iter().for_each(|(key, value)| fill(found, key, *value));
         }
     }
-    if let Some(path) = object_if_there(volume, "hostPath") {
+    if let Some(path) = object_if_present(volume, "hostPath") {
         path.entry("type").or_insert("".into());
     }
 }

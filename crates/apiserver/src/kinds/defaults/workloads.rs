@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::pod::template;
 use super::storage::claim as claim_defaults;
-use crate::kinds::look::{each, fill, object, object_if_there};
+use crate::kinds::look::{each, fill, object, object_if_present};
 
 type Object = Map<String, Value>;
 
@@ -67,7 +67,7 @@ fn stateful_set(map: &mut Object) {
         object(strategy, "rollingUpdate");
     }
     let rolls = strategy.get("type").and_then(Value::as_str) == Some("RollingUpdate");
-    if let Some(rolling) = object_if_there(strategy, "rollingUpdate").filter(|_| rolls) {
+    if let Some(rolling) = object_if_present(strategy, "rollingUpdate").filter(|_| rolls) {
         fill(rolling, "partition", 0);
     }
     let retention = object(spec, "persistentVolumeClaimRetentionPolicy");
@@ -107,7 +107,7 @@ pub(super) fn job(map: &mut Object) {
 }
 
 fn failure_policy(spec: &mut Object) {
-    let Some(policy) = object_if_there(spec, "podFailurePolicy") else { return };
+    let Some(policy) = object_if_present(spec, "podFailurePolicy") else { return };
     for rule in each(policy, "rules") {
         for pattern in each(rule, "onPodConditions") {
             fill(pattern, "status", "True");

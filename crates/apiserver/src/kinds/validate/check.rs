@@ -95,7 +95,7 @@ pub(super) fn number_or_percent(out: &mut Problems, object: &Value, pointer: &st
 }
 
 /// Checks that a percentage is at most 100%, if it is set.
-pub(super) fn at_most_all(out: &mut Problems, object: &Value, pointer: &str, field: &str) {
+pub(super) fn at_most_100_percent(out: &mut Problems, object: &Value, pointer: &str, field: &str) {
     let percent = text(object, pointer).strip_suffix('%').and_then(|digits| digits.parse::<u64>().ok());
     if percent.is_some_and(|percent| percent > 100) {
         invalid(out, field, &text(object, pointer).into(), "must not be greater than 100%");

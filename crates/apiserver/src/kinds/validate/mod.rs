@@ -19,10 +19,10 @@ mod workloads;
 mod events;
 mod limits;
 mod network;
-mod registered;
+mod infrastructure;
 mod service;
-mod core;
-mod others;
+mod core_group;
+mod named_groups;
 
 use serde_json::Value;
 
@@ -39,12 +39,12 @@ pub fn create(names: KindNames<'_>, namespaced: bool, object: &Value) -> Vec<Pro
         ("", "ReplicationController") | ("apps" | "batch", _) => {
             workloads::create(&mut out, names.kind, object);
             if names.kind == "StatefulSet" {
-                core::claim_templates(&mut out, object);
+                core_group::claim_templates(&mut out, object);
             }
         }
         ("events.k8s.io", "Event") => events::create(&mut out, object),
-        ("", kind) => core::create(&mut out, kind, object),
-        (group, kind) => others::create(&mut out, group, kind, object),
+        ("", kind) => core_group::create(&mut out, kind, object),
+        (group, kind) => named_groups::create(&mut out, group, kind, object),
     }
     out
 }
@@ -78,8 +78,8 @@ pub fn update(names: KindNames<'_>, new: &Value, old: &Value) -> Vec<Problem> {
             workloads::update(&mut out, names.kind, new, old);
         }
         ("events.k8s.io", "Event") => events::update(&mut out, new, old),
-        ("", kind) => core::update(&mut out, kind, new, old),
-        (group, kind) => others::update(&mut out, group, kind, new, old),
+        ("", kind) => core_group::update(&mut out, kind, new, old),
+        (group, kind) => named_groups::update(&mut out, group, kind, new, old),
     }
     out
 }

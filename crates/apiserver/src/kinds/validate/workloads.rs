@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 
 use super::check::{
-    Problems, at_most_all, forbidden, immutable, invalid, not_negative, number_or_percent, one_of, required,
-    unsupported, wrong_text,
+    Problems, at_most_100_percent, forbidden, immutable, invalid, not_negative, number_or_percent, one_of,
+    required, unsupported, wrong_text,
 };
 use super::{cron, pod, selector};
 use crate::kinds::look::{at, entries, flag, items, number, text};
@@ -169,7 +169,7 @@ fn rolling_deployment(out: &mut Problems, spec: &Value) {
     for key in ["maxUnavailable", "maxSurge"] {
         number_or_percent(out, spec, &format!("{pointer}/{key}"), &format!("{field}.{key}"));
     }
-    at_most_all(out, spec, &format!("{pointer}/maxUnavailable"), &format!("{field}.maxUnavailable"));
+    at_most_100_percent(out, spec, &format!("{pointer}/maxUnavailable"), &format!("{field}.maxUnavailable"));
     let none = |key: &str| is_zero(at(spec, &format!("{pointer}/{key}")));
     if none("maxUnavailable") && none("maxSurge") {
         let value = spec["strategy"]["rollingUpdate"]["maxUnavailable"].clone();
@@ -262,7 +262,7 @@ fn daemon_set(out: &mut Problems, spec: &Value) {
         "RollingUpdate" => {
             for key in ["maxUnavailable", "maxSurge"] {
                 number_or_percent(out, spec, &format!("{pointer}/{key}"), &format!("{field}.{key}"));
-                at_most_all(out, spec, &format!("{pointer}/{key}"), &format!("{field}.{key}"));
+                at_most_100_percent(out, spec, &format!("{pointer}/{key}"), &format!("{field}.{key}"));
             }
             let surge = at(spec, &format!("{pointer}/maxSurge"));
             match (is_zero(at(spec, &format!("{pointer}/maxUnavailable"))), is_zero(surge)) {

@@ -9,7 +9,7 @@ use super::tables;
 use crate::schema::{Definitions, Scalar, Schema};
 
 /// Fields whose Go type is a named string type: structure, field, type.
-const NAMED_TEXTS: [(&str, &str, &str); 22] = [
+const NAMED_STRINGS: [(&str, &str, &str); 22] = [
     ("ContainerPort", "protocol", "v1.Protocol"),
     ("ServicePort", "protocol", "v1.Protocol"),
     ("Container", "imagePullPolicy", "v1.PullPolicy"),
@@ -35,7 +35,7 @@ const NAMED_TEXTS: [(&str, &str, &str); 22] = [
 ];
 
 /// Structures that embed `LocalObjectReference`.
-const NAMING: [&str; 7] = [
+const LOCAL_REFERENCES: [&str; 7] = [
     "ConfigMapEnvSource",
     "ConfigMapKeySelector",
     "ConfigMapProjection",
@@ -58,7 +58,7 @@ pub(super) fn embedded(definition: &str, field: &str) -> Option<&'static str> {
         ("EphemeralContainer", "targetContainerName") => None,
         ("EphemeralContainer", _) => Some("EphemeralContainerCommon"),
         ("Probe", "exec" | "grpc" | "httpGet" | "tcpSocket") => Some("ProbeHandler"),
-        (owner, "name") if NAMING.contains(&owner) => Some("LocalObjectReference"),
+        (owner, "name") if LOCAL_REFERENCES.contains(&owner) => Some("LocalObjectReference"),
         _ => None,
     }
 }
@@ -87,7 +87,7 @@ pub(super) fn type_of(
         Schema::Scalar(Scalar::Number) => "float64".to_owned(),
         Schema::Scalar(Scalar::Boolean) => "bool".to_owned(),
         Schema::Scalar(Scalar::Bytes) => "[]uint8".to_owned(),
-        Schema::Scalar(Scalar::String) => named_text(definition, field).to_owned(),
+        Schema::Scalar(Scalar::String) => named_string(definition, field).to_owned(),
         Schema::Scalar(_) => "string".to_owned(),
         Schema::Struct(_) | Schema::Any => "interface {}".to_owned(),
     }
@@ -112,7 +112,7 @@ fn qualified(definition: &str) -> String {
     format!("{package}.{name}")
 }
 
-fn named_text(definition: &str, field: &str) -> &'static str {
+fn named_string(definition: &str, field: &str) -> &'static str {
     let owner = short(definition);
-    NAMED_TEXTS.iter().find(|it| it.0 == owner && it.1 == field).map_or("string", |it| it.2)
+    NAMED_STRINGS.iter().find(|it| it.0 == owner && it.1 == field).map_or("string", |it| it.2)
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::pod::template;
 use super::storage::{claim, source};
-use crate::kinds::look::{each, fill, object, object_if_there};
+use crate::kinds::look::{each, fill, object, object_if_present};
 
 type Object = Map<String, Value>;
 
@@ -122,7 +122,7 @@ fn replication_controller(map: &mut Object) {
     }
     let spec = object(map, "spec");
     fill(spec, "replicas", 1);
-    if let Some(found) = object_if_there(spec, "template") {
+    if let Some(found) = object_if_present(spec, "template") {
         template(found);
     }
 }

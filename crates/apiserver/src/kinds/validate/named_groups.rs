@@ -3,13 +3,13 @@
 use serde_json::Value;
 
 use super::check::{
-    Problems, at_most_all, forbidden, immutable, invalid, number_or_percent, one_of, required, unsupported,
-    wrong_text,
+    Problems, at_most_100_percent, forbidden, immutable, invalid, number_or_percent, one_of, required,
+    unsupported, wrong_text,
 };
+use super::infrastructure;
 use super::metadata::labels;
 use super::network;
 use super::pod;
-use super::registered;
 use super::selector;
 use crate::kinds::look::{at, flag, items, number, text};
 use crate::kinds::names;
@@ -24,7 +24,7 @@ pub(super) fn create(out: &mut Problems, group: &str, kind: &str, object: &Value
         ("networking.k8s.io", "Ingress") => network::ingress(out, &object["spec"]),
         ("networking.k8s.io", "NetworkPolicy") => network::network_policy(out, &object["spec"]),
         ("discovery.k8s.io", "EndpointSlice") => network::endpoint_slice(out, object),
-        ("coordination.k8s.io", "Lease") => super::core::lease(out, object),
+        ("coordination.k8s.io", "Lease") => super::core_group::lease(out, object),
         ("policy", "PodDisruptionBudget") => disruption_budget(out, &object["spec"]),
         ("autoscaling", "HorizontalPodAutoscaler") => autoscaler(out, &object["spec"]),
         (RBAC, "Role" | "ClusterRole") => role(out, object, kind == "Role"),
@@ -41,7 +41,7 @@ pub(super) fn create(out: &mut Problems, group: &str, kind: &str, object: &Value
         }
         ("networking.k8s.io", "ServiceCIDR") => network::service_range(out, object),
         ("networking.k8s.io", "IPAddress") => network::allocated_address(out, object),
-        _ => registered::create(out, kind, object),
+        _ => infrastructure::create(out, kind, object),
     }
 }
 
@@ -94,7 +94,7 @@ pub(super) fn update(out: &mut Problems, group: &str, kind: &str, new: &Value, o
             let detail = "field is immutable";
             out.push(Problem::with_value("spec.parentRef", ProblemKind::Invalid, shown, detail));
         }
-        _ => registered::changes(out, kind, new, old),
+        _ => infrastructure::changes(out, kind, new, old),
     }
 }
 
@@ -113,7 +113,7 @@ fn disruption_budget(out: &mut Problems, spec: &Value) {
     }
     for key in ["minAvailable", "maxUnavailable"] {
         number_or_percent(out, spec, &format!("/{key}"), &format!("spec.{key}"));
-        at_most_all(out, spec, &format!("/{key}"), &format!("spec.{key}"));
+        at_most_100_percent(out, spec, &format!("/{key}"), &format!("spec.{key}"));
     }
     if let Some(chosen) = at(spec, "/selector") {
         selector::check(out, chosen, "spec.selector");

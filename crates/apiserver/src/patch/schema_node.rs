@@ -7,14 +7,14 @@ use crate::schema::{Definitions, PatchStrategy, Scalar, Schema};
 
 /// A resolved schema, and its name in messages.
 #[derive(Clone)]
-pub(super) struct Place<'a> {
+pub(super) struct SchemaNode<'a> {
     definitions: &'a dyn Definitions,
     schema: Schema,
     /// The last part of the definition's name, such as `PodSpec`.
     name: String,
 }
 
-impl<'a> Place<'a> {
+impl<'a> SchemaNode<'a> {
     /// Creates the node for a schema.
     pub(super) fn new(schema: &Schema, definitions: &'a dyn Definitions) -> Self {
         let mut schema = schema.clone();

@@ -11,37 +11,37 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 
-static PACKED: &[u8] = include_bytes!("../../data/generated/prose.gz");
+static COMPRESSED: &[u8] = include_bytes!("../../data/generated/prose.gz");
 
 /// The descriptions of all definitions.
 #[derive(Debug)]
-pub(crate) struct Prose {
+pub(crate) struct Descriptions {
     text: String,
     /// The range of the lines of each definition in `text`.
     lines: HashMap<String, Range<usize>>,
 }
 
-impl Prose {
+impl Descriptions {
     /// Returns the descriptions, shared with concurrent users or decompressed.
     pub(crate) fn get() -> Arc<Self> {
-        static SHARED: Mutex<Weak<Prose>> = Mutex::new(Weak::new());
+        static SHARED: Mutex<Weak<Descriptions>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         shared.upgrade().unwrap_or_else(|| {
-            let prose = Arc::new(Self::unpack());
-            *shared = Arc::downgrade(&prose);
-            prose
+            let descriptions = Arc::new(Self::decompress());
+            *shared = Arc::downgrade(&descriptions);
+            descriptions
         })
     }
 
     /// Returns a fingerprint of the descriptions: the checksum and the length at the end of the
     /// gzip data.
-    pub(crate) fn mark() -> &'static [u8] {
-        &PACKED[PACKED.len() - 8..]
+    pub(crate) fn fingerprint() -> &'static [u8] {
+        &COMPRESSED[COMPRESSED.len() - 8..]
     }
 
-    fn unpack() -> Self {
+    fn decompress() -> Self {
         let mut text = String::new();
-        GzDecoder::new(PACKED).read_to_string(&mut text).expect("the generator compresses UTF-8 text");
+        GzDecoder::new(COMPRESSED).read_to_string(&mut text).expect("the generator compresses UTF-8 text");
         let mut lines: HashMap<String, Range<usize>> = HashMap::new();
         let (mut at, mut begun) = (0, None);
         for line in text.split_inclusive('\n') {
@@ -74,7 +74,7 @@ impl Prose {
     pub(crate) fn of_field(&self, name: &str, field: &str) -> Option<String> {
         let lines = self.text.get(self.lines.get(name)?.clone())?.lines();
         let mut fields = lines.filter_map(|it| it.strip_prefix('\t')?.split_once('\t'));
-        fields.find(|(name, _)| *name == field).map(|(_, words)| plain(words))
+        fields.find(|(name, _)| *name == field).map(|(_, words)| unescape(words))
     }
 }
 
@@ -82,12 +82,12 @@ fn put(schema: Option<&mut Value>, words: &str) {
     if let Some(Value::Object(schema)) = schema
         && !words.is_empty()
     {
-        schema.insert("description".to_owned(), plain(words).into());
+        schema.insert("description".to_owned(), unescape(words).into());
     }
 }
 
 /// Unescapes a description; escapes keep it on one line.
-fn plain(words: &str) -> String {
+fn unescape(words: &str) -> String {
     let mut out = String::with_capacity(words.len());
     let mut rest = words.chars();
     while let Some(it) = rest.next() {
@@ -111,27 +111,27 @@ mod tests {
 
     #[test]
     fn definitions_and_their_fields_get_their_descriptions() {
-        let prose = Prose::get();
+        let descriptions = Descriptions::get();
         let mut schema = json!({"properties": {"data": {"type": "object"}, "new": {}}});
-        prose.describe("io.k8s.api.core.v1.ConfigMap", &mut schema);
+        descriptions.describe("io.k8s.api.core.v1.ConfigMap", &mut schema);
         assert_eq!(schema["description"], "ConfigMap holds configuration data for pods to consume.");
         let data = schema["properties"]["data"]["description"].as_str().unwrap();
         assert!(data.starts_with("Data contains the configuration data."), "{data}");
         assert_eq!(schema["properties"]["new"], json!({}));
-        let protocol = prose.of_field("io.k8s.api.core.v1.ServicePort", "appProtocol").unwrap();
+        let protocol = descriptions.of_field("io.k8s.api.core.v1.ServicePort", "appProtocol").unwrap();
         assert!(protocol.contains("either:\n\n* Un-prefixed"), "{protocol}");
-        assert_eq!(prose.of_field("io.k8s.api.core.v1.ServicePort", "nothing"), None);
-        assert_eq!(prose.of_field("nothing", "kind"), None);
+        assert_eq!(descriptions.of_field("io.k8s.api.core.v1.ServicePort", "nothing"), None);
+        assert_eq!(descriptions.of_field("nothing", "kind"), None);
     }
 
     #[test]
     fn concurrent_users_share_the_decompressed_descriptions() {
-        let prose = Prose::get();
-        assert!(Arc::ptr_eq(&prose, &Prose::get()));
+        let descriptions = Descriptions::get();
+        assert!(Arc::ptr_eq(&descriptions, &Descriptions::get()));
     }
 
     #[test]
     fn escapes_are_reversed() {
-        assert_eq!(plain(r"a\n\tb\\n"), "a\n\tb\\n");
+        assert_eq!(unescape(r"a\n\tb\\n"), "a\n\tb\\n");
     }
 }

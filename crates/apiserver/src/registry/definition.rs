@@ -17,7 +17,7 @@ use crate::store::{CollectionName, Encoded};
 
 /// A stored CustomResourceDefinition.
 #[derive(Debug)]
-pub struct Defined {
+pub struct StoredDefinition {
     key: ObjectKey,
     uid: String,
     /// The resource version of the definition.
@@ -45,7 +45,7 @@ pub(super) struct ServedKinds {
     pub(super) published: Vec<Arc<openapi::CustomKind>>,
 }
 
-impl Defined {
+impl StoredDefinition {
     /// Parses a stored definition. Reuses the kinds that `before` has compiled if they are still
     /// valid. The returned flag is true if anything was compiled.
     pub(super) fn read(stored: &Encoded, before: Option<&Self>) -> (Self, bool) {
@@ -84,7 +84,7 @@ impl Defined {
 
     /// Returns true if both are states of one definition, as opposed to a deleted and re-created
     /// one of the same name.
-    pub(super) fn is_successor_of(&self, other: &Self) -> bool {
+    pub(super) fn is_same_definition_as(&self, other: &Self) -> bool {
         self.uid == other.uid
     }
 

@@ -8,10 +8,10 @@ use super::check::{
     Problems, address, forbidden, immutable, invalid, not_negative, one_of, port_number, required,
     routable_address, unsupported, wrong_text,
 };
+use super::infrastructure;
 use super::limits;
 use super::metadata::finalizer;
 use super::pod::node_terms;
-use super::registered;
 use super::volume::{has_source, is_source};
 use crate::kinds::look::{at, entries, items, number, text};
 use crate::kinds::names;
@@ -41,7 +41,7 @@ pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
         "Endpoints" => endpoints(out, object),
         "ResourceQuota" => limits::quota(out, object),
         "LimitRange" => limits::range(out, object),
-        _ => registered::create(out, kind, object),
+        _ => infrastructure::create(out, kind, object),
     }
 }
 
@@ -90,7 +90,7 @@ pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
             }
         }
         "ResourceQuota" => limits::quota_update(out, new, old),
-        "Node" => registered::update(out, kind, new, old),
+        "Node" => infrastructure::update(out, kind, new, old),
         _ => create(out, kind, new),
     }
 }

@@ -46,26 +46,26 @@ pub(super) const LIST: &str = "[]interface {}";
 pub(super) const MAP: &str = "map[string]interface {}";
 
 /// Formats a value as Go's `%v` does: `map[image:x ports:[80 81]]`.
-pub(super) struct Shown<'a>(pub(super) &'a Value);
+pub(super) struct GoValue<'a>(pub(super) &'a Value);
 
 /// Formats a value as Go's `%s` does, which marks all scalars other than strings: `%!s(int64=5)`.
-pub(super) struct ShownAsText<'a>(pub(super) &'a Value);
+pub(super) struct GoString<'a>(pub(super) &'a Value);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for GoValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         show(self.0, false, f)
     }
 }
 
-impl fmt::Display for ShownAsText<'_> {
+impl fmt::Display for GoString<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         show(self.0, true, f)
     }
 }
 
 /// Formats several lists in one pair of brackets.
-pub(super) fn shown_lists(lists: &[&[Value]]) -> String {
-    let one = |list: &&[Value]| Shown(&Value::Array(list.to_vec())).to_string();
+pub(super) fn format_lists(lists: &[&[Value]]) -> String {
+    let one = |list: &&[Value]| GoValue(&Value::Array(list.to_vec())).to_string();
     format!("[{}]", lists.iter().map(one).collect::<Vec<_>>().join(" "))
 }
 
@@ -133,7 +133,7 @@ mod tests {
             (json!(2.0), "2"),
             (json!(u64::MAX), "18446744073709552000"),
         ] {
-            assert_eq!(Shown(&value).to_string(), shown);
+            assert_eq!(GoValue(&value).to_string(), shown);
         }
     }
 
@@ -147,7 +147,7 @@ mod tests {
             (json!(null), "%!s(<nil>)"),
             (json!(["x", 1]), "[x %!s(int64=1)]"),
         ] {
-            assert_eq!(ShownAsText(&value).to_string(), shown);
+            assert_eq!(GoString(&value).to_string(), shown);
         }
     }
 }

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::age;
+use super::control_plane;
 use super::describe::{first_three, joined, load_balancer, name, or, selector};
-use super::upkeep;
 use crate::kinds::autoscaling;
 use crate::kinds::look::{at, flag, items, number, text};
 
@@ -77,7 +77,7 @@ pub(super) fn cells(group: &str, plural: &str, object: &Value, now: Timestamp) -
             vec![first, plain("/metadata/creationTimestamp")]
         }
         ("node.k8s.io", "runtimeclasses") => vec![first, plain("/handler"), age],
-        _ => return upkeep::cells(group, plural, object, age),
+        _ => return control_plane::cells(group, plural, object, age),
     })
 }
 
