@@ -176,9 +176,9 @@ pub fn port_name(text: &str) -> Vec<String> {
 pub fn environment(text: &str) -> Vec<String> {
     let printable =
         !text.is_empty() && text.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=');
-    let words =
+    let message =
         "a valid environment variable name must consist only of printable ASCII characters other than '='";
-    (!printable).then(|| words.to_owned()).into_iter().collect()
+    (!printable).then(|| message.to_owned()).into_iter().collect()
 }
 
 #[cfg(test)]

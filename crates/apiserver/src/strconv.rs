@@ -71,9 +71,9 @@ mod tests {
             ("12a", "invalid syntax"),
             ("", "invalid syntax"),
         ] {
-            let refused = text.parse::<i64>().expect_err("not an i64");
+            let parse_error = text.parse::<i64>().expect_err("not an i64");
             assert_eq!(
-                error("ParseInt", text, &refused),
+                error("ParseInt", text, &parse_error),
                 format!("strconv.ParseInt: parsing {text:?}: {why}")
             );
         }

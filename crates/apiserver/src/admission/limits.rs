@@ -14,7 +14,7 @@ use crate::kinds::quantity::Quantity;
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 /// The largest quantity that is compared in thousandths, `resource.MaxMilliValue`: an `i64` holds
 /// no larger one.
-const FINE: i128 = (i64::MAX / 1000) as i128;
+const MAX_MILLI_VALUE: i128 = (i64::MAX / 1000) as i128;
 
 /// Sets the requests and limits that the containers of a pod leave out to the defaults of the
 /// ranges of its namespace.
@@ -33,7 +33,7 @@ fn fill_from(pod: &mut Value, range: &Value) {
     let Some(map) = pod.as_object_mut() else { return };
     let mut changes = Vec::new();
     let spec = object(map, "spec");
-    for (list, words) in [("containers", "container"), ("initContainers", "init container")] {
+    for (list, container_kind) in [("containers", "container"), ("initContainers", "init container")] {
         for container in each(spec, list) {
             let name = container.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
             for (side, amounts) in [("request", &requests), ("limit", &limits)] {
@@ -53,7 +53,7 @@ fn fill_from(pod: &mut Value, range: &Value) {
                     slot.insert(resource.to_owned(), amount.canonical().into());
                 }
                 let named = missing.names().collect::<Vec<_>>().join(", ");
-                changes.push(format!("{named} {side} for {words} {name}"));
+                changes.push(format!("{named} {side} for {container_kind} {name}"));
             }
         }
     }
@@ -66,17 +66,17 @@ fn fill_from(pod: &mut Value, range: &Value) {
 /// Returns the message if a range rejects an object of a kind. Only pods and claims are limited.
 pub fn refuse(plural: &str, value: &Value, ranges: &[Value]) -> Option<String> {
     for range in ranges {
-        let mut wrong: Vec<String> = Vec::new();
+        let mut violations: Vec<String> = Vec::new();
         for limit in items(range, "/spec/limits") {
             let found = match plural {
-                "pods" => wrong_with_pod(limit, value),
-                "persistentvolumeclaims" => wrong_with_claim(limit, value),
+                "pods" => pod_violations(limit, value),
+                "persistentvolumeclaims" => claim_violations(limit, value),
                 _ => Vec::new(),
             };
-            wrong.extend(found);
+            violations.extend(found);
         }
         let mut distinct: Vec<String> = Vec::new();
-        for one in wrong {
+        for one in violations {
             if !distinct.contains(&one) {
                 distinct.push(one);
             }
@@ -90,22 +90,22 @@ pub fn refuse(plural: &str, value: &Value, ranges: &[Value]) -> Option<String> {
     None
 }
 
-fn wrong_with_pod(limit: &Value, pod: &Value) -> Vec<String> {
+fn pod_violations(limit: &Value, pod: &Value) -> Vec<String> {
     match text(limit, "/type") {
         "Container" => {
             let containers = items(pod, "/spec/containers").iter().chain(items(pod, "/spec/initContainers"));
             let of = |it: &Value| {
                 let requests = Amounts::at(it, "/resources/requests");
-                wrong(limit, "Container", &requests, &Amounts::at(it, "/resources/limits"))
+                violations(limit, "Container", &requests, &Amounts::at(it, "/resources/limits"))
             };
             containers.flat_map(of).collect()
         }
-        "Pod" => wrong(limit, "Pod", &pod::wanted(pod, Side::Requests), &pod::wanted(pod, Side::Limits)),
+        "Pod" => violations(limit, "Pod", &pod::wanted(pod, Side::Requests), &pod::wanted(pod, Side::Limits)),
         _ => Vec::new(),
     }
 }
 
-fn wrong_with_claim(limit: &Value, claim: &Value) -> Vec<String> {
+fn claim_violations(limit: &Value, claim: &Value) -> Vec<String> {
     let what = "PersistentVolumeClaim";
     if text(limit, "/type") != what {
         return Vec::new();
@@ -114,7 +114,7 @@ fn wrong_with_claim(limit: &Value, claim: &Value) -> Vec<String> {
     let least = Amounts::at(limit, "/min");
     let least = least
         .iter()
-        .filter_map(|(name, least)| too_little(what, name, least, &requests, &Amounts::default()));
+        .filter_map(|(name, least)| below_minimum(what, name, least, &requests, &Amounts::default()));
     let most = Amounts::at(limit, "/max");
     let most = most.iter().filter_map(|(name, most)| {
         let begin = format!("maximum {name} usage per {what} is {}", most.canonical());
@@ -127,16 +127,16 @@ fn wrong_with_claim(limit: &Value, claim: &Value) -> Vec<String> {
     least.chain(most).collect()
 }
 
-fn wrong(limit: &Value, what: &str, requests: &Amounts, limits: &Amounts) -> Vec<String> {
+fn violations(limit: &Value, what: &str, requests: &Amounts, limits: &Amounts) -> Vec<String> {
     let (least, most) = (Amounts::at(limit, "/min"), Amounts::at(limit, "/max"));
     let ratio = Amounts::at(limit, "/maxLimitRequestRatio");
-    let least = least.iter().filter_map(|(name, it)| too_little(what, name, it, requests, limits));
-    let most = most.iter().filter_map(|(name, it)| too_much(what, name, it, requests, limits));
-    let apart = ratio.iter().filter_map(|(name, it)| too_far_apart(what, name, it, requests, limits));
+    let least = least.iter().filter_map(|(name, it)| below_minimum(what, name, it, requests, limits));
+    let most = most.iter().filter_map(|(name, it)| above_maximum(what, name, it, requests, limits));
+    let apart = ratio.iter().filter_map(|(name, it)| above_ratio(what, name, it, requests, limits));
     least.chain(most).chain(apart).collect()
 }
 
-fn too_little(
+fn below_minimum(
     what: &str,
     name: &str,
     least: Quantity,
@@ -152,7 +152,13 @@ fn too_little(
     }
 }
 
-fn too_much(what: &str, name: &str, most: Quantity, requests: &Amounts, limits: &Amounts) -> Option<String> {
+fn above_maximum(
+    what: &str,
+    name: &str,
+    most: Quantity,
+    requests: &Amounts,
+    limits: &Amounts,
+) -> Option<String> {
     let begin = format!("maximum {name} usage per {what} is {}", most.canonical());
     match (requests.get(name), limits.get(name)) {
         (_, None) => Some(format!("{begin}.  No limit is specified")),
@@ -162,7 +168,7 @@ fn too_much(what: &str, name: &str, most: Quantity, requests: &Amounts, limits: 
     }
 }
 
-fn too_far_apart(
+fn above_ratio(
     what: &str,
     name: &str,
     most: Quantity,
@@ -184,7 +190,7 @@ fn too_far_apart(
 /// Returns true if a quantity exceeds another, compared in thousandths unless one is too large for
 /// that.
 fn is_more(amount: Quantity, other: Quantity) -> bool {
-    if amount.units() <= FINE && other.units() <= FINE {
+    if amount.units() <= MAX_MILLI_VALUE && other.units() <= MAX_MILLI_VALUE {
         amount.thousandths() > other.thousandths()
     } else {
         amount.units() > other.units()

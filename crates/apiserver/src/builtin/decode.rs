@@ -17,7 +17,7 @@ use crate::schema::{Definitions, NoDefinitions, Scalar, Schema, Struct};
 
 /// The number of unknown and duplicate fields that are reported at most, as in sigs.k8s.io/json
 /// internal/golang/encoding/json/kubernetes_patch.go.
-const MOST: usize = 100;
+const MAX_STRICT_ERRORS: usize = 100;
 
 /// The findings of a walk over a body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,7 +73,7 @@ fn walk_value(object: &Value, schema: &Schema, definitions: &dyn Definitions) ->
 
 /// A segment of the path from the root to a value.
 #[derive(Debug)]
-enum Step {
+enum Segment {
     /// A field of a structure that has a definition.
     Field { definition: Arc<str>, name: CompactString },
     /// An entry of a map.
@@ -85,7 +85,7 @@ enum Step {
 /// The state of a walk.
 struct Walk<'d> {
     definitions: &'d dyn Definitions,
-    steps: Vec<Step>,
+    steps: Vec<Segment>,
     findings: Findings,
 }
 
@@ -113,8 +113,8 @@ impl<'d> Walk<'d> {
         let mut path = String::new();
         for step in &self.steps {
             match step {
-                Step::Item(index) => path.push_str(&format!("[{index}]")),
-                Step::Field { name, .. } | Step::Key(name) => {
+                Segment::Item(index) => path.push_str(&format!("[{index}]")),
+                Segment::Field { name, .. } | Segment::Key(name) => {
                     if !path.is_empty() {
                         path.push('.');
                     }
@@ -123,17 +123,17 @@ impl<'d> Walk<'d> {
             }
         }
         let dot = if path.is_empty() { "" } else { "." };
-        let words = format!("{what} field \"{path}{dot}{name}\"");
-        if self.findings.strict.len() < MOST && !self.findings.strict.contains(&words) {
-            self.findings.strict.push(words);
+        let message = format!("{what} field \"{path}{dot}{name}\"");
+        if self.findings.strict.len() < MAX_STRICT_ERRORS && !self.findings.strict.contains(&message) {
+            self.findings.strict.push(message);
         }
     }
 
     /// Records the error of the text form of a scalar, if there is one and no error was recorded
     /// before.
-    fn complain(&mut self, words: Option<String>) {
+    fn record_error(&mut self, message: Option<String>) {
         if self.findings.mismatch.is_none() {
-            self.findings.mismatch = words;
+            self.findings.mismatch = message;
         }
     }
 
@@ -143,13 +143,13 @@ impl<'d> Walk<'d> {
             return;
         }
         if let Schema::Scalar(Scalar::Quantity) = schema.resolve(self.definitions) {
-            self.complain(syntax::quantity("?"));
+            self.record_error(syntax::quantity("?"));
             return;
         }
         let mut path = String::new();
         let mut owner = None;
         for step in &self.steps {
-            let Step::Field { definition, name } = step else { continue };
+            let Segment::Field { definition, name } = step else { continue };
             for part in [go_types::embedded(definition, name), Some(name.as_str())].into_iter().flatten() {
                 path.push('.');
                 path.push_str(part);
@@ -174,8 +174,8 @@ impl<'d> Walk<'d> {
     /// Returns true if an integer fits the current field.
     fn fits(&self, number: i64) -> bool {
         let field = self.steps.iter().rev().find_map(|step| match step {
-            Step::Field { definition, name } => Some((definition, name)),
-            Step::Key(_) | Step::Item(_) => None,
+            Segment::Field { definition, name } => Some((definition, name)),
+            Segment::Key(_) | Segment::Item(_) => None,
         });
         i32::try_from(number).is_ok()
             || field.is_none_or(|(definition, name)| go_types::is_long(definition, name))
@@ -268,10 +268,10 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
     fn visit_str<E>(self, text: &str) -> Result<(), E> {
         self.scalar("string", |walk, scalar| {
             match scalar {
-                Scalar::Time => walk.complain(syntax::time(text)),
-                Scalar::MicroTime => walk.complain(syntax::micro_time(text)),
-                Scalar::Quantity => walk.complain(syntax::quantity(text)),
-                Scalar::Bytes => walk.complain(syntax::base64(text)),
+                Scalar::Time => walk.record_error(syntax::time(text)),
+                Scalar::MicroTime => walk.record_error(syntax::micro_time(text)),
+                Scalar::Quantity => walk.record_error(syntax::quantity(text)),
+                Scalar::Bytes => walk.record_error(syntax::base64(text)),
                 _ => {}
             }
             !matches!(scalar, Scalar::Integer | Scalar::Number | Scalar::Boolean)
@@ -291,7 +291,7 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
             }
         };
         for index in 0.. {
-            self.walk.steps.push(Step::Item(index));
+            self.walk.steps.push(Segment::Item(index));
             let item = items.next_element_seed(Node { walk: self.walk, expected: expected.clone() });
             self.walk.steps.pop();
             if item?.is_none() {
@@ -303,9 +303,9 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
         let inside = match self.resolved() {
-            None => Inside::Entries(Expected::Nothing),
-            Some((_, Schema::Struct(it), definition)) => Inside::Fields(it, definition),
-            Some((_, Schema::Map(map), _)) => Inside::Entries(Expected::Schema(map.value.clone())),
+            None => Contents::Entries(Expected::Nothing),
+            Some((_, Schema::Struct(it), definition)) => Contents::Fields(it, definition),
+            Some((_, Schema::Map(map), _)) => Contents::Entries(Expected::Schema(map.value.clone())),
             Some((schema, resolved, _)) => {
                 if !matches!(resolved, Schema::Any) {
                     self.walk.mismatch("object", &schema);
@@ -317,10 +317,10 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
         let mut seen = BTreeSet::new();
         while let Some(name) = entries.next_key::<CompactString>()? {
             let (step, expected) = match &inside {
-                Inside::Entries(expected) => (Step::Key(name.clone()), expected.clone()),
-                Inside::Fields(fields, definition) => match field(fields, &name) {
+                Contents::Entries(expected) => (Segment::Key(name.clone()), expected.clone()),
+                Contents::Fields(fields, definition) => match field(fields, &name) {
                     Some(schema) => {
-                        let step = Step::Field { definition: definition.clone(), name: name.clone() };
+                        let step = Segment::Field { definition: definition.clone(), name: name.clone() };
                         (step, Expected::Schema(schema))
                     }
                     None => {
@@ -344,7 +344,7 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
 }
 
 /// The expected contents of an object.
-enum Inside {
+enum Contents {
     Fields(Arc<Struct>, Arc<str>),
     Entries(Expected),
 }

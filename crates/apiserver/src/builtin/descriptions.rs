@@ -61,9 +61,11 @@ impl Descriptions {
         let lines = self.lines.get(name).and_then(|it| self.text.get(it.clone())).unwrap_or_default();
         for line in lines.lines() {
             match line.strip_prefix('\t').map(|it| it.split_once('\t')) {
-                None => put(Some(&mut *schema), line.split_once('\t').map_or("", |(_, words)| words)),
-                Some(Some((field, words))) => {
-                    put(schema.get_mut("properties").and_then(|it| it.get_mut(field)), words);
+                None => {
+                    put(Some(&mut *schema), line.split_once('\t').map_or("", |(_, description)| description))
+                }
+                Some(Some((field, description))) => {
+                    put(schema.get_mut("properties").and_then(|it| it.get_mut(field)), description);
                 }
                 Some(None) => {}
             }
@@ -74,22 +76,22 @@ impl Descriptions {
     pub(crate) fn of_field(&self, name: &str, field: &str) -> Option<String> {
         let lines = self.text.get(self.lines.get(name)?.clone())?.lines();
         let mut fields = lines.filter_map(|it| it.strip_prefix('\t')?.split_once('\t'));
-        fields.find(|(name, _)| *name == field).map(|(_, words)| unescape(words))
+        fields.find(|(name, _)| *name == field).map(|(_, description)| unescape(description))
     }
 }
 
-fn put(schema: Option<&mut Value>, words: &str) {
+fn put(schema: Option<&mut Value>, description: &str) {
     if let Some(Value::Object(schema)) = schema
-        && !words.is_empty()
+        && !description.is_empty()
     {
-        schema.insert("description".to_owned(), unescape(words).into());
+        schema.insert("description".to_owned(), unescape(description).into());
     }
 }
 
 /// Unescapes a description; escapes keep it on one line.
-fn unescape(words: &str) -> String {
-    let mut out = String::with_capacity(words.len());
-    let mut rest = words.chars();
+fn unescape(description: &str) -> String {
+    let mut out = String::with_capacity(description.len());
+    let mut rest = description.chars();
     while let Some(it) = rest.next() {
         out.push(match it {
             '\\' => match rest.next() {

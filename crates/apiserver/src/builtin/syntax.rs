@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn invalid_texts_get_the_messages_of_kube_apiserver() {
-        for (text, words) in [
+        for (text, message) in [
             ("x", r#"parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006""#),
             (
                 "2024-01-01",
@@ -174,7 +174,7 @@ mod tests {
             ("2023-02-29T00:00:00Z", r#"parsing time "2023-02-29T00:00:00Z": day out of range"#),
             ("2023-02-28T00:00:00Zx", r#"parsing time "2023-02-28T00:00:00Zx": extra text: "x""#),
         ] {
-            assert_eq!(time(text).as_deref(), Some(words));
+            assert_eq!(time(text).as_deref(), Some(message));
         }
         assert!(micro_time("2024-02-29T01:02:03Z").unwrap().ends_with(r#"cannot parse "Z" as ".000000""#));
         for text in ["zz", "", "1.2.3", "1x", "1 2"] {

@@ -16,7 +16,7 @@ static COLUMNS: &str = include_str!("../../data/generated/columns.json");
 
 /// Returns the built-in resources, in the order of kube-apiserver's discovery.
 pub fn resources() -> &'static [Arc<ResourceDef>] {
-    &served().resources
+    &resource_table().resources
 }
 
 /// Returns the built-in resource of that name.
@@ -32,7 +32,7 @@ pub fn resource_of_kind(group: &str, version: &str, kind: &str) -> Option<&'stat
 /// Returns the name of the definition of a built-in kind; lists and the kinds of subresources have
 /// one too.
 pub fn definition_name(group: &str, version: &str, kind: &str) -> Option<&'static str> {
-    served().kinds.get(format!("{group}/{version}/{kind}").as_str()).copied()
+    resource_table().kinds.get(format!("{group}/{version}/{kind}").as_str()).copied()
 }
 
 /// Returns the names of all built-in definitions, in the order of the table.
@@ -56,48 +56,47 @@ pub(super) fn definition_entry(name: &str) -> Option<(&'static str, &'static str
 pub fn columns(group: &str, version: &str, plural: &str) -> Option<&'static [Column]> {
     static TABLE: OnceLock<HashMap<String, Vec<Column>>> = OnceLock::new();
     let table = TABLE.get_or_init(|| {
-        let written: WrittenColumns =
-            serde_json::from_str(COLUMNS).expect("the generator writes this format");
-        let words: Vec<Arc<str>> = written.words.into_iter().map(Into::into).collect();
-        let column = |(name, kind, format, priority, word): WrittenColumn| {
+        let file: ColumnsFile = serde_json::from_str(COLUMNS).expect("the generator writes this format");
+        let words: Vec<Arc<str>> = file.words.into_iter().map(Into::into).collect();
+        let column = |(name, kind, format, priority, word): ColumnEntry| {
             let description = words.get(word).cloned().unwrap_or_default();
             Column { name, kind, format, priority, description }
         };
-        let columns = |it: Vec<WrittenColumn>| it.into_iter().map(column).collect();
-        written.columns.into_iter().map(|(resource, it)| (resource, columns(it))).collect()
+        let columns = |it: Vec<ColumnEntry>| it.into_iter().map(column).collect();
+        file.columns.into_iter().map(|(resource, it)| (resource, columns(it))).collect()
     });
     table.get(&format!("{group}/{version}/{plural}")).map(Vec::as_slice)
 }
 
 /// Name, type, format, priority, and the index of the description in `words`.
-type WrittenColumn = (String, String, String, i32, usize);
+type ColumnEntry = (String, String, String, i32, usize);
 
 /// The contents of `columns.json`.
 #[derive(Debug, Deserialize)]
-struct WrittenColumns {
-    columns: HashMap<String, Vec<WrittenColumn>>,
+struct ColumnsFile {
+    columns: HashMap<String, Vec<ColumnEntry>>,
     words: Vec<String>,
 }
 
 /// The contents of `resources.json`.
 #[derive(Debug, Deserialize)]
-struct Written {
+struct ResourcesFile {
     resources: Vec<ResourceDef>,
     #[serde(borrow)]
     kinds: BTreeMap<&'static str, &'static str>,
 }
 
 #[derive(Debug)]
-struct Served {
+struct ResourceTable {
     resources: Vec<Arc<ResourceDef>>,
     kinds: BTreeMap<&'static str, &'static str>,
 }
 
-fn served() -> &'static Served {
-    static SERVED: OnceLock<Served> = OnceLock::new();
-    SERVED.get_or_init(|| {
-        let written: Written = serde_json::from_str(RESOURCES).expect("the generator writes this format");
-        Served { resources: written.resources.into_iter().map(Arc::new).collect(), kinds: written.kinds }
+fn resource_table() -> &'static ResourceTable {
+    static TABLE: OnceLock<ResourceTable> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        let file: ResourcesFile = serde_json::from_str(RESOURCES).expect("the generator writes this format");
+        ResourceTable { resources: file.resources.into_iter().map(Arc::new).collect(), kinds: file.kinds }
     })
 }
 

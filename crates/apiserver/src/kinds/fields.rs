@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_message_for_an_unknown_field_depends_on_the_kind() {
-        for (group, kind, label, words) in [
+        for (group, kind, label, message) in [
             ("", "Pod", "spec.foo", "field label not supported: spec.foo"),
             ("", "Node", "metadata.namespace", "field label not supported: metadata.namespace"),
             ("batch", "Job", "spec.foo", "field label \"spec.foo\" not supported for Job"),
@@ -186,7 +186,7 @@ mod tests {
             ("", "Event", "regarding.kind", "field label not supported: regarding.kind"),
         ] {
             let refusal = resolve(group, kind, label).expect_err("the field is unknown");
-            assert_eq!((refusal.0.code, refusal.0.message.as_str()), (400, words));
+            assert_eq!((refusal.0.code, refusal.0.message.as_str()), (400, message));
         }
     }
 

@@ -9,22 +9,22 @@ use serde_json::Value;
 pub struct Quantity {
     /// Saturates at both ends of its type.
     nano: i128,
-    form: Form,
+    format: Format,
     /// The quantity as written, if it is too large for `nano`.
-    beyond: Option<Beyond>,
+    large: Option<LargeValue>,
 }
 
 /// A quantity that is too large to be counted in billionths: `digits * 10^exponent`. kube-apiserver
 /// keeps such quantities exactly, and caps only those in binary units, at 2^63-1
 /// (`resource.ParseQuantity`). Here the first [`SIGNIFICANT`] digits are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Beyond {
+struct LargeValue {
     digits: i128,
     exponent: i32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum Format {
     Decimal,
     Binary,
     Exponent,
@@ -76,10 +76,10 @@ impl Quantity {
         if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
             return None;
         }
-        let (unit, form) = unit_of(suffix)?;
+        let (unit, format) = unit_of(suffix)?;
         let whole = whole.trim_start_matches('0');
         let all = whole.bytes().chain(fraction.bytes()).skip_while(|it| *it == b'0');
-        let significant = if form == Form::Binary { SIGNIFICANT_BINARY } else { SIGNIFICANT };
+        let significant = if format == Format::Binary { SIGNIFICANT_BINARY } else { SIGNIFICANT };
         let (mut digits, mut dropped, mut lost) = (0_i128, 0_i64, false);
         for (at, digit) in all.enumerate() {
             let digit = i128::from(digit.wrapping_sub(b'0'));
@@ -93,48 +93,48 @@ impl Quantity {
         let places = i64::try_from(fraction.len()).ok()?;
         let exponent = unit.exponent.saturating_sub(places).saturating_add(dropped);
         let (nano, cut) = nano_of(digits.saturating_mul(unit.factor), exponent);
-        let mut read = Self { nano: nano.saturating_add(i128::from(cut || lost)), form, beyond: None };
-        if form == Form::Binary {
+        let mut read = Self { nano: nano.saturating_add(i128::from(cut || lost)), format, large: None };
+        if format == Format::Binary {
             read.nano = read.nano.min(CAP);
         } else if read.nano == i128::MAX {
             // An exponent that does not fit has the same effect as the largest one.
             let exponent = i32::try_from(exponent).unwrap_or(i32::MAX);
-            read.beyond = Some(Beyond { digits, exponent });
+            read.large = Some(LargeValue { digits, exponent });
         }
         Some(if negative { read.negated() } else { read })
     }
 
     fn negated(self) -> Self {
-        let beyond = self.beyond.map(|it| Beyond { digits: it.digits.saturating_neg(), ..it });
-        Self { nano: self.nano.saturating_neg(), beyond, ..self }
+        let large = self.large.map(|it| LargeValue { digits: it.digits.saturating_neg(), ..it });
+        Self { nano: self.nano.saturating_neg(), large, ..self }
     }
 
     /// Creates a quantity from a count.
     pub fn count(number: usize) -> Self {
         let nano = i128::try_from(number).unwrap_or(i128::MAX).saturating_mul(BILLION);
-        Self { nano, form: Form::Decimal, beyond: None }
+        Self { nano, format: Format::Decimal, large: None }
     }
 
     /// Adds two quantities, in the format of the first unless that is zero.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         // Only the exponent format can express what is beyond billionths and all units.
-        let beyond_units = self.beyond.is_none() && other.beyond.is_some();
-        let form = if self.is_zero() || beyond_units { other.form } else { self.form };
-        let beyond = self.beyond.or(other.beyond);
-        Self { nano: self.nano.saturating_add(other.nano), form, beyond }.with_beyond_checked()
+        let beyond_units = self.large.is_none() && other.large.is_some();
+        let format = if self.is_zero() || beyond_units { other.format } else { self.format };
+        let large = self.large.or(other.large);
+        Self { nano: self.nano.saturating_add(other.nano), format, large }.normalized()
     }
 
     /// Subtracts a quantity; the result is at least zero.
     #[must_use]
     pub fn less(self, other: Self) -> Self {
-        Self { nano: self.nano.saturating_sub(other.nano).max(0), ..self }.with_beyond_checked()
+        Self { nano: self.nano.saturating_sub(other.nano).max(0), ..self }.normalized()
     }
 
     /// Rounds up to an integer.
     #[must_use]
     pub fn rounded_up(self) -> Self {
-        Self { nano: self.units().saturating_mul(BILLION), ..self }.with_beyond_checked()
+        Self { nano: self.units().saturating_mul(BILLION), ..self }.normalized()
     }
 
     /// Rounds to thousandths, away from zero.
@@ -142,17 +142,17 @@ impl Quantity {
     pub fn rounded_to_thousandths(self) -> Self {
         const MILLION: i128 = BILLION / 1000;
         let off = self.nano % MILLION;
-        if off == 0 || self.beyond.is_some() {
+        if off == 0 || self.large.is_some() {
             return self;
         }
         let step = if off > 0 { MILLION } else { MILLION.saturating_neg() };
         Self { nano: self.nano.saturating_sub(off).saturating_add(step), ..self }
     }
 
-    /// Drops `beyond` if the result fits into billionths after all.
-    fn with_beyond_checked(self) -> Self {
-        let beyond = self.beyond.filter(|_| self.nano.saturating_abs() == i128::MAX);
-        Self { beyond, ..self }
+    /// Drops `large` if the result fits into billionths after all.
+    fn normalized(self) -> Self {
+        let large = self.large.filter(|_| self.nano.saturating_abs() == i128::MAX);
+        Self { large, ..self }
     }
 
     /// Returns the value in units, rounded up.
@@ -183,7 +183,7 @@ impl Quantity {
 
     /// Returns true if the quantity is more than another one, whatever their formats.
     pub fn exceeds(self, other: Self) -> bool {
-        match (self.beyond, other.beyond) {
+        match (self.large, other.large) {
             (Some(one), Some(two)) if self.nano == other.nano => one.magnitude() > two.magnitude(),
             _ => self.nano > other.nano,
         }
@@ -191,7 +191,8 @@ impl Quantity {
 
     /// Returns true if the quantity equals another one, whatever their formats.
     pub fn equals(self, other: Self) -> bool {
-        self.nano == other.nano && self.beyond.map(Beyond::magnitude) == other.beyond.map(Beyond::magnitude)
+        self.nano == other.nano
+            && self.large.map(LargeValue::magnitude) == other.large.map(LargeValue::magnitude)
     }
 
     /// Formats the quantity in its canonical form: the largest unit that needs no fraction.
@@ -200,7 +201,7 @@ impl Quantity {
             return "0".to_owned();
         }
         let small = self.nano.saturating_abs() < 1024 * BILLION;
-        if self.form == Form::Binary && self.is_whole() && !small {
+        if self.format == Format::Binary && self.is_whole() && !small {
             let mut number = self.nano / BILLION;
             let mut unit = 0;
             while number % 1024 == 0 && unit < BINARY.len() {
@@ -210,18 +211,18 @@ impl Quantity {
             let suffix = if unit == 0 { "" } else { BINARY[unit - 1] };
             return format!("{number}{suffix}");
         }
-        let (mut number, mut exponent) = match self.beyond {
+        let (mut number, mut exponent) = match self.large {
             None => (self.nano, -9),
-            Some(beyond) => beyond.in_thousands(),
+            Some(large) => large.in_thousands(),
         };
-        let largest = if self.form == Form::Exponent { i32::MAX - 3 } else { 18 };
+        let largest = if self.format == Format::Exponent { i32::MAX - 3 } else { 18 };
         while number % 1000 == 0 && exponent < largest {
             number /= 1000;
             exponent += 3;
         }
-        match (self.form, exponent) {
-            (Form::Exponent, 0) => number.to_string(),
-            (Form::Exponent, _) => format!("{number}e{exponent}"),
+        match (self.format, exponent) {
+            (Format::Exponent, 0) => number.to_string(),
+            (Format::Exponent, _) => format!("{number}e{exponent}"),
             // There is no larger unit than `E`.
             (_, 19..) => {
                 let zeroes = usize::try_from(exponent.saturating_sub(18)).unwrap_or(0);
@@ -235,7 +236,7 @@ impl Quantity {
     }
 }
 
-impl Beyond {
+impl LargeValue {
     /// Returns the same quantity with an exponent that is a multiple of three, as it is formatted.
     fn in_thousands(self) -> (i128, i32) {
         let (mut digits, mut exponent) = (self.digits, self.exponent);
@@ -278,16 +279,16 @@ fn nano_of(number: i128, exponent: i64) -> (i128, bool) {
 }
 
 /// Returns the value of a suffix, and its format.
-fn unit_of(suffix: &str) -> Option<(Unit, Form)> {
+fn unit_of(suffix: &str) -> Option<(Unit, Format)> {
     if let Some(unit) = BINARY.iter().position(|known| *known == suffix) {
         let factor = 1024_i128.checked_pow(u32::try_from(unit).ok()?.checked_add(1)?)?;
-        return Some((Unit { factor, exponent: 0 }, Form::Binary));
+        return Some((Unit { factor, exponent: 0 }, Format::Binary));
     }
     if let Some((_, exponent)) = DECIMAL.iter().find(|(known, _)| *known == suffix) {
-        return Some((Unit { factor: 1, exponent: i64::from(*exponent) }, Form::Decimal));
+        return Some((Unit { factor: 1, exponent: i64::from(*exponent) }, Format::Decimal));
     }
     let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-    Some((Unit { factor: 1, exponent }, Form::Exponent))
+    Some((Unit { factor: 1, exponent }, Format::Exponent))
 }
 
 /// Rewrites a quantity in canonical form; other values stay unchanged.

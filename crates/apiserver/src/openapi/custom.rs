@@ -63,11 +63,11 @@ pub(super) fn list_schema(kind: &CustomKind, item: &str, descriptions: &Descript
     out.insert("required".to_owned(), json!(["items"]));
     add_object_fields(&mut out, |name| descriptions.of_field(ANY_KIND, name));
     if let Some(Value::Object(properties)) = out.get_mut("properties") {
-        let words = format!("List of {}. More info: {CONVENTIONS}", resource.plural);
-        let items = json!({"type": "array", "items": reference(item), "description": words});
+        let description = format!("List of {}. More info: {CONVENTIONS}", resource.plural);
+        let items = json!({"type": "array", "items": reference(item), "description": description});
         properties.insert("items".to_owned(), items);
-        let words = format!("Standard list metadata. More info: {CONVENTIONS}#types-kinds");
-        let metadata = json!({"allOf": [reference(&meta("ListMeta"))], "description": words});
+        let description = format!("Standard list metadata. More info: {CONVENTIONS}#types-kinds");
+        let metadata = json!({"allOf": [reference(&meta("ListMeta"))], "description": description});
         properties.insert("metadata".to_owned(), metadata);
     }
     add_group_version_kind(&mut out, kind, &list_kind);
@@ -95,18 +95,18 @@ fn is_set(schema: &Map<String, Value>, name: &str) -> bool {
 }
 
 /// Sets the fields that every object has, replacing what the schema declares about them.
-fn add_object_fields(schema: &mut Map<String, Value>, words: impl Fn(&str) -> Option<String>) {
+fn add_object_fields(schema: &mut Map<String, Value>, description: impl Fn(&str) -> Option<String>) {
     let properties = schema.entry("properties").or_insert_with(|| json!({}));
     if let Value::Object(properties) = properties {
         for name in ["apiVersion", "kind"] {
             let mut field = json!({"type": "string"});
-            if let Some(words) = words(name) {
-                field["description"] = words.into();
+            if let Some(description) = description(name) {
+                field["description"] = description.into();
             }
             properties.insert(name.to_owned(), field);
         }
-        let words = format!("Standard object's metadata. More info: {CONVENTIONS}#metadata");
-        let metadata = json!({"allOf": [reference(&meta("ObjectMeta"))], "description": words});
+        let description = format!("Standard object's metadata. More info: {CONVENTIONS}#metadata");
+        let metadata = json!({"allOf": [reference(&meta("ObjectMeta"))], "description": description});
         properties.insert("metadata".to_owned(), metadata);
     }
 }

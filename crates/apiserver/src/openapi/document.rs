@@ -27,12 +27,12 @@ pub struct Document {
 /// Returns the document of a built-in group and version. It is generated on each call: clients
 /// cache it by its hash, so repeated requests are rare.
 pub fn builtin_document(group: &str, version: &str) -> Option<Document> {
-    builtins().get(&path_of(group, version)).map(Slot::make)
+    builtins().get(&path_of(group, version)).map(BuiltinDocument::make)
 }
 
 /// Returns the hash of the document of a built-in group and version. Computed once.
 pub fn builtin_hash(group: &str, version: &str) -> Option<&'static str> {
-    builtins().get(&path_of(group, version)).map(Slot::hash)
+    builtins().get(&path_of(group, version)).map(BuiltinDocument::hash)
 }
 
 /// Returns the document of a custom group and version, with all its kinds.
@@ -61,7 +61,7 @@ pub fn custom_document(group: &str, version: &str, kinds: &[CustomKind]) -> Docu
 pub fn index<'a>(custom: impl IntoIterator<Item = &'a Document>) -> Vec<u8> {
     let address =
         |path: &str, hash: &str| json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")});
-    let builtin = builtins().iter().map(|(path, slot)| (path.clone(), address(path, slot.hash())));
+    let builtin = builtins().iter().map(|(path, document)| (path.clone(), address(path, document.hash())));
     let custom = custom.into_iter().map(|it| (it.path.clone(), address(&it.path, &it.hash)));
     let paths: Map<String, Value> = builtin.chain(custom).collect();
     json!({"paths": paths}).to_string().into_bytes()
@@ -69,13 +69,13 @@ pub fn index<'a>(custom: impl IntoIterator<Item = &'a Document>) -> Vec<u8> {
 
 /// A built-in document, generated on demand.
 #[derive(Debug)]
-struct Slot {
+struct BuiltinDocument {
     group: &'static str,
     version: &'static str,
     hash: OnceLock<String>,
 }
 
-impl Slot {
+impl BuiltinDocument {
     fn make(&self) -> Document {
         let body = self.body(Some(&Descriptions::get())).into();
         Document { path: path_of(self.group, self.version), hash: self.hash().to_owned(), body }
@@ -100,15 +100,15 @@ impl Slot {
     }
 }
 
-fn builtins() -> &'static BTreeMap<String, Slot> {
-    static SLOTS: OnceLock<BTreeMap<String, Slot>> = OnceLock::new();
-    SLOTS.get_or_init(|| {
-        let slot = |it: &'static Arc<ResourceDef>| Slot {
+fn builtins() -> &'static BTreeMap<String, BuiltinDocument> {
+    static DOCUMENTS: OnceLock<BTreeMap<String, BuiltinDocument>> = OnceLock::new();
+    DOCUMENTS.get_or_init(|| {
+        let document = |it: &'static Arc<ResourceDef>| BuiltinDocument {
             group: &it.group,
             version: &it.version,
             hash: OnceLock::new(),
         };
-        builtin::resources().iter().map(|it| (path_of(&it.group, &it.version), slot(it))).collect()
+        builtin::resources().iter().map(|it| (path_of(&it.group, &it.version), document(it))).collect()
     })
 }
 

@@ -223,8 +223,9 @@ fn responses(action: Action, target: &Target<'_>) -> Value {
     // 201.
     let documented =
         |(code, _): &&(&str, &str)| !(target.custom && action == Action::Patch && *code == "201");
-    let response =
-        |(code, words): &(&str, &str)| ((*code).to_owned(), json!({"description": words, "content": given}));
+    let response = |(code, description): &(&str, &str)| {
+        ((*code).to_owned(), json!({"description": description, "content": given}))
+    };
     let mut out: Map<String, Value> = action.statuses().iter().filter(documented).map(response).collect();
     out.insert("401".into(), json!({"description": "Unauthorized"}));
     Value::Object(out)

@@ -15,19 +15,19 @@ use crate::depth;
 
 /// The maximum number of operations, `maxJSONPatchOperations` of k8s.io/apiserver v0.36.4
 /// pkg/endpoints/handlers/patch.go.
-const MOST_OPERATIONS: usize = 10_000;
+const MAX_OPERATIONS: usize = 10_000;
 
 /// The number of bytes of JSON that all `copy` operations of one patch may add,
 /// `JSONPatchMaxCopyBytes` of k8s.io/apiserver v0.36.4 pkg/server/config.go.
-const MOST_COPIED: usize = 3 * 1024 * 1024;
+const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
 
 /// Rejects patches with more operations than kube-apiserver accepts.
 pub(super) fn check_length(operations: &[Value]) -> Result<(), Refusal> {
-    if operations.len() <= MOST_OPERATIONS {
+    if operations.len() <= MAX_OPERATIONS {
         return Ok(());
     }
     let message = format!(
-        "Request entity too large: The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {}",
+        "Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
         operations.len()
     );
     let mut refusal = Refusal::new(Reason::RequestEntityTooLarge, message);
@@ -37,7 +37,7 @@ pub(super) fn check_length(operations: &[Value]) -> Result<(), Refusal> {
 
 /// The number of values that all depth measurements of one patch may visit. Without it, a patch
 /// that keeps a large document at the depth limit would walk over all of it after each operation.
-const MOST_MEASURED: usize = 10_000_000;
+const MAX_MEASURED_VALUES: usize = 10_000_000;
 
 /// Applies the operations in order. All or nothing: the first operation that does not apply fails
 /// the patch.
@@ -54,7 +54,7 @@ pub(super) fn apply(original: &Value, operations: &[Value]) -> Result<Value, Ref
         if depth > depth::TEXT {
             depth = measure(&document, &mut measured);
         }
-        if depth > depth::TEXT || measured > MOST_MEASURED {
+        if depth > depth::TEXT || measured > MAX_MEASURED_VALUES {
             return Err(rejected());
         }
     }
@@ -87,7 +87,7 @@ impl Operation<'_> {
             "copy" => {
                 let value = get(document, self.text("from")?)?.clone();
                 *copied += value.to_string().len();
-                if *copied > MOST_COPIED {
+                if *copied > MAX_COPIED_BYTES {
                     return None;
                 }
                 add(document, self.text("path")?, value)
@@ -330,7 +330,7 @@ mod tests {
             json!({"op": "move", "from": "/x", "path": "/y/z/x"}),
             json!({"op": "move", "from": "/y/z/x", "path": "/x"}),
         ];
-        let many: Vec<Value> = back_and_forth.iter().cycle().take(MOST_OPERATIONS).cloned().collect();
+        let many: Vec<Value> = back_and_forth.iter().cycle().take(MAX_OPERATIONS).cloned().collect();
         // Each operation would walk over all 200,000 values.
         assert_eq!(apply(&large, &many), Err(rejected()));
         assert_eq!(apply(&large, &many[..40]), Ok(large));

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::age;
-use super::describe::name;
+use super::cell::name;
 use crate::kinds::look::{at, items, number, text};
 
 const NONE: &str = "<none>";

@@ -8,7 +8,7 @@
 //! The `mod` lines below are in layer order.
 
 pub mod age;
-mod describe;
+mod cell;
 mod core_group;
 mod pod;
 mod workloads;
@@ -77,7 +77,7 @@ pub fn cells(group: &str, plural: &str, object: &Value, now: Timestamp) -> Vec<V
         ("apps" | "batch", _) => workloads::cells(plural, object, now),
         _ => named_groups::cells(group, plural, object, now),
     };
-    found.unwrap_or_else(|| vec![describe::name(object), age::since_creation(object, now)])
+    found.unwrap_or_else(|| vec![cell::name(object), age::since_creation(object, now)])
 }
 
 /// Returns one row of a table: the cells, the requested part of the object and, for a pod that has

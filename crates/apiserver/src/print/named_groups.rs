@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::age;
+use super::cell::{first_three, joined, load_balancer, name, non_empty_or, selector};
 use super::control_plane;
-use super::describe::{first_three, joined, load_balancer, name, or, selector};
 use crate::kinds::autoscaling;
 use crate::kinds::look::{at, flag, items, number, text};
 
@@ -221,7 +221,7 @@ fn metric(spec: &Value, status: Option<&Value>) -> String {
     let wanted = |value: &str| text(spec, &format!("/{field}/target/{value}"));
     let current = |value: &str| {
         let found = status.map_or("", |status| text(status, &format!("/{field}/current/{value}")));
-        or(found, "<unknown>").to_owned()
+        non_empty_or(found, "<unknown>").to_owned()
     };
     let average = wanted("averageValue");
     if named {

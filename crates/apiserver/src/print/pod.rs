@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{age, describe};
+use super::{age, cell};
 use crate::kinds::look::{at, flag, items, number, text};
 
 /// Returns the cells of a pod.
@@ -19,14 +19,14 @@ pub(super) fn pod(pod: &Value, now: Timestamp) -> Vec<Value> {
         + items(pod, "/spec/initContainers").iter().filter(|container| is_sidecar(container)).count();
     let address = items(pod, "/status/podIPs").first().map_or("", |ip| text(ip, "/ip"));
     vec![
-        describe::name(pod),
+        cell::name(pod),
         format!("{}/{total}", summary.ready).into(),
         summary.reason.into(),
         restarts.into(),
         age::since_creation(pod, now),
-        describe::or(address, "<none>").into(),
-        describe::or(text(pod, "/spec/nodeName"), "<none>").into(),
-        describe::or(text(pod, "/status/nominatedNodeName"), "<none>").into(),
+        cell::non_empty_or(address, "<none>").into(),
+        cell::non_empty_or(text(pod, "/spec/nodeName"), "<none>").into(),
+        cell::non_empty_or(text(pod, "/status/nominatedNodeName"), "<none>").into(),
         readiness_gates(pod).into(),
     ]
 }
@@ -62,7 +62,7 @@ impl Summary {
         let mut summary = Self { reason: first_reason(pod), ..Self::default() };
         let mut sidecars = Self::default();
         let initializing = summary.read_init(pod, &mut sidecars);
-        if !initializing || describe::condition(pod, "Initialized") {
+        if !initializing || cell::condition(pod, "Initialized") {
             summary.restarts = sidecars.restarts;
             summary.last_restart = sidecars.last_restart;
             summary.read_containers(pod);
@@ -135,7 +135,7 @@ impl Summary {
             }
         }
         if self.reason == "Completed" {
-            if running && describe::condition(pod, "Ready") {
+            if running && cell::condition(pod, "Ready") {
                 self.reason = "Running".to_owned();
             } else if let Some(failed) = failed {
                 self.reason = failed;
@@ -153,7 +153,7 @@ fn first_reason(pod: &Value) -> String {
     if gated {
         return "SchedulingGated".to_owned();
     }
-    describe::or(text(pod, "/status/reason"), text(pod, "/status/phase")).to_owned()
+    cell::non_empty_or(text(pod, "/status/reason"), text(pod, "/status/phase")).to_owned()
 }
 
 fn end_reason(end: &Value) -> String {
@@ -173,7 +173,7 @@ fn readiness_gates(pod: &Value) -> String {
     if gates.is_empty() {
         return "<none>".to_owned();
     }
-    let open = gates.iter().filter(|gate| describe::condition(pod, text(gate, "/conditionType"))).count();
+    let open = gates.iter().filter(|gate| cell::condition(pod, text(gate, "/conditionType"))).count();
     format!("{open}/{}", gates.len())
 }
 

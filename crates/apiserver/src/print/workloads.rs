@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::age;
-use super::describe::{condition, containers, labels, name, selector};
+use super::cell::{condition, containers, labels, name, selector};
 use crate::kinds::look::{at, flag, items, number, text};
 
 /// Returns the cells of an object if this module prints its kind.

@@ -7,45 +7,48 @@ use crate::kinds::look::{fill, object, object_if_present};
 type Object = Map<String, Value>;
 
 /// The volume types with defaults, and their fields.
-const VOLUME_DEFAULTS: &[(&str, &[(&str, Plain)])] = &[
-    ("secret", &[("defaultMode", Plain::Number(420))]),
-    ("configMap", &[("defaultMode", Plain::Number(420))]),
-    ("downwardAPI", &[("defaultMode", Plain::Number(420))]),
-    ("projected", &[("defaultMode", Plain::Number(420))]),
-    ("iscsi", &[("iscsiInterface", Plain::Text("default"))]),
+const VOLUME_DEFAULTS: &[(&str, &[(&str, DefaultValue)])] = &[
+    ("secret", &[("defaultMode", DefaultValue::Number(420))]),
+    ("configMap", &[("defaultMode", DefaultValue::Number(420))]),
+    ("downwardAPI", &[("defaultMode", DefaultValue::Number(420))]),
+    ("projected", &[("defaultMode", DefaultValue::Number(420))]),
+    ("iscsi", &[("iscsiInterface", DefaultValue::Text("default"))]),
     (
         "rbd",
         &[
-            ("pool", Plain::Text("rbd")),
-            ("user", Plain::Text("admin")),
-            ("keyring", Plain::Text("/etc/ceph/keyring")),
+            ("pool", DefaultValue::Text("rbd")),
+            ("user", DefaultValue::Text("admin")),
+            ("keyring", DefaultValue::Text("/etc/ceph/keyring")),
         ],
     ),
     (
         "azureDisk",
         &[
-            ("cachingMode", Plain::Text("ReadWrite")),
-            ("fsType", Plain::Text("ext4")),
-            ("readOnly", Plain::Flag(false)),
-            ("kind", Plain::Text("Shared")),
+            ("cachingMode", DefaultValue::Text("ReadWrite")),
+            ("fsType", DefaultValue::Text("ext4")),
+            ("readOnly", DefaultValue::Flag(false)),
+            ("kind", DefaultValue::Text("Shared")),
         ],
     ),
-    ("scaleIO", &[("storageMode", Plain::Text("ThinProvisioned")), ("fsType", Plain::Text("xfs"))]),
+    (
+        "scaleIO",
+        &[("storageMode", DefaultValue::Text("ThinProvisioned")), ("fsType", DefaultValue::Text("xfs"))],
+    ),
 ];
 
 #[derive(Clone, Copy)]
-enum Plain {
+enum DefaultValue {
     Number(i64),
     Text(&'static str),
     Flag(bool),
 }
 
-impl From<Plain> for Value {
-    fn from(plain: Plain) -> Self {
-        match plain {
-            Plain::Number(number) => number.into(),
-            Plain::Text(text) => text.into(),
-            Plain::Flag(flag) => flag.into(),
+impl From<DefaultValue> for Value {
+    fn from(default: DefaultValue) -> Self {
+        match default {
+            DefaultValue::Number(number) => number.into(),
+            DefaultValue::Text(text) => text.into(),
+            DefaultValue::Flag(flag) => flag.into(),
         }
     }
 }

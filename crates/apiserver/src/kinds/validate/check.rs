@@ -33,7 +33,7 @@ fn shown(value: &Value) -> String {
 }
 
 /// Reports a string that is invalid for each of these reasons.
-pub(super) fn wrong_text(out: &mut Problems, field: &str, value: &str, reasons: Vec<String>) {
+pub(super) fn invalid_string(out: &mut Problems, field: &str, value: &str, reasons: Vec<String>) {
     for reason in reasons {
         invalid(out, field, &value.into(), &reason);
     }

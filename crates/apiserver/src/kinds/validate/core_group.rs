@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::check::{
-    Problems, address, forbidden, immutable, invalid, not_negative, one_of, port_number, required,
-    routable_address, unsupported, wrong_text,
+    Problems, address, forbidden, immutable, invalid, invalid_string, not_negative, one_of, port_number,
+    required, routable_address, unsupported,
 };
 use super::infrastructure;
 use super::limits;
@@ -115,7 +115,7 @@ fn decoded_size(value: &Value) -> usize {
 fn config_map(out: &mut Problems, object: &Value) {
     let mut size = 0;
     for (key, value) in entries(object, "/data") {
-        wrong_text(out, &format!("data[{key}]"), key, names::config_key(key));
+        invalid_string(out, &format!("data[{key}]"), key, names::config_key(key));
         if entries(object, "/binaryData").any(|(other, _)| other == key) {
             let detail = "duplicate of key present in binaryData";
             invalid(out, &format!("data[{key}]"), &key.into(), detail);
@@ -123,7 +123,7 @@ fn config_map(out: &mut Problems, object: &Value) {
         size += value.as_str().unwrap_or_default().len();
     }
     for (key, value) in entries(object, "/binaryData") {
-        wrong_text(out, &format!("binaryData[{key}]"), key, names::config_key(key));
+        invalid_string(out, &format!("binaryData[{key}]"), key, names::config_key(key));
         size += decoded_size(value);
     }
     if size > DATA_LIMIT {
@@ -135,7 +135,7 @@ fn config_map(out: &mut Problems, object: &Value) {
 fn secret(out: &mut Problems, object: &Value) {
     let mut size = 0;
     for (key, value) in entries(object, "/data") {
-        wrong_text(out, &format!("data[{key}]"), key, names::config_key(key));
+        invalid_string(out, &format!("data[{key}]"), key, names::config_key(key));
         size += decoded_size(value);
     }
     too_large(out, size);
@@ -215,7 +215,7 @@ fn claim(out: &mut Problems, object: &Value) {
     }
     let class = text(spec, "/storageClassName");
     if !class.is_empty() {
-        wrong_text(out, "spec.storageClassName", class, names::subdomain(class));
+        invalid_string(out, "spec.storageClassName", class, names::subdomain(class));
     }
     let amount = at(spec, "/resources/requests/storage");
     match amount.and_then(Quantity::read) {
@@ -296,7 +296,7 @@ fn endpoints(out: &mut Problems, object: &Value) {
                 let node = text(one, "/nodeName");
                 if !node.is_empty() {
                     let field = format!("{path}.{list}[{index}].nodeName");
-                    wrong_text(out, &field, node, names::subdomain(node));
+                    invalid_string(out, &field, node, names::subdomain(node));
                 }
                 let field = format!("{path}.{list}[{index}].ip");
                 let ip = text(one, "/ip");
@@ -314,7 +314,7 @@ fn endpoints(out: &mut Problems, object: &Value) {
             match text(port, "/name") {
                 "" if ports.len() > 1 => required(out, &format!("{path}.name"), ""),
                 "" => {}
-                name => wrong_text(out, &format!("{path}.name"), name, names::label(name)),
+                name => invalid_string(out, &format!("{path}.name"), name, names::label(name)),
             }
             port_number(out, &format!("{path}.port"), number(port, "/port").unwrap_or(0));
             one_of(out, port, "/protocol", &format!("{path}.protocol"), &["SCTP", "TCP", "UDP"]);

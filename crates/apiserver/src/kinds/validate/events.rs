@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::check::{Problems, invalid, required, wrong_text};
+use super::check::{Problems, invalid, invalid_string, required};
 use crate::kinds::events::to_core_group;
 use crate::kinds::look::{at, number, text};
 use crate::kinds::names;
@@ -91,7 +91,7 @@ fn common(out: &mut Problems, event: &Value, controller: &str) {
     }
     match text(event, "/reportingComponent") {
         "" => required(out, controller, ""),
-        name => wrong_text(out, controller, name, names::qualified(name)),
+        name => invalid_string(out, controller, name, names::qualified(name)),
     }
     for (field, longest) in [("reportingInstance", NAME), ("action", NAME), ("reason", NAME)] {
         let value = text(event, &format!("/{field}"));

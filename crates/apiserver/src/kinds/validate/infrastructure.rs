@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::check::{
-    Problems, duplicate, forbidden, immutable, invalid, one_of, required, unsupported, wrong_text,
+    Problems, duplicate, forbidden, immutable, invalid, invalid_string, one_of, required, unsupported,
 };
 use super::network::cidr;
 use crate::kinds::look::{at, flag, items, number, text};
@@ -84,8 +84,8 @@ fn taints(out: &mut Problems, node: &Value) {
     for (index, taint) in items(node, "/spec/taints").iter().enumerate() {
         let path = format!("metadata.taints[{index}]");
         let (key, value) = (text(taint, "/key"), text(taint, "/value"));
-        wrong_text(out, &format!("{path}.key"), key, names::qualified(key));
-        wrong_text(out, &format!("{path}.value"), value, names::label_value(value));
+        invalid_string(out, &format!("{path}.key"), key, names::qualified(key));
+        invalid_string(out, &format!("{path}.value"), value, names::label_value(value));
         match text(taint, "/effect") {
             "" => required(out, &format!("{path}.effect"), ""),
             "NoSchedule" | "PreferNoSchedule" | "NoExecute" => {}
@@ -106,7 +106,7 @@ fn controller(out: &mut Problems, name: &str) {
         let detail = "must be a domain-prefixed path (such as \"acme.io/foo\")";
         invalid(out, field, &name.into(), detail);
     } else {
-        wrong_text(out, field, domain, names::subdomain(domain));
+        invalid_string(out, field, domain, names::subdomain(domain));
     }
 }
 
@@ -164,7 +164,7 @@ fn attachment(out: &mut Problems, attachment: &Value) {
     }
     let node = text(attachment, "/spec/nodeName");
     if !node.is_empty() {
-        wrong_text(out, "spec.nodeName", node, names::subdomain(node));
+        invalid_string(out, "spec.nodeName", node, names::subdomain(node));
     }
     let has = |key: &str| at(attachment, &format!("/spec/source/{key}")).is_some();
     if has("inlineVolumeSpec") == has("persistentVolumeName") {
@@ -174,12 +174,12 @@ fn attachment(out: &mut Problems, attachment: &Value) {
 }
 
 fn signing_request(out: &mut Problems, request: &Value) {
-    let asked = text(request, "/spec/request");
-    let pem = STANDARD.decode(asked).ok().and_then(|it| String::from_utf8(it).ok()).unwrap_or_default();
+    let encoded = text(request, "/spec/request");
+    let pem = STANDARD.decode(encoded).ok().and_then(|it| String::from_utf8(it).ok()).unwrap_or_default();
     // Text before the first block is skipped.
     let block = pem.lines().find(|it| it.starts_with("-----BEGIN "));
     if block.is_none_or(|it| it.trim_end() != "-----BEGIN CERTIFICATE REQUEST-----") {
-        invalid(out, "spec.request", &asked.into(), "PEM block type must be CERTIFICATE REQUEST");
+        invalid(out, "spec.request", &encoded.into(), "PEM block type must be CERTIFICATE REQUEST");
     }
     let signer = text(request, "/spec/signerName");
     let good = signer.split_once('/').is_some_and(|(domain, path)| {
@@ -206,7 +206,7 @@ fn webhooks(out: &mut Problems, configuration: &Value) {
             let detail = "should be a domain with at least three segments separated by dots";
             invalid(out, &format!("{path}.name"), &name.into(), detail);
         } else {
-            wrong_text(out, &format!("{path}.name"), name, names::subdomain(name));
+            invalid_string(out, &format!("{path}.name"), name, names::subdomain(name));
         }
         let versions = items(webhook, "/admissionReviewVersions");
         if versions.is_empty() {

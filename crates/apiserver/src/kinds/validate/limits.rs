@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::check::{Problems, duplicate, forbidden, immutable, invalid, required, wrong_text};
+use super::check::{Problems, duplicate, forbidden, immutable, invalid, invalid_string, required};
 use crate::kinds::look::{at, entries, items, text};
 use crate::kinds::names;
 use crate::kinds::quantity::Quantity;
@@ -42,7 +42,7 @@ pub(super) fn range(out: &mut Problems, object: &Value) {
     for (index, limit) in limits.iter().enumerate() {
         let path = format!("spec.limits[{index}]");
         let kind = text(limit, "/type");
-        wrong_text(out, &format!("{path}.type"), kind, names::qualified(kind));
+        invalid_string(out, &format!("{path}.type"), kind, names::qualified(kind));
         if !kind.contains('/') && !matches!(kind, "Pod" | "Container" | "PersistentVolumeClaim") {
             let detail = "must be a standard limit type or fully qualified";
             invalid(out, &format!("{path}.type"), &kind.into(), detail);
@@ -113,7 +113,7 @@ fn amounts(out: &mut Problems, limit: &Value, name: &str, path: &str) {
 pub(super) fn quota(out: &mut Problems, object: &Value) {
     for (name, amount) in entries(object, "/spec/hard") {
         let field = format!("spec.hard[{name}]");
-        wrong_text(out, &field, name, names::qualified(name));
+        invalid_string(out, &field, name, names::qualified(name));
         let huge = name.starts_with("hugepages-") || name.starts_with("requests.hugepages-");
         if !name.contains('/') && !STANDARD_RESOURCES.contains(&name) && !huge {
             invalid(out, &field, &name.into(), "must be a standard resource type or fully qualified");

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::check::{Problems, forbidden, immutable, invalid, required, wrong_text};
+use super::check::{Problems, forbidden, immutable, invalid, invalid_string, required};
 use crate::kinds::look::{at, entries, flag, items, number, text};
 use crate::kinds::names;
 use crate::kinds::traits::NameRule;
@@ -29,12 +29,12 @@ pub fn common(rule: NameRule, namespaced: bool, object: &Value) -> Vec<Problem> 
     let name = text(object, "/metadata/name");
     let prefix = text(object, "/metadata/generateName");
     if !prefix.is_empty() {
-        wrong_text(&mut out, "metadata.generateName", prefix, rule.problems(prefix, true));
+        invalid_string(&mut out, "metadata.generateName", prefix, rule.problems(prefix, true));
     }
     if name.is_empty() {
         required(&mut out, "metadata.name", "name or generateName is required");
     } else {
-        wrong_text(&mut out, "metadata.name", name, rule.problems(name, false));
+        invalid_string(&mut out, "metadata.name", name, rule.problems(name, false));
     }
     let namespace = text(object, "/metadata/namespace");
     if !namespaced {
@@ -44,13 +44,13 @@ pub fn common(rule: NameRule, namespaced: bool, object: &Value) -> Vec<Problem> 
     } else if namespace.is_empty() {
         required(&mut out, "metadata.namespace", "");
     } else {
-        wrong_text(&mut out, "metadata.namespace", namespace, names::label(namespace));
+        invalid_string(&mut out, "metadata.namespace", namespace, names::label(namespace));
     }
     if let Some(generation) = number(object, "/metadata/generation").filter(|it| *it < 0) {
         let detail = "must be greater than or equal to 0";
         invalid(&mut out, "metadata.generation", &generation.into(), detail);
     }
-    described(&mut out, object);
+    labels_and_owners(&mut out, object);
     finalizers(&mut out, object);
     out
 }
@@ -97,10 +97,10 @@ pub fn update(group: &str, plural: &str, new: &Value, old: &Value) -> Vec<Proble
     let passes = passes(group, plural);
     let mut out = Problems::new();
     for _ in 0..passes.fixed {
-        fixed(&mut out, new, old);
+        immutable_fields(&mut out, new, old);
     }
     for _ in 0..passes.labels {
-        described(&mut out, new);
+        labels_and_owners(&mut out, new);
     }
     for _ in 0..passes.finalizers {
         finalizers(&mut out, new);
@@ -114,19 +114,19 @@ pub fn update(group: &str, plural: &str, new: &Value, old: &Value) -> Vec<Proble
 /// Validates the metadata of the new state of any object, without repeats.
 pub fn update_common(new: &Value, old: &Value) -> Vec<Problem> {
     let mut out = Problems::new();
-    fixed(&mut out, new, old);
-    described(&mut out, new);
+    immutable_fields(&mut out, new, old);
+    labels_and_owners(&mut out, new);
     finalizers(&mut out, new);
     out
 }
 
-fn described(out: &mut Problems, object: &Value) {
+fn labels_and_owners(out: &mut Problems, object: &Value) {
     labels(out, object, "/metadata/labels", "metadata.labels");
     annotations(out, object, "/metadata/annotations", "metadata.annotations");
     owners(out, object);
 }
 
-fn fixed(out: &mut Problems, new: &Value, old: &Value) {
+fn immutable_fields(out: &mut Problems, new: &Value, old: &Value) {
     for field in ["name", "namespace", "uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         immutable(out, new, old, &format!("/metadata/{field}"), &format!("metadata.{field}"));
     }
@@ -151,9 +151,9 @@ fn fixed(out: &mut Problems, new: &Value, old: &Value) {
 /// Validates labels, in metadata and elsewhere.
 pub(super) fn labels(out: &mut Problems, object: &Value, pointer: &str, field: &str) {
     for (key, value) in entries(object, pointer) {
-        wrong_text(out, field, key, names::qualified(key));
+        invalid_string(out, field, key, names::qualified(key));
         let value = value.as_str().unwrap_or_default();
-        wrong_text(out, field, value, names::label_value(value));
+        invalid_string(out, field, value, names::label_value(value));
     }
 }
 
@@ -162,7 +162,7 @@ pub(super) fn annotations(out: &mut Problems, object: &Value, pointer: &str, fie
     let mut size = 0;
     for (key, value) in entries(object, pointer) {
         size += key.len() + value.as_str().unwrap_or_default().len();
-        wrong_text(out, field, key, names::qualified(&key.to_lowercase()));
+        invalid_string(out, field, key, names::qualified(&key.to_lowercase()));
     }
     if size > ANNOTATIONS_LIMIT {
         let detail = format!("may not be more than {ANNOTATIONS_LIMIT} bytes");
@@ -252,7 +252,7 @@ fn standard_finalizers(out: &mut Problems, object: &Value) {
 fn finalizers(out: &mut Problems, object: &Value) {
     let all = items(object, "/metadata/finalizers");
     for name in all.iter().map(|it| it.as_str().unwrap_or_default()) {
-        wrong_text(out, "metadata.finalizers", name, names::qualified(name));
+        invalid_string(out, "metadata.finalizers", name, names::qualified(name));
     }
     let has = |name: &str| all.iter().any(|it| it == name);
     if has("orphan") && has("foregroundDeletion") {
@@ -268,7 +268,7 @@ fn finalizers(out: &mut Problems, object: &Value) {
 
 /// Validates a finalizer: a qualified name, with a domain unless it is a standard one.
 pub(super) fn finalizer(out: &mut Problems, name: &str, field: &str, indexed: &str) {
-    wrong_text(out, field, name, names::qualified(name));
+    invalid_string(out, field, name, names::qualified(name));
     standard_finalizer(out, name, indexed);
 }
 
@@ -278,7 +278,7 @@ pub fn namespace_finalizers(namespace: &Value) -> Vec<Problem> {
     for (index, name) in items(namespace, "/spec/finalizers").iter().filter_map(Value::as_str).enumerate() {
         let field = format!("spec.finalizers[{index}]");
         standard_finalizer(&mut out, name, &field);
-        wrong_text(&mut out, &field, name, names::qualified(name));
+        invalid_string(&mut out, &field, name, names::qualified(name));
     }
     out
 }

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::check::{
-    Problems, at_most_100_percent, forbidden, immutable, invalid, number_or_percent, one_of, required,
-    unsupported, wrong_text,
+    Problems, at_most_100_percent, forbidden, immutable, invalid, invalid_string, number_or_percent, one_of,
+    required, unsupported,
 };
 use super::infrastructure;
 use super::metadata::labels;
@@ -34,7 +34,7 @@ pub(super) fn create(out: &mut Problems, group: &str, kind: &str, object: &Value
         ("node.k8s.io", "RuntimeClass") => {
             match text(object, "/handler") {
                 "" => required(out, "handler", ""),
-                handler => wrong_text(out, "handler", handler, names::label(handler)),
+                handler => invalid_string(out, "handler", handler, names::label(handler)),
             }
             labels(out, object, "/scheduling/nodeSelector", "scheduling.nodeSelector");
             pod::tolerations(out, &object["scheduling"], "scheduling");
@@ -141,7 +141,7 @@ fn autoscaler(out: &mut Problems, spec: &Value) {
         let field = format!("spec.scaleTargetRef.{key}");
         match text(spec, &format!("/scaleTargetRef/{key}")) {
             "" => required(out, &field, ""),
-            name => wrong_text(out, &field, name, names::path_segment(name)),
+            name => invalid_string(out, &field, name, names::path_segment(name)),
         }
     }
     let version = text(spec, "/scaleTargetRef/apiVersion");
@@ -294,7 +294,7 @@ fn binding(out: &mut Problems, object: &Value, kind: &str) {
     one_of(out, object, "/roleRef/kind", "roleRef.kind", kinds);
     match text(object, "/roleRef/name") {
         "" => required(out, "roleRef.name", ""),
-        name => wrong_text(out, "roleRef.name", name, names::path_segment(name)),
+        name => invalid_string(out, "roleRef.name", name, names::path_segment(name)),
     }
     for (index, subject) in items(object, "/subjects").iter().enumerate() {
         let path = format!("subjects[{index}]");
@@ -306,7 +306,7 @@ fn binding(out: &mut Problems, object: &Value, kind: &str) {
         match text(subject, "/kind") {
             "ServiceAccount" => {
                 if !name.is_empty() {
-                    wrong_text(out, &format!("{path}.name"), name, names::subdomain(name));
+                    invalid_string(out, &format!("{path}.name"), name, names::subdomain(name));
                 }
                 if !group.is_empty() {
                     unsupported(out, &format!("{path}.apiGroup"), &group.into(), &[""]);
@@ -331,7 +331,7 @@ fn binding(out: &mut Problems, object: &Value, kind: &str) {
 fn storage_class(out: &mut Problems, object: &Value) {
     match text(object, "/provisioner").to_lowercase().as_str() {
         "" => required(out, "provisioner", ""),
-        provisioner => wrong_text(out, "provisioner", provisioner, names::qualified(provisioner)),
+        provisioner => invalid_string(out, "provisioner", provisioner, names::qualified(provisioner)),
     }
     for (index, term) in items(object, "/allowedTopologies").iter().enumerate() {
         for (at, expression) in items(term, "/matchLabelExpressions").iter().enumerate() {
@@ -340,7 +340,7 @@ fn storage_class(out: &mut Problems, object: &Value) {
                 required(out, &format!("{path}.values"), "");
             }
             let key = text(expression, "/key");
-            wrong_text(out, &format!("{path}.key"), key, names::qualified(key));
+            invalid_string(out, &format!("{path}.key"), key, names::qualified(key));
         }
     }
     one_of(out, object, "/reclaimPolicy", "reclaimPolicy", &["Delete", "Retain"]);

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::check::{
-    Problems, address, duplicate, forbidden, invalid, one_of, port_number, required, routable_address,
-    unsupported, wrong_text,
+    Problems, address, duplicate, forbidden, invalid, invalid_string, one_of, port_number, required,
+    routable_address, unsupported,
 };
 use super::selector;
 use crate::kinds::look::{at, items, number, text};
@@ -30,7 +30,7 @@ pub(super) fn ingress(out: &mut Problems, spec: &Value) {
         } else if !host.is_empty() {
             let reasons =
                 if host.contains('*') { names::wildcard_subdomain(host) } else { names::subdomain(host) };
-            wrong_text(out, &format!("{path}.host"), host, reasons);
+            invalid_string(out, &format!("{path}.host"), host, reasons);
         }
         let Some(http) = at(rule, "/http") else { continue };
         if items(http, "/paths").is_empty() {
@@ -42,11 +42,11 @@ pub(super) fn ingress(out: &mut Problems, spec: &Value) {
     }
     for (index, secret) in items(spec, "/tls").iter().map(|it| text(it, "/secretName")).enumerate() {
         if !secret.is_empty() {
-            wrong_text(out, &format!("spec.tls[{index}].secretName"), secret, names::subdomain(secret));
+            invalid_string(out, &format!("spec.tls[{index}].secretName"), secret, names::subdomain(secret));
         }
     }
     if let Some(Value::String(class)) = at(spec, "/ingressClassName") {
-        wrong_text(out, "spec.ingressClassName", class, names::subdomain(class));
+        invalid_string(out, "spec.ingressClassName", class, names::subdomain(class));
     }
 }
 
@@ -90,14 +90,14 @@ fn backend(out: &mut Problems, backend: &Value, path: &str) {
     }
     match text(service, "/name") {
         "" => required(out, &format!("{path}.service.name"), ""),
-        name => wrong_text(out, &format!("{path}.service.name"), name, names::label(name)),
+        name => invalid_string(out, &format!("{path}.service.name"), name, names::label(name)),
     }
     let name = text(service, "/port/name");
     let number_ = number(service, "/port/number").unwrap_or(0);
     if !name.is_empty() && number_ != 0 {
         invalid(out, path, &"".into(), "cannot set both port name & port number");
     } else if !name.is_empty() {
-        wrong_text(out, &format!("{path}.service.port.name"), name, names::port_name(name));
+        invalid_string(out, &format!("{path}.service.port.name"), name, names::port_name(name));
     } else if number_ != 0 {
         port_number(out, &format!("{path}.service.port.number"), number_);
     } else {
@@ -116,7 +116,7 @@ pub(super) fn network_policy(out: &mut Problems, spec: &Value) {
                 one_of(out, port, "/protocol", &format!("{path}.protocol"), &["SCTP", "TCP", "UDP"]);
                 match at(port, "/port") {
                     Some(Value::String(name)) => {
-                        wrong_text(out, &format!("{path}.port"), name, names::port_name(name))
+                        invalid_string(out, &format!("{path}.port"), name, names::port_name(name))
                     }
                     Some(number) => port_number(out, &format!("{path}.port"), number.as_i64().unwrap_or(0)),
                     None => {}
@@ -185,7 +185,7 @@ pub(super) fn allocated_address(out: &mut Problems, object: &Value) {
         let field = format!("spec.parentRef.{key}");
         match text(parent, &format!("/{key}")) {
             "" => required(out, &field, ""),
-            value => wrong_text(out, &field, value, names::path_segment(value)),
+            value => invalid_string(out, &field, value, names::path_segment(value)),
         }
     }
 }
@@ -220,12 +220,12 @@ pub(super) fn endpoint_slice(out: &mut Problems, object: &Value) {
         let path = format!("endpoints[{index}]");
         let node = text(endpoint, "/nodeName");
         if !node.is_empty() {
-            wrong_text(out, &format!("{path}.nodeName"), node, names::subdomain(node));
+            invalid_string(out, &format!("{path}.nodeName"), node, names::subdomain(node));
         }
         for (index, zone) in items(endpoint, "/hints/forZones").iter().enumerate() {
             let zone = text(zone, "/name");
             let field = format!("{path}.hints.forZones[{index}].name");
-            wrong_text(out, &field, zone, names::label_value(zone));
+            invalid_string(out, &field, zone, names::label_value(zone));
         }
         let path = format!("{path}.addresses");
         let all = items(endpoint, "/addresses");
@@ -235,7 +235,7 @@ pub(super) fn endpoint_slice(out: &mut Problems, object: &Value) {
         for (index, one) in all.iter().filter_map(Value::as_str).enumerate() {
             let field = format!("{path}[{index}]");
             match (kind, one.parse::<IpAddr>()) {
-                ("FQDN", _) => wrong_text(out, &field, one, names::subdomain(one.trim_end_matches('.'))),
+                ("FQDN", _) => invalid_string(out, &field, one, names::subdomain(one.trim_end_matches('.'))),
                 (_, Err(_)) => address(out, &field, one),
                 ("IPv4", Ok(IpAddr::V6(_))) => invalid(out, &path, &one.into(), "must be an IPv4 address"),
                 ("IPv6", Ok(IpAddr::V4(_))) => invalid(out, &path, &one.into(), "must be an IPv6 address"),
@@ -250,7 +250,7 @@ pub(super) fn endpoint_slice(out: &mut Problems, object: &Value) {
         let path = format!("ports[{index}]");
         let name = text(port, "/name");
         if !name.is_empty() {
-            wrong_text(out, &format!("{path}.name"), name, names::label(name));
+            invalid_string(out, &format!("{path}.name"), name, names::label(name));
         }
         if !names_before.insert(name) {
             duplicate(out, &format!("{path}.name"), &name.into());

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::check::{
-    Problems, address, duplicate, forbidden, invalid, one_of, required, unsupported, wrong_text,
+    Problems, address, duplicate, forbidden, invalid, invalid_string, one_of, required, unsupported,
 };
-use super::container::{Around, containers};
+use super::container::{PodContext, containers};
 use super::metadata::{annotations, labels};
 use super::selector;
 use super::sysctl::sysctls;
@@ -83,7 +83,7 @@ pub(super) fn update(out: &mut Problems, new: &Value, old: &Value) {
             "existing toleration can not be modified except its tolerationSeconds",
         );
     }
-    if fixed_parts(new, old) != fixed_parts(old, old) {
+    if immutable_parts(new, old) != immutable_parts(old, old) {
         forbidden(out, "spec", MUTABLE);
     }
 }
@@ -105,7 +105,7 @@ pub(super) fn update_ephemeral(out: &mut Problems, new: &Value, old: &Value) {
         match text(container, "/name") {
             "" => required(out, &format!("{path}.name"), ""),
             name => {
-                wrong_text(out, &format!("{path}.name"), name, names::label(name));
+                invalid_string(out, &format!("{path}.name"), name, names::label(name));
                 if !seen.insert(name) {
                     duplicate(out, &format!("{path}.name"), &name.into());
                 }
@@ -128,7 +128,7 @@ pub(super) fn update_ephemeral(out: &mut Problems, new: &Value, old: &Value) {
 }
 
 /// Returns the spec of a pod without its mutable parts.
-fn fixed_parts(pod: &Value, old: &Value) -> Value {
+fn immutable_parts(pod: &Value, old: &Value) -> Value {
     let mut spec = pod["spec"].clone();
     let Some(map) = spec.as_object_mut() else { return spec };
     for key in ["activeDeadlineSeconds", "tolerations"] {
@@ -162,21 +162,21 @@ fn fixed_parts(pod: &Value, old: &Value) -> Value {
 
 fn spec(out: &mut Problems, spec: &Value, field: &str) {
     let known = volumes(out, items(spec, "/volumes"), &format!("{field}.volumes"));
-    let around = Around { volumes: &known, host_network: flag(spec, "/hostNetwork") };
+    let pod_context = PodContext { volumes: &known, host_network: flag(spec, "/hostNetwork") };
     let list = items(spec, "/containers");
     if list.is_empty() {
         required(out, &format!("{field}.containers"), "");
     }
     let mut seen = HashSet::new();
-    containers(out, list, &format!("{field}.containers"), false, &around, &mut seen);
+    containers(out, list, &format!("{field}.containers"), false, &pod_context, &mut seen);
     let init = items(spec, "/initContainers");
-    containers(out, init, &format!("{field}.initContainers"), true, &around, &mut seen);
+    containers(out, init, &format!("{field}.initContainers"), true, &pod_context, &mut seen);
     one_of(out, spec, "/restartPolicy", &format!("{field}.restartPolicy"), &["Always", "OnFailure", "Never"]);
     let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
     one_of(out, spec, "/dnsPolicy", &format!("{field}.dnsPolicy"), &policies);
     labels(out, spec, "/nodeSelector", &format!("{field}.nodeSelector"));
     sysctls(out, spec, field);
-    named(out, spec, field);
+    name_fields(out, spec, field);
     if let Some(limit) =
         number(spec, "/activeDeadlineSeconds").filter(|it| !(1..=i64::from(i32::MAX)).contains(it))
     {
@@ -185,14 +185,14 @@ fn spec(out: &mut Problems, spec: &Value, field: &str) {
     }
     for (index, gate) in items(spec, "/readinessGates").iter().enumerate() {
         let kind = text(gate, "/conditionType");
-        wrong_text(
+        invalid_string(
             out,
             &format!("{field}.readinessGates[{index}].conditionType"),
             kind,
             names::qualified(kind),
         );
     }
-    gates(out, spec, field);
+    scheduling_gates(out, spec, field);
     host_settings(out, spec, field);
     tolerations(out, spec, field);
     spread(out, spec, field);
@@ -266,9 +266,9 @@ fn node_term(out: &mut Problems, term: &Value, field: &str) {
             }
         }
         let key = text(expression, "/key");
-        wrong_text(out, &format!("{path}.key"), key, names::qualified(key));
+        invalid_string(out, &format!("{path}.key"), key, names::qualified(key));
         for (index, value) in values.iter().filter_map(Value::as_str).enumerate() {
-            wrong_text(out, &format!("{path}.values[{index}]"), value, names::label_value(value));
+            invalid_string(out, &format!("{path}.values[{index}]"), value, names::label_value(value));
         }
     }
 }
@@ -283,15 +283,15 @@ fn pod_term(out: &mut Problems, term: &Value, field: &str) {
     if key.is_empty() {
         required(out, &field, "can not be empty");
     }
-    wrong_text(out, &field, key, names::qualified(key));
+    invalid_string(out, &field, key, names::qualified(key));
 }
 
-fn gates(out: &mut Problems, spec: &Value, field: &str) {
+fn scheduling_gates(out: &mut Problems, spec: &Value, field: &str) {
     let gates = items(spec, "/schedulingGates");
     let mut names_before = HashSet::new();
     for (index, gate) in gates.iter().enumerate() {
         let (path, name) = (format!("{field}.schedulingGates[{index}]"), text(gate, "/name"));
-        wrong_text(out, &path, name, names::qualified(name));
+        invalid_string(out, &path, name, names::qualified(name));
         if !names_before.insert(name) {
             duplicate(out, &path, &name.into());
         }
@@ -318,7 +318,7 @@ fn host_settings(out: &mut Problems, spec: &Value, field: &str) {
         let path = format!("{field}.hostAliases[{index}]");
         address(out, &format!("{path}.ip"), text(alias, "/ip"));
         for (index, name) in items(alias, "/hostnames").iter().filter_map(Value::as_str).enumerate() {
-            wrong_text(out, &format!("{path}.hostnames[{index}]"), name, names::subdomain(name));
+            invalid_string(out, &format!("{path}.hostnames[{index}]"), name, names::subdomain(name));
         }
     }
     if at(spec, "/os").is_some() {
@@ -333,7 +333,7 @@ fn user_or_group_id(out: &mut Problems, field: &str, id: i64) {
     }
 }
 
-fn named(out: &mut Problems, spec: &Value, field: &str) {
+fn name_fields(out: &mut Problems, spec: &Value, field: &str) {
     type Rule = fn(&str) -> Vec<String>;
     let rules: [(&str, Rule); 5] = [
         ("nodeName", names::subdomain),
@@ -345,7 +345,7 @@ fn named(out: &mut Problems, spec: &Value, field: &str) {
     for (key, rule) in rules {
         let name = text(spec, &format!("/{key}"));
         if !name.is_empty() {
-            wrong_text(out, &format!("{field}.{key}"), name, rule(name));
+            invalid_string(out, &format!("{field}.{key}"), name, rule(name));
         }
     }
 }
@@ -357,7 +357,7 @@ pub(super) fn tolerations(out: &mut Problems, spec: &Value, field: &str) {
         let (key, operator) = (text(toleration, "/key"), text(toleration, "/operator"));
         let (value, effect) = (text(toleration, "/value"), text(toleration, "/effect"));
         if !key.is_empty() {
-            wrong_text(out, &format!("{path}.key"), key, names::qualified(key));
+            invalid_string(out, &format!("{path}.key"), key, names::qualified(key));
         } else if operator != "Exists" {
             let detail =
                 "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
@@ -368,7 +368,9 @@ pub(super) fn tolerations(out: &mut Problems, spec: &Value, field: &str) {
             invalid(out, &format!("{path}.effect"), &effect.into(), detail);
         }
         match operator {
-            "" | "Equal" => wrong_text(out, &format!("{path}.operator"), value, names::label_value(value)),
+            "" | "Equal" => {
+                invalid_string(out, &format!("{path}.operator"), value, names::label_value(value))
+            }
             "Exists" if !value.is_empty() => {
                 let detail = "value must be empty when `operator` is 'Exists'";
                 invalid(out, &format!("{path}.operator"), &value.into(), detail);

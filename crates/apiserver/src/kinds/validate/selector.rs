@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::check::{Problems, forbidden, invalid, required, wrong_text};
+use super::check::{Problems, forbidden, invalid, invalid_string, required};
 use crate::kinds::look::{entries, items, text};
 use crate::kinds::names;
 use crate::{Problem, ProblemKind};
@@ -11,9 +11,9 @@ use crate::{Problem, ProblemKind};
 pub(super) fn check(out: &mut Problems, selector: &Value, field: &str) {
     for (key, value) in entries(selector, "/matchLabels") {
         let field = format!("{field}.matchLabels");
-        wrong_text(out, &field, key, names::qualified(key));
+        invalid_string(out, &field, key, names::qualified(key));
         let value = value.as_str().unwrap_or_default();
-        wrong_text(out, &field, value, names::label_value(value));
+        invalid_string(out, &field, value, names::label_value(value));
     }
     for (index, expression) in items(selector, "/matchExpressions").iter().enumerate() {
         let field = format!("{field}.matchExpressions[{index}]");
@@ -33,9 +33,9 @@ pub(super) fn check(out: &mut Problems, selector: &Value, field: &str) {
             }
         }
         let key = text(expression, "/key");
-        wrong_text(out, &format!("{field}.key"), key, names::qualified(key));
+        invalid_string(out, &format!("{field}.key"), key, names::qualified(key));
         for (index, value) in values.iter().filter_map(Value::as_str).enumerate() {
-            wrong_text(out, &format!("{field}.values[{index}]"), value, names::label_value(value));
+            invalid_string(out, &format!("{field}.values[{index}]"), value, names::label_value(value));
         }
     }
 }
@@ -66,7 +66,7 @@ pub(super) fn selects(selector: &Value, labels: Option<&Value>) -> bool {
 }
 
 /// Reports a problem that shows a selector, with its fields in kube-apiserver's order.
-pub(super) fn wrong(out: &mut Problems, selector: &Value, field: &str, detail: &str) {
+pub(super) fn invalid_selector(out: &mut Problems, selector: &Value, field: &str, detail: &str) {
     let parts: Vec<String> = ["matchLabels", "matchExpressions"]
         .into_iter()
         .filter_map(|key| Some(format!("\"{key}\":{}", selector.get(key)?)))

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::check::{
-    Problems, address, duplicate, external_address, forbidden, invalid, one_of, port_number, required,
-    wrong_text,
+    Problems, address, duplicate, external_address, forbidden, invalid, invalid_string, one_of, port_number,
+    required,
 };
 use super::metadata::labels;
 use crate::kinds::look::{at, entries, items, number, text};
@@ -30,7 +30,9 @@ pub(super) fn create(out: &mut Problems, object: &Value) {
         }
         "ExternalName" => match text(spec, "/externalName") {
             "" => required(out, "spec.externalName", ""),
-            name => wrong_text(out, "spec.externalName", name, names::subdomain(name.trim_end_matches('.'))),
+            name => {
+                invalid_string(out, "spec.externalName", name, names::subdomain(name.trim_end_matches('.')))
+            }
         },
         _ => {}
     }
@@ -98,7 +100,7 @@ fn service_ports(out: &mut Problems, spec: &Value, kind: &str, headless: bool) {
                 required(out, &format!("{path}.name"), "");
             }
         } else {
-            wrong_text(out, &format!("{path}.name"), name, names::label(name));
+            invalid_string(out, &format!("{path}.name"), name, names::label(name));
             if !names_before.insert(name) {
                 duplicate(out, &format!("{path}.name"), &name.into());
             }
@@ -108,11 +110,11 @@ fn service_ports(out: &mut Problems, spec: &Value, kind: &str, headless: bool) {
         one_of(out, port, "/protocol", &format!("{path}.protocol"), &["SCTP", "TCP", "UDP"]);
         let protocol = text(port, "/appProtocol");
         if !protocol.is_empty() {
-            wrong_text(out, &format!("{path}.appProtocol"), protocol, names::qualified(protocol));
+            invalid_string(out, &format!("{path}.appProtocol"), protocol, names::qualified(protocol));
         }
         match at(port, "/targetPort") {
             Some(Value::String(name)) => {
-                wrong_text(out, &format!("{path}.targetPort"), name, names::port_name(name));
+                invalid_string(out, &format!("{path}.targetPort"), name, names::port_name(name));
             }
             target => {
                 let target = target.and_then(Value::as_i64).unwrap_or(0);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::check::{Problems, duplicate, forbidden, invalid, required, unsupported, wrong_text};
+use super::check::{Problems, duplicate, forbidden, invalid, invalid_string, required, unsupported};
 use crate::kinds::look::{at, items, number, text};
 use crate::kinds::names;
 
@@ -55,7 +55,7 @@ pub(super) fn volumes<'a>(out: &mut Problems, list: &'a [Value], field: &str) ->
         if name.is_empty() {
             required(out, &format!("{path}.name"), "");
         } else {
-            wrong_text(out, &format!("{path}.name"), name, names::label(name));
+            invalid_string(out, &format!("{path}.name"), name, names::label(name));
         }
         let mut found = false;
         for kind in SOURCES.iter().copied() {

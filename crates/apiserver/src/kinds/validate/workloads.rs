@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 
 use super::check::{
-    Problems, at_most_100_percent, forbidden, immutable, invalid, not_negative, number_or_percent, one_of,
-    required, unsupported, wrong_text,
+    Problems, at_most_100_percent, forbidden, immutable, invalid, invalid_string, not_negative,
+    number_or_percent, one_of, required, unsupported,
 };
 use super::{cron, pod, selector};
 use crate::kinds::look::{at, entries, flag, items, number, text};
@@ -80,7 +80,7 @@ pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
 
 fn fixed_selector(out: &mut Problems, new: &Value, old: &Value) {
     if at(new, "/spec/selector") != at(old, "/spec/selector") {
-        selector::wrong(out, &new["spec"]["selector"], "spec.selector", "field is immutable");
+        selector::invalid_selector(out, &new["spec"]["selector"], "spec.selector", "field is immutable");
     }
 }
 
@@ -103,11 +103,16 @@ fn selected_template(out: &mut Problems, spec: &Value, of: &str, must_select: bo
             let before = out.len();
             selector::check(out, chosen, "spec.selector");
             if out.len() > before {
-                selector::wrong(out, chosen, "spec.selector", "invalid label selector");
+                selector::invalid_selector(out, chosen, "spec.selector", "invalid label selector");
                 return pod::template(out, &template, "spec.template");
             }
             if selector::is_empty(chosen) {
-                selector::wrong(out, chosen, "spec.selector", &format!("empty selector is invalid for {of}"));
+                selector::invalid_selector(
+                    out,
+                    chosen,
+                    "spec.selector",
+                    &format!("empty selector is invalid for {of}"),
+                );
             } else {
                 right = selector::selects(chosen, labels);
             }
@@ -118,14 +123,14 @@ fn selected_template(out: &mut Problems, spec: &Value, of: &str, must_select: bo
         invalid(out, "spec.template.metadata.labels", &shown, UNMATCHED);
     }
     pod::template(out, &template, "spec.template");
-    always_restarts(out, spec);
+    restart_policy_always(out, spec);
     if at(spec, "/template/spec/activeDeadlineSeconds").is_some() && of == "deployment" {
         let detail = "activeDeadlineSeconds in ReplicaSet is not Supported";
         forbidden(out, "spec.template.spec.activeDeadlineSeconds", detail);
     }
 }
 
-fn always_restarts(out: &mut Problems, spec: &Value) {
+fn restart_policy_always(out: &mut Problems, spec: &Value) {
     let policy = text(spec, "/template/spec/restartPolicy");
     if matches!(policy, "OnFailure" | "Never") {
         unsupported(out, "spec.template.spec.restartPolicy", &policy.into(), &["Always"]);
@@ -133,7 +138,7 @@ fn always_restarts(out: &mut Problems, spec: &Value) {
 }
 
 /// Reports a problem with a value in kube-apiserver's notation.
-fn shown(out: &mut Problems, kind: ProblemKind, field: &str, value: &str, detail: &str) {
+fn report(out: &mut Problems, kind: ProblemKind, field: &str, value: &str, detail: &str) {
     out.push(Problem::with_value(field, kind, value, detail));
 }
 
@@ -151,7 +156,7 @@ fn deployment(out: &mut Problems, spec: &Value) {
         other => {
             let value = format!("{{\"Type\":{},\"RollingUpdate\":null}}", Value::from(other));
             let detail = "supported values: \"Recreate\", \"RollingUpdate\"";
-            shown(out, ProblemKind::NotSupported, "spec.strategy", &value, detail);
+            report(out, ProblemKind::NotSupported, "spec.strategy", &value, detail);
         }
     }
     for key in ["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
@@ -199,13 +204,13 @@ fn stateful_set(out: &mut Problems, spec: &Value) {
                 let most = rolling.get("maxUnavailable").cloned().unwrap_or_default();
                 let value = format!("{{\"Partition\":{partition},\"MaxUnavailable\":{most}}}");
                 let detail = "only allowed for updateStrategy 'RollingUpdate'";
-                shown(out, ProblemKind::Invalid, "spec.updateStrategy.rollingUpdate", &value, detail);
+                report(out, ProblemKind::Invalid, "spec.updateStrategy.rollingUpdate", &value, detail);
             }
         }
         other => {
             let value = format!("{{\"Type\":{},\"RollingUpdate\":null}}", Value::from(other));
             let detail = "must be 'RollingUpdate' or 'OnDelete'";
-            shown(out, ProblemKind::Invalid, "spec.updateStrategy", &value, detail);
+            report(out, ProblemKind::Invalid, "spec.updateStrategy", &value, detail);
         }
     }
     for key in ["replicas", "minReadySeconds", "revisionHistoryLimit"] {
@@ -280,7 +285,7 @@ fn daemon_set(out: &mut Problems, spec: &Value) {
         other => {
             let value = format!("{{\"Type\":{},\"RollingUpdate\":null}}", Value::from(other));
             let detail = "supported values: \"RollingUpdate\", \"OnDelete\"";
-            shown(out, ProblemKind::NotSupported, "spec.updateStrategy", &value, detail);
+            report(out, ProblemKind::NotSupported, "spec.updateStrategy", &value, detail);
         }
     }
 }
@@ -301,7 +306,7 @@ fn replication_controller(out: &mut Problems, spec: &Value) {
         invalid(out, "spec.template.metadata.labels", &value, UNMATCHED);
     }
     pod::template(out, template, "spec.template");
-    always_restarts(out, spec);
+    restart_policy_always(out, spec);
 }
 
 fn job(out: &mut Problems, job: &Value) {
@@ -331,7 +336,7 @@ fn generated_selector(out: &mut Problems, job: &Value) {
     let expected = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
     let older = json!({"matchLabels": {"controller-uid": uid}});
     if *chosen != expected && *chosen != older {
-        selector::wrong(out, chosen, "spec.selector", "`selector` not auto-generated");
+        selector::invalid_selector(out, chosen, "spec.selector", "`selector` not auto-generated");
     }
 }
 
@@ -393,7 +398,7 @@ fn failure_policy(out: &mut Problems, spec: &Value, field: &str) {
         for (index, condition) in conditions.iter().enumerate() {
             let path = format!("{path}.onPodConditions[{index}]");
             let kind = text(condition, "/type");
-            wrong_text(out, &format!("{path}.type"), kind, names::qualified(kind));
+            invalid_string(out, &format!("{path}.type"), kind, names::qualified(kind));
             match text(condition, "/status") {
                 "" => {
                     let detail = r#"valid values: ["False" "True" "Unknown"]"#;

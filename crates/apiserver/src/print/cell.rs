@@ -10,7 +10,7 @@ pub(super) fn name(object: &Value) -> Value {
 }
 
 /// Returns a text, or `none` if it is empty.
-pub(super) fn or<'a>(text: &'a str, none: &'a str) -> &'a str {
+pub(super) fn non_empty_or<'a>(text: &'a str, none: &'a str) -> &'a str {
     if text.is_empty() { none } else { text }
 }
 
@@ -73,7 +73,7 @@ pub(super) fn containers(object: &Value, pod_spec: &str) -> [Value; 2] {
 pub(super) fn load_balancer(object: &Value) -> String {
     let mut list: Vec<&str> = items(object, "/status/loadBalancer/ingress")
         .iter()
-        .map(|point| or(text(point, "/ip"), text(point, "/hostname")))
+        .map(|point| non_empty_or(text(point, "/ip"), text(point, "/hostname")))
         .filter(|address| !address.is_empty())
         .collect();
     list.sort_unstable();
