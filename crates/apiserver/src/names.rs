@@ -49,6 +49,7 @@ pub fn subdomain(text: &str) -> Vec<String> {
 /// A name that is invalid only because it contains dots gets a message of its own.
 pub fn label(text: &str) -> Vec<String> {
     let shape = (!is_label(text)).then(|| {
+        // As in `IsDNS1123Label` of k8s.io/apimachinery v0.36.4 pkg/api/validate/content/dns.go.
         let only_dots = text.contains('.') && text.split('.').all(is_label);
         if only_dots { "must not contain dots".to_owned() } else { LABEL.to_owned() }
     });

@@ -128,6 +128,7 @@ impl Refusal {
     /// Creates a 400 with this message.
     pub fn bad_request(message: impl Into<String>) -> Self {
         let mut refusal = Self::new(Reason::BadRequest, message);
+        // `NewBadRequest` of k8s.io/apimachinery v0.36.4 pkg/api/errors/errors.go sets no details.
         refusal.0.details = None;
         refusal
     }

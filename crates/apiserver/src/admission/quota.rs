@@ -38,6 +38,8 @@ impl Arrival<'_> {
         match (self.group, self.plural, self.part, self.old) {
             ("" | "events.k8s.io", "events", ..) => false,
             (.., "", None) => true,
+            // An update can only change the scope of a pod; its resources change through `resize`
+            // (`Handles` of k8s.io/kubernetes v1.36.4 pkg/quota/v1/evaluator/core/pods.go).
             ("", "pods", "", Some(old)) => is_terminating(old) != is_terminating(self.new),
             ("", "pods", "resize", Some(_)) => true,
             ("", "services" | "persistentvolumeclaims", "", Some(_)) => true,

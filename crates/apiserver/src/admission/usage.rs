@@ -98,6 +98,8 @@ fn counted(group: &str, plural: &str) -> String {
 
 fn add_pod(used: &mut Amounts, pod: &Value, now: Timestamp) {
     let ended = matches!(text(pod, "/status/phase"), "Failed" | "Succeeded");
+    // A pod that is stuck while terminating, for example on a lost node, is not charged, so that it
+    // can be replaced (`QuotaV1Pod`).
     let overdue = || {
         let end: Timestamp = text(pod, "/metadata/deletionTimestamp").parse().ok()?;
         let grace = number(pod, "/metadata/deletionGracePeriodSeconds")?;

@@ -142,6 +142,8 @@ impl<'d> Walk<'d> {
         if self.findings.mismatch.is_some() {
             return;
         }
+        // Go lets a quantity decode itself (`Quantity.UnmarshalJSON`): any JSON that is not a
+        // quantity gets the error of a malformed one.
         if let Schema::Scalar(Scalar::Quantity) = schema.resolve(self.definitions) {
             self.record_error(syntax::quantity("?"));
             return;

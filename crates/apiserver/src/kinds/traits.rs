@@ -88,6 +88,8 @@ impl NameRule {
     }
 }
 
+/// Kinds whose strategy returns true from `AllowCreateOnUpdate` (k8s.io/kubernetes v1.36.4
+/// pkg/registry/*/*/strategy.go, as for the lists below).
 const CREATE_ON_UPDATE: &[(&str, &str)] = &[
     ("", "endpoints"),
     ("", "events"),
@@ -103,6 +105,7 @@ const CREATE_ON_UPDATE: &[(&str, &str)] = &[
     (RBAC, "clusterrolebindings"),
 ];
 
+/// Kinds whose strategy returns false from `AllowUnconditionalUpdate`.
 const VERSION_REQUIRED: &[(&str, &str)] = &[
     ("apiextensions.k8s.io", "customresourcedefinitions"),
     ("apiregistration.k8s.io", "apiservices"),
@@ -121,6 +124,7 @@ const VERSION_REQUIRED: &[(&str, &str)] = &[
     ("storagemigration.k8s.io", "storageversionmigrations"),
 ];
 
+/// Kinds whose store has `ReturnDeletedObject` set (pkg/registry/*/*/storage/storage.go).
 const RETURNS_DELETED: &[(&str, &str)] = &[
     ("", "namespaces"),
     ("", "persistentvolumeclaims"),
@@ -137,6 +141,7 @@ const RETURNS_DELETED: &[(&str, &str)] = &[
     ("storage.k8s.io", "volumeattributesclasses"),
 ];
 
+/// Kinds whose strategy sets `metadata.generation`.
 const GENERATION: &[(&str, &str)] = &[
     ("", "pods"),
     ("", "podtemplates"),
@@ -159,6 +164,7 @@ const GENERATION: &[(&str, &str)] = &[
     ("apiextensions.k8s.io", "customresourcedefinitions"),
 ];
 
+/// Kinds with the subresource `status`.
 const STATUS: &[(&str, &str)] = &[
     ("", "namespaces"),
     ("", "nodes"),
@@ -207,6 +213,8 @@ impl KindTraits {
             returns_deleted_object: listed(RETURNS_DELETED) || group == "resource.k8s.io",
             has_generation: listed(GENERATION) || admission || flow,
             graceful_deletion: (group, plural) == ("", "pods"),
+            // `DefaultGarbageCollectionPolicy` of both strategies: `OrphanDependents`, for
+            // backwards compatibility.
             orphans_by_default: matches!((group, plural), ("", "replicationcontrollers") | ("batch", "jobs")),
             has_status: listed(STATUS),
             status_metadata: status_metadata(group, plural),

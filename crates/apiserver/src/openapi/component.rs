@@ -39,7 +39,7 @@ pub(super) fn schema_name(resource: &ResourceDef, kind: &str) -> Option<String> 
 }
 
 /// Adds the built-in definitions that the JSON `text` refers to, directly or indirectly, to
-/// `components`. Without `descriptions` they have no descriptions.
+/// `components`. If `descriptions` is `None`, they are added without them.
 pub(super) fn add_referred(
     components: &mut Components,
     text: &str,

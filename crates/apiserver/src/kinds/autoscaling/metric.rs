@@ -1,4 +1,4 @@
-//! Conversion of a metric between version 2 and the older field_type that annotations hold.
+//! Conversion of a metric between version 2 and the older form that annotations hold.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use super::annotation::{FieldType, Fields};
 use crate::kinds::look::at;
 use crate::kinds::quantity::Quantity;
 
-/// The fields of metrics in the old field_type, both specified and measured.
+/// The fields of metrics in the old form, both specified and measured.
 pub(super) const FIELDS: Fields = &[
     ("type", FieldType::String),
     ("object", FieldType::Object),
@@ -79,12 +79,12 @@ const SOURCES: &[Source] = &[
     },
 ];
 
-/// Converts a metric spec to the old field_type.
+/// Converts a metric spec to the old form.
 pub(super) fn to_old_spec(metric: &Value) -> Value {
     to_old(metric, "target", |source| if source == "object" { Some("targetValue") } else { None })
 }
 
-/// Converts a metric status to the old field_type. One quantity of each source is always present.
+/// Converts a metric status to the old form. One quantity of each source is always present.
 pub(super) fn to_old_status(metric: &Value) -> Value {
     to_old(metric, "current", |source| match source {
         "object" | "external" => Some("currentValue"),
@@ -92,7 +92,7 @@ pub(super) fn to_old_status(metric: &Value) -> Value {
     })
 }
 
-/// Converts a metric spec from the old field_type.
+/// Converts a metric spec from the old form.
 pub(super) fn from_old_spec(old: &Value) -> Value {
     from_old(old, "target", |source, amounts| {
         let has = |name: &str| amounts.contains_key(name);
@@ -114,7 +114,7 @@ pub(super) fn from_old_spec(old: &Value) -> Value {
     })
 }
 
-/// Converts a metric status from the old field_type.
+/// Converts a metric status from the old form.
 pub(super) fn from_old_status(old: &Value) -> Value {
     from_old(old, "current", |_, _| {})
 }

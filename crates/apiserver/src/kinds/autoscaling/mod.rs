@@ -1,7 +1,7 @@
 //! Conversion of HorizontalPodAutoscalers between version 1 and version 2.
 //!
 //! Version 1 has a field for CPU utilization and nothing else. Everything else of version 2 is kept
-//! in annotations, in the field_type of an even older version, so that an object that an old client reads
+//! in annotations, in the form of an even older version, so that an object that an old client reads
 //! and writes back loses nothing. Mirrors k8s.io/kubernetes v1.36.4
 //! pkg/apis/autoscaling/v1/conversion.go.
 //!
@@ -97,7 +97,7 @@ pub fn to_v1(stored: &Value) -> Value {
     shown
 }
 
-/// Converts an object of version 1 to its stored field_type. Annotations that cannot be decoded are
+/// Converts an object of version 1 to its stored form. Annotations that cannot be decoded are
 /// dropped.
 pub fn to_v2(object_of_v1: &Value) -> Value {
     let mut stored = object_of_v1.clone();
@@ -170,7 +170,7 @@ fn annotate(metadata: &mut Map<String, Value>, notes: Vec<(&str, String)>) {
     }
 }
 
-/// Converts the behavior to the field_type in its annotation: with the Go names of fields, and null for
+/// Converts the behavior to the form in its annotation: with the Go names of fields, and null for
 /// those that are not set.
 fn to_old_behavior(behavior: &Value) -> Value {
     let policy = |it: &Value| json!({ "Type": it["type"], "Value": it["value"], "PeriodSeconds": it["periodSeconds"] });

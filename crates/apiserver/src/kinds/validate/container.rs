@@ -146,6 +146,8 @@ fn variables(out: &mut Problems, container: &Value, path: &str) {
         let kinds: Vec<&str> =
             ["configMapRef", "secretRef"].into_iter().filter(|kind| source.get(*kind).is_some()).collect();
         if kinds.is_empty() {
+            // Without the index of the source, as in `ValidateEnvFrom` of k8s.io/kubernetes v1.36.4
+            // pkg/apis/core/validation/validation.go.
             let detail = "must specify one of: `configMapRef` or `secretRef`";
             invalid(out, &format!("{path}.envFrom"), &"".into(), detail);
         } else if kinds.len() > 1 {
@@ -228,6 +230,8 @@ fn mounts(out: &mut Problems, container: &Value, path: &str, volumes: &HashSet<&
         }
         for key in ["subPath", "subPathExpr"] {
             let part = text(mount, &format!("/{key}"));
+            // Without the index of the mount, as in `ValidateVolumeMounts` of k8s.io/kubernetes
+            // v1.36.4 pkg/apis/core/validation/validation.go.
             let field = format!("{path}.volumeMounts.{key}");
             if part.starts_with('/') {
                 invalid(out, &field, &part.into(), "must be a relative path");

@@ -62,6 +62,8 @@ pub(super) fn changes(out: &mut Problems, kind: &str, new: &Value, old: &Value) 
         }
         "IngressClass" => immutable(out, new, old, "/spec/controller", "spec.controller"),
         "CSIDriver" => {
+            // The misspelt path is that of k8s.io/kubernetes v1.36.4
+            // pkg/apis/storage/validation/validation.go.
             immutable(out, new, old, "/spec/attachRequired", "spec.attachedRequired");
             immutable(out, new, old, "/spec/volumeLifecycleModes", "spec.volumeLifecycleModes");
         }
@@ -82,6 +84,8 @@ pub(super) fn changes(out: &mut Problems, kind: &str, new: &Value, old: &Value) 
 
 fn taints(out: &mut Problems, node: &Value) {
     for (index, taint) in items(node, "/spec/taints").iter().enumerate() {
+        // Taints are in `spec`, but `ValidateNode` of k8s.io/kubernetes v1.36.4
+        // pkg/apis/core/validation/validation.go reports them below `metadata`.
         let path = format!("metadata.taints[{index}]");
         let (key, value) = (text(taint, "/key"), text(taint, "/value"));
         invalid_string(out, &format!("{path}.key"), key, names::qualified(key));

@@ -98,6 +98,8 @@ fn namespace(out: &mut Problems, object: &Value) {
     let phase = text(object, "/status/phase");
     if phase != wanted {
         let why = format!("may only be '{wanted}' if `deletionTimestamp` is {held}");
+        // The capital letter is that of k8s.io/kubernetes v1.36.4
+        // pkg/apis/core/validation/validation.go.
         out.push(Problem::with_value("status.Phase", ProblemKind::Invalid, format_args!("{phase:?}"), &why));
     }
 }

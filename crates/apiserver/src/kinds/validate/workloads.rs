@@ -439,6 +439,8 @@ fn job_update(out: &mut Problems, new: &Value, old: &Value) {
 
 fn cron_job(out: &mut Problems, object: &Value) {
     let name = text(object, "/metadata/name");
+    // The controller appends 11 characters, a hyphen and a timestamp, to make the name of a job,
+    // which is limited to 63 (k8s.io/kubernetes v1.36.4 pkg/apis/batch/validation/validation.go).
     if name.len() > 52 {
         invalid(out, "metadata.name", &name.into(), "must be no more than 52 characters");
     }
