@@ -40,7 +40,7 @@ impl Definitions for BuiltinDefinitions {
     }
 }
 
-/// Converts a definition. Types whose wire format differs from their fields are recognised by the
+/// Converts a definition. Types whose wire format differs from their fields are recognized by the
 /// last part of their name.
 fn definition(name: &str, json: &Value) -> Schema {
     let machinery = name.starts_with("io.k8s.apimachinery.");

@@ -46,7 +46,7 @@ impl Names {
             "" => "core",
             group => group.strip_suffix(".k8s.io").unwrap_or(group),
         };
-        let camel: String = group.split(['.', '-']).map(capitalised).collect();
+        let camel: String = group.split(['.', '-']).map(capitalized).collect();
         let mut tag = camel.clone();
         if let Some(first) = tag.get_mut(..1) {
             first.make_ascii_lowercase();
@@ -58,7 +58,7 @@ impl Names {
                 format!("/apis/{}/{}/", resource.group, resource.version)
             },
             tag: format!("{tag}_{}", resource.version),
-            id: format!("{camel}{}", capitalised(&resource.version)),
+            id: format!("{camel}{}", capitalized(&resource.version)),
         }
     }
 }
@@ -94,7 +94,7 @@ fn add_scoped(
         let mut actions = of_object.to_vec();
         actions.push(("create", Action::Post));
         let operations = with_verbs(&subresource.verbs, &actions).map(|action| {
-            let id = format!("{id}{}", capitalised(&subresource.name));
+            let id = format!("{id}{}", capitalized(&subresource.name));
             let operation = operation(action, &subresource_target(resource, subresource, names, id));
             (action, operation)
         });
@@ -158,7 +158,7 @@ fn add(
     paths.insert(path.to_owned(), Value::Object(out));
 }
 
-fn capitalised(word: &str) -> String {
+fn capitalized(word: &str) -> String {
     let mut out = word.to_owned();
     if let Some(first) = out.get_mut(..1) {
         first.make_ascii_uppercase();

@@ -45,10 +45,11 @@ pub(super) const LIST: &str = "[]interface {}";
 /// The Go type of an object.
 pub(super) const MAP: &str = "map[string]interface {}";
 
-/// Formats a value as Go's `%v` does: `map[image:x ports:[80 81]]`.
+/// A value that is displayed as Go's `%v` formats it: `map[image:x ports:[80 81]]`.
 pub(super) struct GoValue<'a>(pub(super) &'a Value);
 
-/// Formats a value as Go's `%s` does, which marks all scalars other than strings: `%!s(int64=5)`.
+/// A value that is displayed as Go's `%s` formats it, which marks all scalars other than strings:
+/// `%!s(int64=5)`.
 pub(super) struct GoString<'a>(pub(super) &'a Value);
 
 impl fmt::Display for GoValue<'_> {

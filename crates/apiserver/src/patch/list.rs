@@ -15,7 +15,7 @@ use crate::Refusal;
 /// The directive of an object: `replace`, `delete`, or `merge`.
 pub(super) const DIRECTIVE: &str = "$patch";
 
-/// Merges an item of the patch into the live one with the same key.
+/// The function that merges an item of the patch into the live one with the same key.
 pub(super) type MergeItem<'a> =
     dyn Fn(Map<String, Value>, Map<String, Value>) -> Result<Map<String, Value>, Refusal> + 'a;
 

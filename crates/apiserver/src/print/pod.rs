@@ -1,4 +1,4 @@
-//! The row of a pod, whose status summarises the states of its containers.
+//! The row of a pod, whose status summarizes the states of its containers.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -37,7 +37,7 @@ impl Registry {
 
     /// Replaces the custom kinds with those of the definitions that `stored` returns.
     ///
-    /// Calls are serialised, from reading the definitions to publishing the catalog. A caller that
+    /// Calls are serialized, from reading the definitions to publishing the catalog. A caller that
     /// calls this after each change can therefore rely on the newest state being served in the end.
     ///
     /// Calls `begin` with the collection of each new definition before the kind can be written to,

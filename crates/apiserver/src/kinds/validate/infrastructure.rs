@@ -62,7 +62,7 @@ pub(super) fn changes(out: &mut Problems, kind: &str, new: &Value, old: &Value) 
         }
         "IngressClass" => immutable(out, new, old, "/spec/controller", "spec.controller"),
         "CSIDriver" => {
-            // The misspelt path is that of k8s.io/kubernetes v1.36.4
+            // The misspelled path is that of k8s.io/kubernetes v1.36.4
             // pkg/apis/storage/validation/validation.go.
             immutable(out, new, old, "/spec/attachRequired", "spec.attachedRequired");
             immutable(out, new, old, "/spec/volumeLifecycleModes", "spec.volumeLifecycleModes");
