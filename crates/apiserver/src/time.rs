@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn no_delay_is_too_long() {
+    async fn long_delays_saturate() {
         let now = Instant::now();
         assert_eq!(from_now(Duration::from_secs(5)), now + Duration::from_secs(5));
         let latest = from_now(Duration::MAX);
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_of_seconds_is_too_many() {
+    fn out_of_range_seconds_saturate() {
         let start: Timestamp = "2026-01-02T03:04:05Z".parse().expect("a time");
         assert_eq!(stamp(seconds_after(start, 55)), "2026-01-02T03:05:00Z");
         assert_eq!(stamp(seconds_after(start, -5)), "2026-01-02T03:04:00Z");

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn rejections_have_the_messages_of_kube_apiserver() {
+    fn limit_range_rejections_have_the_messages_of_kube_apiserver() {
         let pod =
             |resources: Value| json!({ "spec": { "containers": [{ "name": "a", "resources": resources }] } });
         let limits = |cpu: &str| json!({ "limits": { "cpu": cpu }, "requests": { "cpu": cpu } });

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn rejections_have_the_messages_of_kube_apiserver() {
+    fn quota_rejections_have_the_messages_of_kube_apiserver() {
         let full = quota(
             json!({ "pods": "1", "cpu": "1", "memory": "1Gi" }),
             json!({ "pods": "1", "cpu": "300m", "memory": "0" }),

@@ -16,7 +16,7 @@ const OF_STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
 /// The part of an entry's name that limits it to one device class.
 const OF_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
 /// The number of devices that a request for all devices of a class counts as: the maximum that a
-/// claim can be allocated.
+/// claim can be allocated (`AllocationResultsMaxSize` of k8s.io/api v0.36.4 resource/v1/types.go).
 const ALL_DEVICES: usize = 32;
 /// Kinds that are also counted by their plain name, without `count/`.
 const COUNTED_BY_NAME: [&str; 4] = ["configmaps", "resourcequotas", "replicationcontrollers", "secrets"];

@@ -1,5 +1,7 @@
 //! Events of two groups in one collection: those of the core group are stored, those of
 //! `events.k8s.io` are converted.
+//!
+//! Mirrors k8s.io/kubernetes v1.36.4 pkg/apis/events/v1/conversion.go.
 
 use serde_json::{Map, Value};
 

@@ -2,6 +2,9 @@
 //!
 //! Used by lists and watches; values are read from the stored object. The fields of custom kinds
 //! are declared by their definitions and not known here.
+//!
+//! The names and messages are those of the field label conversions in k8s.io/kubernetes v1.36.4
+//! pkg/apis/*/v1/conversion.go.
 
 use serde_json::Value;
 

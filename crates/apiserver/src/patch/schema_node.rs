@@ -1,4 +1,6 @@
 //! The position of a strategic merge in the schema: the schema of a field and its patch strategy.
+//!
+//! The messages are those of k8s.io/apimachinery v0.36.4 third_party/forked/golang/json/fields.go.
 
 use serde_json::Value;
 

@@ -18,7 +18,8 @@ use crate::kinds::names;
 use crate::kinds::quantity::Quantity;
 use crate::{Problem, ProblemKind};
 
-/// The number of bytes that all keys of a ConfigMap or Secret may hold together.
+/// The number of bytes that all keys of a ConfigMap or Secret may hold together, `MaxSecretSize` of
+/// k8s.io/kubernetes v1.36.4 pkg/apis/core/types.go.
 const DATA_LIMIT: usize = 1024 * 1024;
 const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 /// The field for the capacity of a volume.

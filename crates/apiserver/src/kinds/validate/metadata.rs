@@ -8,7 +8,8 @@ use crate::kinds::names;
 use crate::kinds::traits::NameRule;
 use crate::{Problem, ProblemKind};
 
-/// The number of bytes that all annotations may hold together.
+/// The number of bytes that all annotations may hold together, `TotalAnnotationSizeLimitB` of
+/// k8s.io/apimachinery v0.36.4 pkg/api/validation/objectmeta.go.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
 /// The finalizers that need no domain.
