@@ -1,8 +1,10 @@
-//! Which texts are names: of objects, labels, ports and keys, with the original's words where they are not.
+//! Validation of names: of objects, labels, ports and keys.
 //!
-//! Every function gives the reasons why a text is no such name, in the original's order; none means it is one.
+//! Each function returns the reasons why a string is not such a name, in kube-apiserver's order and
+//! wording. An empty list means that the name is valid. The messages are those of
+//! k8s.io/apimachinery v0.36.4 pkg/util/validation/validation.go and pkg/api/validate/content.
 
-/// The words for a name of dot-separated labels.
+/// The message for a string that is not a DNS subdomain.
 pub(crate) const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 const QUALIFIED: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
@@ -11,7 +13,7 @@ const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric charac
 const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 const WILDCARD: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', regex used for validation is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
-/// The words for a number of a port that is none.
+/// The message for a port number that is out of range.
 pub(crate) const PORT: &str = "must be between 1 and 65535, inclusive";
 
 fn lower(byte: u8) -> bool {
@@ -36,37 +38,39 @@ fn too_long(text: &str, limit: usize, unit: &str) -> Option<String> {
     (text.len() > limit).then(|| format!("must be no more than {limit} {unit}"))
 }
 
-/// A DNS subdomain: what most objects are called.
+/// Validates a DNS subdomain, the form of most object names.
 pub fn subdomain(text: &str) -> Vec<String> {
     let shape = (!text.split('.').all(is_label)).then(|| SUBDOMAIN.to_owned());
     too_long(text, 253, "characters").into_iter().chain(shape).collect()
 }
 
-/// A DNS label: what namespaces and containers are called. A name with dots gets words of its own only where the
-/// rest is right.
+/// Validates a DNS label, the form of the names of namespaces and containers.
+///
+/// A name that is invalid only because it contains dots gets a message of its own.
 pub fn label(text: &str) -> Vec<String> {
     let shape = (!is_label(text)).then(|| {
+        // As in `IsDNS1123Label` of k8s.io/apimachinery v0.36.4 pkg/api/validate/content/dns.go.
         let only_dots = text.contains('.') && text.split('.').all(is_label);
         if only_dots { "must not contain dots".to_owned() } else { LABEL.to_owned() }
     });
     too_long(text, 63, "characters").into_iter().chain(shape).collect()
 }
 
-/// A DNS label that begins with a letter.
+/// Validates a DNS label that begins with a letter.
 pub fn label_1035(text: &str) -> Vec<String> {
     let shape = (!is_label(text) || !text.starts_with(|c: char| c.is_ascii_lowercase()))
         .then(|| LABEL_1035.to_owned());
     too_long(text, 63, "characters").into_iter().chain(shape).collect()
 }
 
-/// A DNS subdomain below a star.
+/// Validates a DNS subdomain that begins with `*.`.
 pub fn wildcard_subdomain(text: &str) -> Vec<String> {
     let right = text.strip_prefix("*.").is_some_and(|rest| rest.split('.').all(is_label));
     let shape = (!right).then(|| WILDCARD.to_owned());
     too_long(text, 253, "characters").into_iter().chain(shape).collect()
 }
 
-/// A segment of a path: what roles and bindings are called.
+/// Validates a path segment, the form of the names of roles and role bindings.
 pub fn path_segment(text: &str) -> Vec<String> {
     if text == "." || text == ".." {
         return vec![format!("may not be '{text}'")];
@@ -74,7 +78,7 @@ pub fn path_segment(text: &str) -> Vec<String> {
     ['/', '%'].iter().filter(|c| text.contains(**c)).map(|c| format!("may not contain '{c}'")).collect()
 }
 
-/// An IP address in the one way to write it: what address objects are called.
+/// Validates an IP address in canonical form, the form of the names of IPAddress objects.
 pub fn address(text: &str) -> Vec<String> {
     let reason = match text.parse::<std::net::IpAddr>() {
         Ok(std::net::IpAddr::V6(it)) if it.to_ipv4_mapped().is_some() => {
@@ -88,7 +92,7 @@ pub fn address(text: &str) -> Vec<String> {
     vec![reason]
 }
 
-/// Whether a text is an address of four numbers but for zeros before some of them.
+/// Returns true if a string would be an IPv4 address without the leading zeros of its numbers.
 fn has_leading_zeros(text: &str) -> bool {
     let parts: Vec<&str> = text.split('.').collect();
     let number = |it: &&str| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit());
@@ -99,7 +103,7 @@ fn has_leading_zeros(text: &str) -> bool {
             .all(|it| it.trim_start_matches('0').parse::<u8>().is_ok() || it.bytes().all(|byte| byte == b'0'))
 }
 
-/// A key of a label or annotation: a name with an optional subdomain before a slash.
+/// Validates a label or annotation key: a name with an optional subdomain and a slash before it.
 pub fn qualified(text: &str) -> Vec<String> {
     let mut reasons = Vec::new();
     let parts: Vec<&str> = text.split('/').collect();
@@ -129,13 +133,13 @@ pub fn qualified(text: &str) -> Vec<String> {
     reasons
 }
 
-/// The value of a label.
+/// Validates a label value.
 pub fn label_value(text: &str) -> Vec<String> {
     let shape = (!text.is_empty() && !is_qualified(text)).then(|| LABEL_VALUE.to_owned());
     too_long(text, 63, "bytes").into_iter().chain(shape).collect()
 }
 
-/// A key of the data of a ConfigMap or Secret.
+/// Validates a key in the data of a ConfigMap or Secret.
 pub fn config_key(text: &str) -> Vec<String> {
     let mut reasons: Vec<String> = too_long(text, 253, "characters").into_iter().collect();
     let shape = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
@@ -151,7 +155,7 @@ pub fn config_key(text: &str) -> Vec<String> {
     reasons
 }
 
-/// The name of a port.
+/// Validates the name of a port.
 pub fn port_name(text: &str) -> Vec<String> {
     let mut reasons: Vec<String> = too_long(text, 15, "characters").into_iter().collect();
     if text.is_empty() || !text.bytes().all(|byte| lower(byte) || byte == b'-') {
@@ -169,13 +173,13 @@ pub fn port_name(text: &str) -> Vec<String> {
     reasons
 }
 
-/// The name of an environment variable.
+/// Validates the name of an environment variable.
 pub fn environment(text: &str) -> Vec<String> {
     let printable =
         !text.is_empty() && text.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=');
-    let words =
+    let message =
         "a valid environment variable name must consist only of printable ASCII characters other than '='";
-    (!printable).then(|| words.to_owned()).into_iter().collect()
+    (!printable).then(|| message.to_owned()).into_iter().collect()
 }
 
 #[cfg(test)]
@@ -183,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_told_from_what_is_none() {
+    fn each_rule_accepts_valid_names_and_rejects_invalid_ones() {
         type Rule = fn(&str) -> Vec<String>;
         let cases: &[(Rule, &str, bool)] = &[
             (subdomain, "a.b-c", true),
@@ -215,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_written_in_one_way() {
+    fn addresses_must_be_in_canonical_form() {
         for (text, expected) in [
             ("10.1.2.3", None),
             ("fe80::42:1dff:fe84:f9e2", None),

@@ -1,56 +1,59 @@
-//! How this server says no: a [`Status`] with the exact words of the original.
+//! Error responses: [`Refusal`], a [`Status`] whose message copies kube-apiserver's wording.
 //!
-//! Every module below returns a [`Refusal`]; turning it into an HTTP answer is the business of the last one.
+//! Every layer returns a [`Refusal`]; only the HTTP layer turns it into a response.
 
 use std::collections::HashSet;
 use std::fmt;
 
 use dogwatch_core::{Cause, Details, Reason, Status};
 
-/// A refused request. Boxed, because it is the rare case of every result.
+/// A rejected request. Boxed, because the error is the rare case of every result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Refusal(pub Box<Status>);
 
-/// One thing that is wrong with an object: a field, what kind of mistake, and the words for it.
+/// One validation error of an object: a field, the type of the error, and its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The path of the field, such as `spec.containers[0].name`.
     pub field: String,
-    /// What kind of mistake it is.
+    /// The type of the error.
     pub kind: ProblemKind,
-    /// The whole message behind the path, for example `Required value: name or generateName is required`.
+    /// The message without the field path, for example `Required value: name or generateName is
+    /// required`.
     pub message: String,
 }
 
-/// The kinds of mistakes the API knows, with their words.
+/// The types of validation errors that the API distinguishes.
+///
+/// Mirrors `ErrorType` of k8s.io/apimachinery v0.36.4 pkg/util/validation/field/errors.go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProblemKind {
-    /// A value is missing.
+    /// A required value is missing.
     Required,
     /// A value is malformed or not allowed here.
     Invalid,
-    /// A value is none of those that are supported.
+    /// A value is not one of the supported values.
     NotSupported,
-    /// A value may not be set, or not be changed.
+    /// A value must not be set, or must not be changed.
     Forbidden,
-    /// A value is there twice.
+    /// A value occurs more than once.
     Duplicate,
-    /// A value names something that is not there.
+    /// A value refers to something that does not exist.
     NotFound,
-    /// A text is too long.
+    /// A string is too long.
     TooLong,
     /// A list or map has too many entries.
     TooMany,
     /// A value has the wrong type.
     TypeInvalid,
-    /// Something broke while checking.
+    /// The check itself failed.
     Internal,
 }
 
 impl ProblemKind {
-    /// The reason of the cause in a `Status`.
+    /// Returns the `reason` of the cause in a `Status`.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
@@ -66,7 +69,7 @@ impl ProblemKind {
         }
     }
 
-    /// The words a message begins with.
+    /// Returns the text that a message of this type begins with.
     pub fn words(self) -> &'static str {
         match self {
             Self::Required => "Required value",
@@ -83,14 +86,15 @@ impl ProblemKind {
 }
 
 impl Problem {
-    /// A mistake without a value to show: `Required value: detail`, or `Required value` where the detail is empty.
+    /// Creates an error that shows no value: `Required value: detail`, or `Required value` if
+    /// `detail` is empty.
     pub fn new(field: impl Into<String>, kind: ProblemKind, detail: &str) -> Self {
         let words = kind.words();
         let message = if detail.is_empty() { words.to_owned() } else { format!("{words}: {detail}") };
         Self { field: field.into(), kind, message }
     }
 
-    /// A mistake that shows the value: `Invalid value: "x": detail`.
+    /// Creates an error that shows the value: `Invalid value: "x": detail`.
     pub fn with_value(
         field: impl Into<String>,
         kind: ProblemKind,
@@ -114,34 +118,37 @@ impl fmt::Display for Problem {
 }
 
 impl Refusal {
-    /// A refusal with nothing but a reason and a message; the code goes with the reason.
+    /// Creates an error with a reason and a message only; the status code follows from the reason.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         let mut status = Status::failure(reason, message);
         status.details = Some(Details::default());
         Self(Box::new(status))
     }
 
-    /// 400 with these words.
+    /// Creates a 400 with this message.
     pub fn bad_request(message: impl Into<String>) -> Self {
         let mut refusal = Self::new(Reason::BadRequest, message);
+        // `NewBadRequest` of k8s.io/apimachinery v0.36.4 pkg/api/errors/errors.go sets no details.
         refusal.0.details = None;
         refusal
     }
 
-    /// 500 with these words.
+    /// Creates a 500 with this message.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(Reason::InternalError, message)
     }
 
-    /// 500 without any reason, as the original gives where it wraps a plain error.
+    /// Creates a 500 without a reason, as kube-apiserver returns for an error that is not a
+    /// `Status` itself.
     pub fn unexplained(message: impl Into<String>) -> Self {
         let mut status = Status::failure(Reason::Unknown, message);
         status.code = 500;
         Self(Box::new(status))
     }
 
-    /// 422: the object is not valid. One cause for each problem, all of them in the message, where one that comes again is
-    /// named once.
+    /// Creates a 422: the object is invalid.
+    ///
+    /// Each problem becomes a cause. The message lists all problems, without repeating equal ones.
     pub fn invalid(group: &str, kind: &str, name: &str, problems: &[Problem]) -> Self {
         let mut seen = HashSet::new();
         let mut listed: Vec<String> = Vec::new();
@@ -171,7 +178,7 @@ impl Refusal {
         refusal
     }
 
-    /// 404: there is no such object.
+    /// Creates a 404: the object does not exist.
     pub fn not_found(group: &str, plural: &str, name: &str) -> Self {
         Self::of_object(
             Reason::NotFound,
@@ -182,20 +189,20 @@ impl Refusal {
         )
     }
 
-    /// 409: an object of that name is there already.
+    /// Creates a 409: an object of that name already exists.
     pub fn already_exists(group: &str, plural: &str, name: &str) -> Self {
         let message = format!("{} {name:?} already exists", qualified(group, plural));
         Self::of_object(Reason::AlreadyExists, group, plural, name, message)
     }
 
-    /// 409: the request cannot be carried out on the object as it is.
+    /// Creates a 409: the object is in a state that does not permit the request.
     pub fn conflict(group: &str, plural: &str, name: &str, why: &str) -> Self {
         let message =
             format!("Operation cannot be fulfilled on {} {name:?}: {why}", qualified(group, plural));
         Self::of_object(Reason::Conflict, group, plural, name, message)
     }
 
-    /// 403: the request is not allowed.
+    /// Creates a 403: the request is not allowed.
     pub fn forbidden(group: &str, plural: &str, name: &str, why: &str) -> Self {
         let message = match (plural, name) {
             ("", _) => format!("forbidden: {why}"),
@@ -234,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_speak_in_the_words_of_the_original() {
+    fn messages_are_those_of_kube_apiserver() {
         for (refusal, code, message) in [
             (Refusal::not_found("", "pods", "x"), 404, r#"pods "x" not found"#),
             (Refusal::not_found("ex.io", "foos", "x"), 404, r#"foos.ex.io "x" not found"#),
@@ -250,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn several_problems_are_listed_in_one_message_and_one_by_one_as_causes() {
+    fn several_problems_share_one_message_and_get_a_cause_each() {
         let problems = [
             Problem::new("metadata.name", ProblemKind::Required, "name or generateName is required"),
             Problem::with_value(

@@ -1,44 +1,48 @@
-//! What is known about the fields of a kind: types, how lists and maps merge, what may be unknown.
+//! The schema of a kind: the types of its fields, how lists and maps merge, and which unknown
+//! fields are kept.
 //!
-//! Built-in kinds take theirs from generated tables, custom ones from their definition. Strategic merge patch, server-side
-//! apply, validation, pruning and the OpenAPI documents all read this one form. It knows nothing of requests.
+//! Schemas of built-in kinds come from generated tables, those of custom kinds from their
+//! definition. Strategic merge patch, server-side apply, validation, pruning and the OpenAPI
+//! documents all read this form. It knows nothing of requests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-/// A part of a schema; cheap to clone. Built-in schemas are recursive, so a part may be a name to look up.
+/// A node of a schema; cheap to clone. Built-in schemas are recursive, so a node may be a name to
+/// look up.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Schema {
-    /// A value that is not looked into: text, number, boolean, or one of the types with a text form.
+    /// A value without inner structure: a string, number, boolean, or one of the types with a
+    /// string form.
     Scalar(Scalar),
     /// An object with named fields.
     Struct(Arc<Struct>),
-    /// An object with keys of the user's choice.
+    /// An object with arbitrary keys.
     Map(Arc<Map>),
     /// A list.
     List(Arc<List>),
-    /// A definition by its name, looked up in the [`Definitions`] at hand.
+    /// A reference to a definition, looked up by name in the [`Definitions`].
     Named(Arc<str>),
-    /// Anything at all: raw JSON, kept as it is.
+    /// Any JSON value, kept as is.
     Any,
 }
 
-/// What a scalar holds.
+/// The type of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Scalar {
-    /// Text.
+    /// A string.
     String,
-    /// A whole number.
+    /// An integer.
     Integer,
-    /// A number.
+    /// A number, with or without a fraction.
     Number,
-    /// True or false.
+    /// A boolean.
     Boolean,
-    /// A whole number, or text: ports and percentages.
+    /// An integer or a string: ports and percentages.
     IntOrString,
     /// A quantity such as `500m`.
     Quantity,
@@ -48,7 +52,7 @@ pub enum Scalar {
     MicroTime,
     /// A duration such as `1h0m0s`.
     Duration,
-    /// Bytes as base64.
+    /// Bytes, encoded as base64.
     Bytes,
 }
 
@@ -57,77 +61,78 @@ pub enum Scalar {
 pub struct Struct {
     /// The fields by name.
     pub fields: HashMap<String, Field>,
-    /// The values of fields that are not named, where such are kept.
+    /// The schema of the values of unnamed fields, if those are kept.
     pub additional: Option<Schema>,
-    /// Owned and replaced as a whole.
+    /// True if the object has one owner and is replaced as a whole.
     pub atomic: bool,
-    /// Unknown fields are kept instead of pruned.
+    /// True if unknown fields are kept instead of pruned.
     pub preserve_unknown: bool,
 }
 
 /// One field of a [`Struct`].
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// What it holds.
+    /// The schema of its value.
     pub schema: Schema,
-    /// How a strategic merge patch treats it.
+    /// The treatment of the field by a strategic merge patch.
     pub patch: PatchStrategy,
-    /// Whether it must be there.
+    /// True if the field must be present.
     pub required: bool,
-    /// What it is when it is not there, where the schema says so.
+    /// The value of a missing field, if the schema defines one.
     pub default: Option<Value>,
 }
 
-/// An object with keys of the user's choice.
+/// An object with arbitrary keys.
 #[derive(Clone, Debug)]
 pub struct Map {
-    /// What the values hold.
+    /// The schema of the values.
     pub value: Schema,
-    /// Owned and replaced as a whole.
+    /// True if the map has one owner and is replaced as a whole.
     pub atomic: bool,
 }
 
 /// A list.
 #[derive(Clone, Debug)]
 pub struct List {
-    /// What the items hold.
+    /// The schema of the items.
     pub item: Schema,
-    /// How items are told apart in server-side apply.
+    /// The identity of the items in server-side apply.
     pub topology: Topology,
 }
 
-/// How the items of a list are told apart.
+/// The identity of the items of a list (`x-kubernetes-list-type`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Topology {
-    /// Not at all: the list is owned and replaced as a whole.
+    /// Items have no identity: the list has one owner and is replaced as a whole.
     Atomic,
-    /// By their value.
+    /// Items are identified by their value.
     Set,
-    /// By the values of these fields.
+    /// Items are identified by the values of these fields.
     Map(Vec<String>),
 }
 
-/// How a strategic merge patch treats a field. Distinct from [`Topology`]: the keys differ for some lists.
+/// The treatment of a field by a strategic merge patch. Distinct from [`Topology`]: the keys differ
+/// for some lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PatchStrategy {
-    /// Merge the list or map instead of replacing it.
+    /// Merges the list or map instead of replacing it.
     pub merge: bool,
-    /// Drop the keys the patch does not name (`retainKeys`).
+    /// Drops the keys that the patch does not contain (`retainKeys`).
     pub retain_keys: bool,
-    /// Replace an object as a whole, which is merged otherwise.
+    /// Replaces the object as a whole instead of merging it.
     pub replace: bool,
-    /// The field that names an item of a merged list; absent for lists of scalars.
+    /// The field that identifies an item of a merged list. `None` for lists of scalars.
     pub merge_key: Option<String>,
 }
 
-/// Definitions by name: what [`Schema::Named`] refers to.
+/// The definitions that [`Schema::Named`] refers to, by name.
 pub trait Definitions: Send + Sync {
-    /// The definition of that name.
+    /// Returns the definition of that name.
     fn get(&self, name: &str) -> Option<Schema>;
 }
 
-/// No definitions, for schemas that name none.
+/// An empty set of definitions, for schemas that refer to none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoDefinitions;
 
@@ -138,7 +143,7 @@ impl Definitions for NoDefinitions {
 }
 
 impl Schema {
-    /// The schema itself where it is named; [`Schema::Any`] where the name is not known.
+    /// Follows names to the schema they refer to. Returns [`Schema::Any`] for an unknown name.
     pub fn resolve(&self, definitions: &dyn Definitions) -> Schema {
         let mut schema = self.clone();
         while let Self::Named(name) = &schema {
@@ -149,7 +154,7 @@ impl Schema {
 }
 
 impl Field {
-    /// A field of which nothing is known but what it holds.
+    /// Creates an optional field of this schema, without a default or a patch strategy.
     pub fn new(schema: Schema) -> Self {
         Self { schema, patch: PatchStrategy::default(), required: false, default: None }
     }
@@ -172,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_followed_to_the_end_and_unknown_ones_are_anything() {
+    fn names_resolve_through_chains_and_unknown_ones_to_any() {
         assert!(matches!(Schema::Named("a".into()).resolve(&One), Schema::Scalar(Scalar::String)));
         assert!(matches!(Schema::Named("c".into()).resolve(&One), Schema::Any));
         assert!(matches!(Schema::Any.resolve(&NoDefinitions), Schema::Any));

@@ -1,8 +1,9 @@
-//! Texts and numbers in the words of Go's `strconv`, which kube-apiserver passes on to its clients.
+//! Strings and errors formatted as Go's `strconv` formats them, because kube-apiserver's messages
+//! contain them.
 
 use std::num::{IntErrorKind, ParseIntError};
 
-/// Returns the error of a function of `strconv` that cannot read a text.
+/// Returns the message of the error with which a function of `strconv` rejects a string.
 pub(crate) fn error(function: &str, text: &str, error: &ParseIntError) -> String {
     let why = match error.kind() {
         IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
@@ -11,7 +12,8 @@ pub(crate) fn error(function: &str, text: &str, error: &ParseIntError) -> String
     format!("strconv.{function}: parsing {}: {why}", quote(text))
 }
 
-/// Returns a text in quotes as Go's `%q` writes it. Neither JSON nor Rust escape the same characters in the same way.
+/// Returns a quoted string as Go's `%q` formats it. JSON and Rust escape other characters, or in
+/// another way.
 pub(crate) fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -35,7 +37,8 @@ pub(crate) fn quote(text: &str) -> String {
     quoted
 }
 
-/// Whether Go prints a character as it is: no control, no space but the ASCII one, no format character, no private one.
+/// Returns true if Go prints a character without escaping it: no control, format or private-use
+/// character, and no space other than the ASCII one.
 fn is_printable(it: char) -> bool {
     let formats = matches!(it, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
         | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e000}'..='\u{f8ff}' | '\u{e0000}'..);
@@ -68,9 +71,9 @@ mod tests {
             ("12a", "invalid syntax"),
             ("", "invalid syntax"),
         ] {
-            let refused = text.parse::<i64>().expect_err("no such number");
+            let parse_error = text.parse::<i64>().expect_err("not an i64");
             assert_eq!(
-                error("ParseInt", text, &refused),
+                error("ParseInt", text, &parse_error),
                 format!("strconv.ParseInt: parsing {text:?}: {why}")
             );
         }

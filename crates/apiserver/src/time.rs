@@ -1,4 +1,4 @@
-//! Points in time that come from outside: additions that end at the last one there is instead of panicking.
+//! Saturating arithmetic on times and durations that come from requests.
 //!
 //! `+` on `Instant`, `Timestamp`, `Duration` and `SignedDuration` panics when the result does not fit, and the numbers come
 //! from requests: `timeoutSeconds`, `gracePeriodSeconds`, `expirationSeconds`. A test in `xtask/tests/house` rejects the
@@ -27,15 +27,15 @@ pub(crate) fn scaled(duration: Duration, factor: f64) -> Duration {
     Duration::try_from_secs_f64(duration.as_secs_f64() * factor).map_or(FOREVER, |it| it.min(FOREVER))
 }
 
-/// Returns the time that many seconds after `start`, or before it where `seconds` is negative; the last or the first
-/// representable time where that is out of range.
+/// Returns the time `seconds` after `start`, or before it if `seconds` is negative. Saturates at
+/// the last or the first representable time.
 pub(crate) fn seconds_after(start: Timestamp, seconds: i64) -> Timestamp {
     let delay = SignedDuration::from_secs(seconds);
     let end = if seconds < 0 { Timestamp::MIN } else { Timestamp::MAX };
     start.checked_add(delay).unwrap_or(end)
 }
 
-/// Writes a time as objects hold it: whole seconds, in UTC.
+/// Formats a time as objects hold it: whole seconds, in UTC.
 pub(crate) fn stamp(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn no_delay_is_too_long() {
+    async fn long_delays_saturate() {
         let now = Instant::now();
         assert_eq!(from_now(Duration::from_secs(5)), now + Duration::from_secs(5));
         let latest = from_now(Duration::MAX);
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_of_seconds_is_too_many() {
+    fn out_of_range_seconds_saturate() {
         let start: Timestamp = "2026-01-02T03:04:05Z".parse().expect("a time");
         assert_eq!(stamp(seconds_after(start, 55)), "2026-01-02T03:05:00Z");
         assert_eq!(stamp(seconds_after(start, -5)), "2026-01-02T03:04:00Z");

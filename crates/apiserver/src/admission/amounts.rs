@@ -1,4 +1,4 @@
-//! Amounts by name, as in `requests`, `limits` and `hard`.
+//! Quantities by resource name, as in `requests`, `limits` and `hard`.
 
 use std::collections::BTreeMap;
 
@@ -7,50 +7,51 @@ use serde_json::{Map, Value};
 use crate::kinds::look::entries;
 use crate::kinds::quantity::Quantity;
 
-/// Amounts of resources, each under its name.
+/// Quantities by resource name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Amounts(BTreeMap<String, Quantity>);
 
 impl Amounts {
-    /// The amounts in the object at a JSON pointer; what is no amount is left out.
+    /// Reads the quantities in the object at a JSON pointer; values that are not quantities are
+    /// left out.
     pub fn at(value: &Value, pointer: &str) -> Self {
         let amounts = entries(value, pointer);
         Self(amounts.filter_map(|(name, it)| Some((name.to_owned(), Quantity::read(it)?))).collect())
     }
 
-    /// The amount of that name.
+    /// Returns the quantity of that name.
     pub fn get(&self, name: &str) -> Option<Quantity> {
         self.0.get(name).copied()
     }
 
-    /// Sets an amount.
+    /// Sets a quantity.
     pub fn set(&mut self, name: impl Into<String>, amount: Quantity) {
         self.0.insert(name.into(), amount);
     }
 
-    /// Whether there is none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All of them, by name.
+    /// Returns all of them, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Quantity)> {
         self.0.iter().map(|(name, amount)| (name.as_str(), *amount))
     }
 
-    /// The names.
+    /// Returns the names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// Adds other amounts to these.
+    /// Adds other quantities to these.
     pub fn add(&mut self, others: &Self) {
         for (name, amount) in &others.0 {
             self.0.entry(name.clone()).and_modify(|it| *it = it.plus(*amount)).or_insert(*amount);
         }
     }
 
-    /// Takes of each name the larger amount.
+    /// Takes the larger quantity of each name.
     pub fn raise_to(&mut self, others: &Self) {
         for (name, amount) in &others.0 {
             let it = self.0.entry(name.clone()).or_insert(*amount);
@@ -60,14 +61,14 @@ impl Amounts {
         }
     }
 
-    /// What these are more than others, where they are.
+    /// Returns these quantities less the others, at least zero each.
     #[must_use]
     pub fn above(&self, others: &Self) -> Self {
         let less = |name: &str, amount: Quantity| others.get(name).map_or(amount, |it| amount.less(it));
         Self(self.iter().map(|(name, amount)| (name.to_owned(), less(name, amount))).collect())
     }
 
-    /// Those whose name and amount pass.
+    /// Returns those whose name and quantity pass the filter.
     #[must_use]
     pub fn filter(&self, mut passes: impl FnMut(&str, Quantity) -> bool) -> Self {
         Self(
@@ -78,13 +79,13 @@ impl Amounts {
         )
     }
 
-    /// As `name=amount`, one after the other.
+    /// Formats the quantities as `name=quantity`, separated by commas.
     pub fn described(&self) -> String {
         let parts = self.iter().map(|(name, amount)| format!("{name}={}", amount.canonical()));
         parts.collect::<Vec<_>>().join(",")
     }
 
-    /// As an object.
+    /// Returns the quantities as a JSON object.
     pub fn to_value(&self) -> Value {
         let amounts = self.iter().map(|(name, amount)| (name.to_owned(), amount.canonical().into()));
         Value::Object(amounts.collect::<Map<_, _>>())
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_added_raised_and_told_apart_by_name() {
+    fn quantities_are_added_raised_and_subtracted_by_name() {
         let mut some = Amounts::at(&json!({ "a": { "cpu": "500m", "memory": "1Gi", "x": "no" } }), "/a");
         let others = Amounts::at(&json!({ "cpu": "700m", "pods": 2 }), "");
         assert_eq!(some.above(&others).described(), "cpu=0,memory=1Gi");

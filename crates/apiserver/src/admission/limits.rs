@@ -1,4 +1,7 @@
-//! Limit ranges: what containers get that ask for nothing, and what nobody may ask for.
+//! Limit ranges: defaults for containers without requests and limits, and bounds for pods and
+//! claims.
+//!
+//! Mirrors k8s.io/kubernetes v1.36.4 plugin/pkg/admission/limitranger/admission.go.
 
 use serde_json::Value;
 
@@ -7,12 +10,14 @@ use super::pod::{self, Side};
 use crate::kinds::look::{each, items, object, text};
 use crate::kinds::quantity::Quantity;
 
-/// Where it is written down what a pod was given.
+/// The annotation that records which defaults a pod was given.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
-/// The largest amount that is compared by thousandths.
-const FINE: i128 = (i64::MAX / 1000) as i128;
+/// The largest quantity that is compared in thousandths, `resource.MaxMilliValue`: an `i64` holds
+/// no larger one.
+const MAX_MILLI_VALUE: i128 = (i64::MAX / 1000) as i128;
 
-/// Gives the containers of a pod what the ranges of its namespace say, where they say nothing themselves.
+/// Sets the requests and limits that the containers of a pod leave out to the defaults of the
+/// ranges of its namespace.
 pub fn fill(pod: &mut Value, ranges: &[Value]) {
     for range in ranges {
         fill_from(pod, range);
@@ -26,9 +31,9 @@ fn fill_from(pod: &mut Value, range: &Value) {
         Amounts::at(limit, "/default").iter().for_each(|(name, it)| limits.set(name, it));
     }
     let Some(map) = pod.as_object_mut() else { return };
-    let mut told = Vec::new();
+    let mut changes = Vec::new();
     let spec = object(map, "spec");
-    for (list, words) in [("containers", "container"), ("initContainers", "init container")] {
+    for (list, container_kind) in [("containers", "container"), ("initContainers", "init container")] {
         for container in each(spec, list) {
             let name = container.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
             for (side, amounts) in [("request", &requests), ("limit", &limits)] {
@@ -48,35 +53,35 @@ fn fill_from(pod: &mut Value, range: &Value) {
                     slot.insert(resource.to_owned(), amount.canonical().into());
                 }
                 let named = missing.names().collect::<Vec<_>>().join(", ");
-                told.push(format!("{named} {side} for {words} {name}"));
+                changes.push(format!("{named} {side} for {container_kind} {name}"));
             }
         }
     }
-    if !told.is_empty() {
-        let said = format!("LimitRanger plugin set: {}", told.join("; "));
-        object(object(map, "metadata"), "annotations").insert(ANNOTATION.to_owned(), said.into());
+    if !changes.is_empty() {
+        let message = format!("LimitRanger plugin set: {}", changes.join("; "));
+        object(object(map, "metadata"), "annotations").insert(ANNOTATION.to_owned(), message.into());
     }
 }
 
-/// Why a range does not allow an object of a kind, if one does not. Only pods and claims are limited.
+/// Returns the message if a range rejects an object of a kind. Only pods and claims are limited.
 pub fn refuse(plural: &str, value: &Value, ranges: &[Value]) -> Option<String> {
     for range in ranges {
-        let mut wrong: Vec<String> = Vec::new();
+        let mut violations: Vec<String> = Vec::new();
         for limit in items(range, "/spec/limits") {
             let found = match plural {
-                "pods" => wrong_with_pod(limit, value),
-                "persistentvolumeclaims" => wrong_with_claim(limit, value),
+                "pods" => pod_violations(limit, value),
+                "persistentvolumeclaims" => claim_violations(limit, value),
                 _ => Vec::new(),
             };
-            wrong.extend(found);
+            violations.extend(found);
         }
-        let mut told: Vec<String> = Vec::new();
-        for one in wrong {
-            if !told.contains(&one) {
-                told.push(one);
+        let mut distinct: Vec<String> = Vec::new();
+        for one in violations {
+            if !distinct.contains(&one) {
+                distinct.push(one);
             }
         }
-        match told.as_slice() {
+        match distinct.as_slice() {
             [] => {}
             [one] => return Some(one.clone()),
             many => return Some(format!("[{}]", many.join(", "))),
@@ -85,22 +90,22 @@ pub fn refuse(plural: &str, value: &Value, ranges: &[Value]) -> Option<String> {
     None
 }
 
-fn wrong_with_pod(limit: &Value, pod: &Value) -> Vec<String> {
+fn pod_violations(limit: &Value, pod: &Value) -> Vec<String> {
     match text(limit, "/type") {
         "Container" => {
             let containers = items(pod, "/spec/containers").iter().chain(items(pod, "/spec/initContainers"));
             let of = |it: &Value| {
                 let requests = Amounts::at(it, "/resources/requests");
-                wrong(limit, "Container", &requests, &Amounts::at(it, "/resources/limits"))
+                violations(limit, "Container", &requests, &Amounts::at(it, "/resources/limits"))
             };
             containers.flat_map(of).collect()
         }
-        "Pod" => wrong(limit, "Pod", &pod::wanted(pod, Side::Requests), &pod::wanted(pod, Side::Limits)),
+        "Pod" => violations(limit, "Pod", &pod::wanted(pod, Side::Requests), &pod::wanted(pod, Side::Limits)),
         _ => Vec::new(),
     }
 }
 
-fn wrong_with_claim(limit: &Value, claim: &Value) -> Vec<String> {
+fn claim_violations(limit: &Value, claim: &Value) -> Vec<String> {
     let what = "PersistentVolumeClaim";
     if text(limit, "/type") != what {
         return Vec::new();
@@ -109,7 +114,7 @@ fn wrong_with_claim(limit: &Value, claim: &Value) -> Vec<String> {
     let least = Amounts::at(limit, "/min");
     let least = least
         .iter()
-        .filter_map(|(name, least)| too_little(what, name, least, &requests, &Amounts::default()));
+        .filter_map(|(name, least)| below_minimum(what, name, least, &requests, &Amounts::default()));
     let most = Amounts::at(limit, "/max");
     let most = most.iter().filter_map(|(name, most)| {
         let begin = format!("maximum {name} usage per {what} is {}", most.canonical());
@@ -122,16 +127,16 @@ fn wrong_with_claim(limit: &Value, claim: &Value) -> Vec<String> {
     least.chain(most).collect()
 }
 
-fn wrong(limit: &Value, what: &str, requests: &Amounts, limits: &Amounts) -> Vec<String> {
+fn violations(limit: &Value, what: &str, requests: &Amounts, limits: &Amounts) -> Vec<String> {
     let (least, most) = (Amounts::at(limit, "/min"), Amounts::at(limit, "/max"));
     let ratio = Amounts::at(limit, "/maxLimitRequestRatio");
-    let least = least.iter().filter_map(|(name, it)| too_little(what, name, it, requests, limits));
-    let most = most.iter().filter_map(|(name, it)| too_much(what, name, it, requests, limits));
-    let apart = ratio.iter().filter_map(|(name, it)| too_far_apart(what, name, it, requests, limits));
+    let least = least.iter().filter_map(|(name, it)| below_minimum(what, name, it, requests, limits));
+    let most = most.iter().filter_map(|(name, it)| above_maximum(what, name, it, requests, limits));
+    let apart = ratio.iter().filter_map(|(name, it)| above_ratio(what, name, it, requests, limits));
     least.chain(most).chain(apart).collect()
 }
 
-fn too_little(
+fn below_minimum(
     what: &str,
     name: &str,
     least: Quantity,
@@ -147,7 +152,13 @@ fn too_little(
     }
 }
 
-fn too_much(what: &str, name: &str, most: Quantity, requests: &Amounts, limits: &Amounts) -> Option<String> {
+fn above_maximum(
+    what: &str,
+    name: &str,
+    most: Quantity,
+    requests: &Amounts,
+    limits: &Amounts,
+) -> Option<String> {
     let begin = format!("maximum {name} usage per {what} is {}", most.canonical());
     match (requests.get(name), limits.get(name)) {
         (_, None) => Some(format!("{begin}.  No limit is specified")),
@@ -157,7 +168,7 @@ fn too_much(what: &str, name: &str, most: Quantity, requests: &Amounts, limits: 
     }
 }
 
-fn too_far_apart(
+fn above_ratio(
     what: &str,
     name: &str,
     most: Quantity,
@@ -176,9 +187,10 @@ fn too_far_apart(
     far.then(|| format!("{begin} provided ratio is {ratio:.6}"))
 }
 
-/// Whether an amount is more than another, by thousandths where they are not too large for that.
+/// Returns true if a quantity exceeds another, compared in thousandths unless one is too large for
+/// that.
 fn is_more(amount: Quantity, other: Quantity) -> bool {
-    if amount.units() <= FINE && other.units() <= FINE {
+    if amount.units() <= MAX_MILLI_VALUE && other.units() <= MAX_MILLI_VALUE {
         amount.thousandths() > other.thousandths()
     } else {
         amount.units() > other.units()
@@ -196,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_that_ask_for_nothing_get_what_the_range_gives_and_it_is_written_down() {
+    fn containers_without_resources_get_the_defaults_of_the_range_and_an_annotation() {
         let ranges = range(json!({ "type": "Container", "default": { "cpu": "500m", "memory": "500Mi" },
             "defaultRequest": { "cpu": "100m" } }));
         let mut pod = json!({ "metadata": { "name": "p" }, "spec": {
@@ -218,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_range_does_not_allow_is_said_in_the_words_of_the_original() {
+    fn limit_range_rejections_have_the_messages_of_kube_apiserver() {
         let pod =
             |resources: Value| json!({ "spec": { "containers": [{ "name": "a", "resources": resources }] } });
         let limits = |cpu: &str| json!({ "limits": { "cpu": cpu }, "requests": { "cpu": cpu } });
@@ -252,16 +264,16 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_held_to_what_they_request() {
+    fn claims_are_limited_by_their_requests() {
         let limit = json!({ "type": "PersistentVolumeClaim", "min": { "storage": "1Gi" }, "max": { "storage": "2Gi" } });
         let claim = |amount: &str| json!({ "spec": { "resources": { "requests": { "storage": amount } } } });
-        let asked = |amount: &str| refuse("persistentvolumeclaims", &claim(amount), &range(limit.clone()));
-        assert_eq!(asked("1536Mi"), None);
+        let rejected = |amount: &str| refuse("persistentvolumeclaims", &claim(amount), &range(limit.clone()));
+        assert_eq!(rejected("1536Mi"), None);
         assert_eq!(
-            asked("3Gi").as_deref(),
+            rejected("3Gi").as_deref(),
             Some("maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 3Gi")
         );
-        assert!(asked("1Mi").is_some_and(|it| it.starts_with("minimum storage usage")));
+        assert!(rejected("1Mi").is_some_and(|it| it.starts_with("minimum storage usage")));
         assert_eq!(refuse("secrets", &claim("9Gi"), &range(limit.clone())), None);
     }
 }

@@ -1,12 +1,13 @@
-//! Policies that objects meet on their way in: what namespaces and classes say about them.
+//! Admission policies: limit ranges, runtime classes and quotas.
 //!
 //! ```text
 //! decoded object ─► defaults of its namespace and classes ─► prepared, validated ─► limits ─► quotas ─► stored
 //!                   (limits, runtime_class)                                        (limits)  (quota, usage)
 //! ```
 //!
-//! These are functions over values: which policies there are, and that quotas are charged in one step, is for the cluster to
-//! see to. The words of refusals are the original's; who puts a name and a kind before them is the cluster too.
+//! These are pure functions over values: the cluster looks up the policies, and charges quotas
+//! atomically. The messages are kube-apiserver's; the cluster adds the kind and name of the
+//! rejected object.
 //!
 //! The `mod` lines below are in layer order.
 

@@ -1,11 +1,11 @@
-//! What a pod asks for as a whole, from what its containers ask for.
+//! The resources that a pod requests as a whole, computed from those of its containers.
 
 use serde_json::Value;
 
 use super::Amounts;
 use crate::kinds::look::{at, items, text};
 
-/// What a pod is granted at most, or asks for at least.
+/// The side of the resources of a container: requests or limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Requests,
@@ -21,12 +21,14 @@ impl Side {
     }
 }
 
-/// What the specification of a pod comes to: its containers together, or the most that one of those that come first needs.
+/// Returns the resources in the spec of a pod: the sum of its containers, or the largest of its
+/// init containers if more.
 pub(super) fn wanted(pod: &Value, side: Side) -> Amounts {
     summed(pod, side, |container| Amounts::at(container, &format!("/resources/{}", side.field())))
 }
 
-/// What a pod occupies: what it wants or, while it is being resized, what it still has where that is more.
+/// Returns the resources that a pod occupies: those in its spec or, while it is being resized,
+/// those it still has where these are more.
 pub(super) fn occupied(pod: &Value, side: Side) -> Amounts {
     let infeasible = items(pod, "/status/conditions")
         .iter()
@@ -47,7 +49,7 @@ pub(super) fn occupied(pod: &Value, side: Side) -> Amounts {
     let overhead = Amounts::at(pod, "/spec/overhead");
     total.add(&match side {
         Side::Requests => overhead,
-        // What has no limit gets none by this.
+        // The overhead does not add a limit to a resource that has none.
         Side::Limits => overhead.filter(|name, _| total.get(name).is_some_and(|it| !it.is_zero())),
     });
     total
@@ -58,16 +60,16 @@ fn summed(pod: &Value, side: Side, of: impl Fn(&Value) -> Amounts) -> Amounts {
     for container in items(pod, "/spec/containers") {
         total.add(&of(container));
     }
-    let (mut beside, mut first) = (Amounts::default(), Amounts::default());
+    let (mut sidecars, mut first) = (Amounts::default(), Amounts::default());
     for container in items(pod, "/spec/initContainers") {
         let amounts = of(container);
         if text(container, "/restartPolicy") == "Always" {
             total.add(&amounts);
-            beside.add(&amounts);
-            first.raise_to(&beside);
+            sidecars.add(&amounts);
+            first.raise_to(&sidecars);
         } else {
             let mut amounts = amounts;
-            amounts.add(&beside);
+            amounts.add(&sidecars);
             first.raise_to(&amounts);
         }
     }
@@ -80,8 +82,8 @@ fn summed(pod: &Value, side: Side, of: impl Fn(&Value) -> Amounts) -> Amounts {
     total
 }
 
-/// Whether a pod says for itself, rather than its containers, what it needs.
-pub(super) fn speaks_for_itself(pod: &Value) -> bool {
+/// Returns true if a pod sets resources at the level of the pod.
+pub(super) fn has_pod_level_resources(pod: &Value) -> bool {
     ["requests", "limits"]
         .iter()
         .any(|it| Amounts::at(pod, &format!("/spec/resources/{it}")).names().any(is_of_pods))
@@ -102,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_add_up_and_those_that_come_first_count_by_the_largest() {
+    fn containers_are_summed_and_init_containers_count_by_the_largest() {
         let mut side = container("3");
         side["restartPolicy"] = "Always".into();
         for (first, expected) in [
@@ -118,18 +120,18 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_may_speak_for_its_containers_and_classes_for_what_surrounds_them() {
+    fn pod_level_resources_replace_those_of_containers_and_overhead_is_added() {
         let mut pod = json!({ "spec": { "containers": [container("1")],
             "resources": { "requests": { "cpu": "2" } }, "overhead": { "cpu": "100m", "memory": "1Mi" } } });
-        assert!(speaks_for_itself(&pod));
+        assert!(has_pod_level_resources(&pod));
         assert_eq!(occupied(&pod, Side::Requests).described(), "cpu=2100m,memory=1Mi");
-        assert_eq!(occupied(&pod, Side::Limits).described(), "", "what has no limit gets none");
+        assert_eq!(occupied(&pod, Side::Limits).described(), "", "a resource without a limit gets none");
         pod["spec"]["resources"] = json!({});
-        assert!(!speaks_for_itself(&pod));
+        assert!(!has_pod_level_resources(&pod));
     }
 
     #[test]
-    fn a_pod_that_is_being_resized_occupies_what_it_has_or_what_it_wants() {
+    fn a_pod_that_is_being_resized_occupies_what_it_has_or_what_it_requests() {
         let status = json!({ "name": "1", "resources": { "requests": { "cpu": "4" } }, "allocatedResources": { "cpu": "5" } });
         let mut pod = json!({ "spec": { "containers": [container("1")] }, "status": { "containerStatuses": [status] } });
         assert_eq!(occupied(&pod, Side::Requests).described(), "cpu=5");

@@ -1,7 +1,9 @@
-//! Quotas: how much of something a namespace may hold. Whoever makes an object is charged for it before it is stored.
+//! Quotas: the resources that the objects of a namespace may use in total. Each write is charged
+//! before it is stored.
 //!
-//! The usage that counts is the one in the status of a quota. What objects give back when they go is found out by a
-//! controller, which counts again.
+//! The usage that counts is the one in the status of a quota. A controller recalculates it after
+//! objects are deleted. Mirrors k8s.io/apiserver v0.36.4
+//! pkg/admission/plugin/resourcequota/controller.go.
 
 use std::collections::BTreeMap;
 
@@ -20,22 +22,24 @@ pub struct Arrival<'a> {
     pub group: &'a str,
     /// The plural of its kind.
     pub plural: &'a str,
-    /// The part of it that is written; empty for the object itself.
+    /// The subresource that is written; empty for the object itself.
     pub part: &'a str,
-    /// What it was, if it was.
+    /// The stored object, unless the write creates it.
     pub old: Option<&'a Value>,
-    /// What it will be.
+    /// The object to be stored.
     pub new: &'a Value,
-    /// The time.
+    /// The current time.
     pub now: Timestamp,
 }
 
 impl Arrival<'_> {
-    /// Whether any quota could have a say in it.
+    /// Returns true if a quota could apply to the write.
     pub fn counts(&self) -> bool {
         match (self.group, self.plural, self.part, self.old) {
             ("" | "events.k8s.io", "events", ..) => false,
             (.., "", None) => true,
+            // An update can only change the scope of a pod; its resources change through `resize`
+            // (`Handles` of k8s.io/kubernetes v1.36.4 pkg/quota/v1/evaluator/core/pods.go).
             ("", "pods", "", Some(old)) => is_terminating(old) != is_terminating(self.new),
             ("", "pods", "resize", Some(_)) => true,
             ("", "services" | "persistentvolumeclaims", "", Some(_)) => true,
@@ -54,10 +58,12 @@ impl Arrival<'_> {
     }
 }
 
-/// What a quota will have used once an object is stored; `None` where that changes nothing.
+/// Returns the usage of a quota once an object is stored, or `None` if the write does not change
+/// it.
 ///
 /// # Errors
-/// The words of the refusal, when it would be too much, cannot be told, or the object does not say what it needs.
+/// The message of the rejection, if the quota would be exceeded, its usage is unknown, or the
+/// object lacks requests or limits that the quota counts.
 pub fn charge(quota: &Value, arrival: &Arrival<'_>) -> Result<Option<Amounts>, String> {
     if !arrival.is_in(quota, arrival.new) {
         return Ok(None);
@@ -65,7 +71,7 @@ pub fn charge(quota: &Value, arrival: &Arrival<'_>) -> Result<Option<Amounts>, S
     let name = text(quota, "/metadata/name");
     let (hard, used) = (Amounts::at(quota, "/status/hard"), Amounts::at(quota, "/status/used"));
     let limited = hard.filter(|it, _| usage::concerns(arrival.group, arrival.plural, it));
-    if let Some(missing) = unspoken(arrival, &limited) {
+    if let Some(missing) = missing_resources(arrival, &limited) {
         return Err(format!("failed quota: {name}: must specify {missing}"));
     }
     if limited.names().any(|it| used.get(it).is_none()) {
@@ -78,7 +84,7 @@ pub fn charge(quota: &Value, arrival: &Arrival<'_>) -> Result<Option<Amounts>, S
         let names = negative.names().collect::<Vec<_>>().join(",");
         return Err(format!("quota usage is negative for resource(s): {names}"));
     }
-    // One that comes into the scope by the change is charged in full.
+    // An update that brings the object into the scope of the quota is charged in full.
     let before = arrival.old.filter(|it| arrival.is_in(quota, it)).map(|it| arrival.usage_of(it));
     let more = before.map_or(all.clone(), |it| all.above(&it));
     let requested = more.filter(|name, it| !it.is_zero() && hard.get(name).is_some());
@@ -104,18 +110,19 @@ pub fn charge(quota: &Value, arrival: &Arrival<'_>) -> Result<Option<Amounts>, S
     ))
 }
 
-/// Whether an entry of a quota is about objects of a kind.
+/// Returns true if an entry of a quota applies to objects of a kind.
 pub fn concerns(group: &str, plural: &str, name: &str) -> bool {
-    // Events come and go too fast to be counted: kube-apiserver ignores them.
+    // kube-apiserver ignores events, because they are created and expire too fast to be counted.
     !matches!((group, plural), ("" | "events.k8s.io", "events")) && usage::concerns(group, plural, name)
 }
 
-/// Whether the spec of a quota limits anything that objects of a kind use.
+/// Returns true if the spec of a quota limits anything that objects of a kind use.
 pub fn limits(quota: &Value, group: &str, plural: &str) -> bool {
     Amounts::at(quota, "/spec/hard").names().any(|it| concerns(group, plural, it))
 }
 
-/// Whether it takes the content of an object to tell what it uses; otherwise it is only counted.
+/// Returns true if the usage of a kind depends on the content of its objects; objects of other
+/// kinds are only counted.
 pub fn reads(group: &str, plural: &str) -> bool {
     matches!(
         (group, plural),
@@ -123,7 +130,8 @@ pub fn reads(group: &str, plural: &str) -> bool {
     )
 }
 
-/// What all objects of a kind use of what the spec of a quota limits: at least nothing of each entry that is about them.
+/// Returns the usage of all objects of a kind, for the entries in the spec of a quota that apply to
+/// the kind. Each such entry is at least zero.
 pub fn used_by(
     quota: &Value,
     group: &str,
@@ -140,31 +148,32 @@ pub fn used_by(
     used
 }
 
-/// What containers of a pod do not say although a quota counts it, and which of them.
-fn unspoken(arrival: &Arrival<'_>, limited: &Amounts) -> Option<String> {
+/// Returns the requests and limits that a quota counts but containers of a pod lack, with the names
+/// of the containers.
+fn missing_resources(arrival: &Arrival<'_>, limited: &Amounts) -> Option<String> {
     let pod = arrival.new;
-    if (arrival.group, arrival.plural) != ("", "pods") || pod::speaks_for_itself(pod) {
+    if (arrival.group, arrival.plural) != ("", "pods") || pod::has_pod_level_resources(pod) {
         return None;
     }
     let mut missing: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for container in items(pod, "/spec/containers").iter().chain(items(pod, "/spec/initContainers")) {
-        let said = usage::computed(
+        let declared = usage::computed(
             &Amounts::at(container, "/resources/requests"),
             &Amounts::at(container, "/resources/limits"),
         );
-        for name in usage::SPOKEN_ABOUT {
-            if limited.get(name).is_some() && said.get(name).is_none() {
+        for name in usage::REQUIRED_OF_CONTAINERS {
+            if limited.get(name).is_some() && declared.get(name).is_none() {
                 missing.entry(name).or_default().push(text(container, "/name"));
             }
         }
     }
-    let told = missing.into_iter().map(|(name, mut containers)| {
+    let parts = missing.into_iter().map(|(name, mut containers)| {
         containers.sort_unstable();
         containers.dedup();
         format!("{name} for: {}", containers.join(","))
     });
-    let told: Vec<_> = told.collect();
-    (!told.is_empty()).then(|| told.join("; "))
+    let parts: Vec<_> = parts.collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 #[cfg(test)]
@@ -198,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_refused_in_the_words_of_the_original() {
+    fn quota_rejections_have_the_messages_of_kube_apiserver() {
         let full = quota(
             json!({ "pods": "1", "cpu": "1", "memory": "1Gi" }),
             json!({ "pods": "1", "cpu": "300m", "memory": "0" }),
@@ -221,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_charged_for_what_it_adds() {
+    fn an_update_is_charged_for_what_it_adds() {
         let quota = quota(
             json!({ "services.nodeports": "2", "services": "1" }),
             json!({ "services.nodeports": "1", "services": "1" }),
@@ -233,7 +242,7 @@ mod tests {
             charge(&quota, &arrival("services", Some(old), new)).map(|it| it.map(|it| it.described()))
         };
         assert_eq!(change(&one, &two), Ok(Some("services=1,services.nodeports=2".to_owned())));
-        assert_eq!(change(&two, &one), Ok(None), "what is given back is for a controller to count");
+        assert_eq!(change(&two, &one), Ok(None), "a controller recalculates released usage");
         assert!(
             change(&one, &three)
                 .unwrap_err()
@@ -242,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_is_counted_by_kind_and_scope() {
+    fn usage_is_counted_by_kind_and_scope() {
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
         let quota = |spec: Value| json!({ "spec": spec });
         let hard = json!({ "pods": "9", "cpu": "9", "memory": "9Gi", "count/configmaps": "9" });
@@ -260,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn only_changes_that_matter_are_looked_at() {
+    fn only_relevant_writes_are_charged() {
         let (short, long) = (json!({ "spec": { "activeDeadlineSeconds": 1 } }), json!({ "spec": {} }));
         assert!(arrival("pods", None, &long).counts() && arrival("secrets", None, &long).counts());
         assert!(

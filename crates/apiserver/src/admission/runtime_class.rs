@@ -1,19 +1,22 @@
-//! Runtime classes: what running a pod of one costs, and which nodes can.
+//! Runtime classes: the overhead of a pod of a class, and the nodes that it can run on.
+//!
+//! Mirrors k8s.io/kubernetes v1.36.4 plugin/pkg/admission/runtimeclass/admission.go.
 
 use serde_json::{Map, Value};
 
 use super::Amounts;
 use crate::kinds::look::{at, entries, items, object};
 
-/// Gives a pod what its runtime class says. `class` is the one it names.
+/// Sets overhead, node selector and tolerations of a pod from its runtime class. `class` is the
+/// class that the pod names.
 ///
 /// # Errors
-/// The words of the refusal, where pod and class do not agree.
+/// The message of the rejection, if pod and class conflict.
 pub fn fill(pod: &mut Value, class: &Value) -> Result<(), String> {
     if at(class, "/overhead").is_some() {
         let fixed = Amounts::at(class, "/overhead/podFixed");
-        let said = Amounts::at(pod, "/spec/overhead");
-        if !said.is_empty() && !same(&fixed, &said) {
+        let declared = Amounts::at(pod, "/spec/overhead");
+        if !declared.is_empty() && !same(&fixed, &declared) {
             return Err(
                 "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned()
             );
@@ -25,7 +28,8 @@ pub fn fill(pod: &mut Value, class: &Value) -> Result<(), String> {
     schedule(pod, class)
 }
 
-/// Why a pod may not say what it says of its overhead, if so; without a class it may say nothing.
+/// Returns the message if a pod sets an overhead although it has no class, or one without an
+/// overhead.
 pub fn refuse(pod: &Value, class: Option<&Value>) -> Option<String> {
     let known = class.is_some_and(|it| at(it, "/overhead").is_some());
     (!known && at(pod, "/spec/overhead").is_some()).then(|| {
@@ -42,9 +46,10 @@ fn same(some: &Amounts, others: &Amounts) -> bool {
 
 fn schedule(pod: &mut Value, class: &Value) -> Result<(), String> {
     for (key, value) in entries(class, "/scheduling/nodeSelector") {
-        let said = pod.pointer("/spec/nodeSelector").and_then(|it| it.get(key));
-        if let Some(said) = said.filter(|it| *it != value) {
-            let (of_class, of_pod) = (value.as_str().unwrap_or_default(), said.as_str().unwrap_or_default());
+        let declared = pod.pointer("/spec/nodeSelector").and_then(|it| it.get(key));
+        if let Some(declared) = declared.filter(|it| *it != value) {
+            let (of_class, of_pod) =
+                (value.as_str().unwrap_or_default(), declared.as_str().unwrap_or_default());
             return Err(format!(
                 "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {of_class}; pod.spec.nodeSelector[{key}] = {of_pod}"
             ));
@@ -75,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_takes_over_what_its_class_says() {
+    fn a_pod_takes_overhead_and_scheduling_from_its_class() {
         let class = json!({ "overhead": { "podFixed": { "cpu": "10m" } },
             "scheduling": { "nodeSelector": { "a": "b" }, "tolerations": [{ "key": "k", "operator": "Exists" }] } });
         let mut pod = json!({ "spec": { "nodeSelector": { "x": "y" } } });
@@ -90,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_says_otherwise_is_refused() {
+    fn a_pod_that_conflicts_with_its_class_is_rejected() {
         let class = json!({ "overhead": { "podFixed": { "cpu": "10m" } }, "scheduling": { "nodeSelector": { "a": "b" } } });
         let mut pod = json!({ "spec": { "overhead": { "cpu": "11m" } } });
         assert!(fill(&mut pod, &class).unwrap_err().contains("doesn't match"));

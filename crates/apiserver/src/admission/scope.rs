@@ -1,11 +1,11 @@
-//! The scopes of a quota: of all objects of a kind, those it is about.
+//! The scopes of a quota, which select the objects of a kind that it counts.
 
 use serde_json::Value;
 
 use crate::kinds::look::{at, items, number, text};
 use crate::kinds::prepare::qos_class;
 
-/// Whether an object is in all scopes of a quota. Kinds that know no scopes are in none.
+/// Returns true if an object is in all scopes of a quota. Kinds without scopes are in none.
 pub(super) fn covers(quota: &Value, group: &str, plural: &str, object: &Value) -> bool {
     let inside = |scope: &str, operator: &str, values: &[Value]| match (group, plural) {
         ("", "pods") => pod_is_in(object, scope, operator, values),
@@ -28,7 +28,7 @@ fn pod_is_in(pod: &Value, scope: &str, operator: &str, values: &[Value]) -> bool
             let class = text(pod, "/spec/priorityClassName");
             selects(operator, values, Some(class).filter(|it| !it.is_empty()))
         }
-        "CrossNamespacePodAffinity" => looks_elsewhere(pod),
+        "CrossNamespacePodAffinity" => has_cross_namespace_affinity(pod),
         _ => false,
     }
 }
@@ -49,7 +49,7 @@ fn claim_is_in(claim: &Value, scope: &str, operator: &str, values: &[Value]) -> 
     }
 }
 
-/// Whether a pod has only so much time.
+/// Returns true if a pod has an active deadline.
 pub(super) fn is_terminating(pod: &Value) -> bool {
     number(pod, "/spec/activeDeadlineSeconds").is_some_and(|it| it >= 0)
 }
@@ -65,8 +65,8 @@ fn selects(operator: &str, values: &[Value], value: Option<&str>) -> bool {
     }
 }
 
-/// Whether a pod wants to be near or far from pods of other namespaces.
-fn looks_elsewhere(pod: &Value) -> bool {
+/// Returns true if an affinity term of a pod selects pods of other namespaces.
+fn has_cross_namespace_affinity(pod: &Value) -> bool {
     ["podAffinity", "podAntiAffinity"].iter().any(|side| {
         let list = |kind: &str| {
             items(pod, &format!("/spec/affinity/{side}/{kind}DuringSchedulingIgnoredDuringExecution"))
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scopes_tell_pods_apart() {
+    fn scopes_select_pods() {
         let busy = json!({ "spec": { "activeDeadlineSeconds": 5, "priorityClassName": "high",
             "containers": [{ "resources": { "requests": { "cpu": 1 } } }],
             "affinity": { "podAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [

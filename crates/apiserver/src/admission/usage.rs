@@ -1,4 +1,7 @@
-//! What an object uses up of a quota, and which entries of a quota are about objects of its kind.
+//! The usage of an object that a quota counts, and the entries of a quota that apply to objects of
+//! its kind.
+//!
+//! Mirrors the evaluators in k8s.io/kubernetes v1.36.4 pkg/quota/v1/evaluator/core.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -8,16 +11,17 @@ use super::pod::{self, Side};
 use crate::kinds::look::{at, flag, items, number, text};
 use crate::kinds::quantity::Quantity;
 
-/// What names of a quota may carry where they are about one storage class.
+/// The part of an entry's name that limits it to one storage class.
 const OF_STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
-/// What they carry where they are about one class of devices.
+/// The part of an entry's name that limits it to one device class.
 const OF_DEVICE_CLASS: &str = ".deviceclass.resource.k8s.io/devices";
-/// What a request for all devices of a class counts as: the most that a claim can be given.
+/// The number of devices that a request for all devices of a class counts as: the maximum that a
+/// claim can be allocated (`AllocationResultsMaxSize` of k8s.io/api v0.36.4 resource/v1/types.go).
 const ALL_DEVICES: usize = 32;
-/// Kinds that were counted by their plain name before there was `count/`.
+/// Kinds that are also counted by their plain name, without `count/`.
 const COUNTED_BY_NAME: [&str; 4] = ["configmaps", "resourcequotas", "replicationcontrollers", "secrets"];
 
-/// What an object uses up.
+/// Returns the usage of an object.
 pub(super) fn of(group: &str, plural: &str, object: &Value, now: Timestamp) -> Amounts {
     let mut used = Amounts::default();
     used.set(counted(group, plural), Quantity::count(1));
@@ -32,7 +36,7 @@ pub(super) fn of(group: &str, plural: &str, object: &Value, now: Timestamp) -> A
     used
 }
 
-/// Whether an entry of a quota is about objects of a kind.
+/// Returns true if an entry of a quota applies to objects of a kind.
 pub(super) fn concerns(group: &str, plural: &str, name: &str) -> bool {
     if name == counted(group, plural) {
         return true;
@@ -56,11 +60,11 @@ pub(super) fn concerns(group: &str, plural: &str, name: &str) -> bool {
     }
 }
 
-/// Resources that a quota asks every container to speak about, by the names the quota uses.
-pub(super) const SPOKEN_ABOUT: [&str; 6] =
+/// The resources that every container must set if a quota counts them, by their names in the quota.
+pub(super) const REQUIRED_OF_CONTAINERS: [&str; 6] =
     ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
-/// What a pod or a container uses up with these requests and limits.
+/// Returns the usage of a pod or a container with these requests and limits.
 pub(super) fn computed(requests: &Amounts, limits: &Amounts) -> Amounts {
     let mut used = Amounts::default();
     used.set("pods", Quantity::count(1));
@@ -81,19 +85,21 @@ pub(super) fn computed(requests: &Amounts, limits: &Amounts) -> Amounts {
     used
 }
 
-/// Whether a resource is of somebody else's making.
+/// Returns true if a resource is not one of Kubernetes' own.
 fn is_extended(name: &str) -> bool {
     name.split_once('/').is_some_and(|(domain, _)| !domain.contains("kubernetes.io"))
         || name.starts_with("deviceclass.resource.kubernetes.io/")
 }
 
-/// The name under which objects of a kind are counted.
+/// Returns the name of the entry that counts objects of a kind.
 fn counted(group: &str, plural: &str) -> String {
     if group.is_empty() { format!("count/{plural}") } else { format!("count/{plural}.{group}") }
 }
 
 fn add_pod(used: &mut Amounts, pod: &Value, now: Timestamp) {
     let ended = matches!(text(pod, "/status/phase"), "Failed" | "Succeeded");
+    // A pod that is stuck while terminating, for example on a lost node, is not charged, so that it
+    // can be replaced (`QuotaV1Pod`).
     let overdue = || {
         let end: Timestamp = text(pod, "/metadata/deletionTimestamp").parse().ok()?;
         let grace = number(pod, "/metadata/deletionGracePeriodSeconds")?;
@@ -151,7 +157,7 @@ fn add_devices(used: &mut Amounts, claim: &Value) {
         if let Some(exactly) = at(request, "/exactly") {
             used.add(&devices(exactly));
         }
-        // Any of these may be the one that is chosen.
+        // Any of the alternatives may be chosen, so the largest counts.
         let mut most = Amounts::default();
         items(request, "/firstAvailable").iter().for_each(|it| most.raise_to(&devices(it)));
         used.add(&most);
@@ -169,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_uses_up_what_it_is() {
+    fn each_kind_has_its_own_usage() {
         let container = json!({ "name": "c", "resources": {
             "requests": { "cpu": "500m", "example.com/gpu": "2", "kubernetes.io/x": "1" }, "limits": { "memory": "1Gi" } } });
         let pod = json!({ "spec": { "containers": [container] } });
@@ -204,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_a_quota_are_about_kinds() {
+    fn entries_of_a_quota_apply_to_one_kind() {
         for (plural, names) in [
             (
                 "pods",

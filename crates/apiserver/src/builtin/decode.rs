@@ -1,7 +1,8 @@
-//! Whether a body fits a schema: fields that are not known, fields that are there twice, values of the wrong type.
+//! Strict decoding: finds unknown fields, duplicate fields and values of the wrong type in a body.
 //!
-//! One walk over the JSON text, in the order of the text, as the original does it; nothing is kept of the body. What to do
-//! about a finding (refuse, warn, ignore) is the caller's to decide.
+//! Walks over the JSON text once, in the order of the text, as kube-apiserver's decoder does.
+//! Nothing of the body is kept. The caller decides what to do about a finding: reject the request,
+//! warn, or ignore it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,22 +12,25 @@ use compact_str::CompactString;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::{syntax, words};
+use super::{go_types, syntax};
 use crate::schema::{Definitions, NoDefinitions, Scalar, Schema, Struct};
 
-/// The original reports no more than this many unknown and duplicate fields.
-const MOST: usize = 100;
+/// The number of unknown and duplicate fields that are reported at most, as in sigs.k8s.io/json
+/// internal/golang/encoding/json/kubernetes_patch.go.
+const MAX_STRICT_ERRORS: usize = 100;
 
-/// What a walk over a body has found.
+/// The findings of a walk over a body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// `unknown field "spec.foo"` and `duplicate field "data.a"`, in the order of the text, each once.
+    /// Messages such as `unknown field "spec.foo"` and `duplicate field "data.a"`, in the order of
+    /// the text, without repeats.
     pub strict: Vec<String>,
-    /// The first value that cannot be decoded: `json: cannot unmarshal …`, or what is wrong with its text.
+    /// The error of the first value that cannot be decoded: `json: cannot unmarshal …`, or the
+    /// error of its text form.
     pub mismatch: Option<String>,
 }
 
-/// Walks over a body of a kind with that schema. Fails only where the body is not JSON.
+/// Checks a body against the schema of its kind. Fails only if the body is not JSON.
 pub fn inspect(
     body: &[u8],
     schema: &Schema,
@@ -39,18 +43,20 @@ pub fn inspect(
     Ok(walk.findings)
 }
 
-/// The fields of an object that its schema does not know, as `unknown field "spec.containers[0].foo"`, by name.
+/// Returns the fields of an object that are not in its schema, as `unknown field
+/// "spec.containers[0].foo"`, sorted by name.
 pub fn unknown_fields(object: &Value, schema: &Schema, definitions: &dyn Definitions) -> Vec<String> {
     walk_value(object, schema, definitions).strict
 }
 
-/// The first value of an object that is not of the type its schema says; empty if there is none.
+/// Returns the error of the first value of an object that has the wrong type; empty if there is
+/// none.
 pub fn type_errors(object: &Value, schema: &Schema, definitions: &dyn Definitions) -> Vec<String> {
     walk_value(object, schema, definitions).mismatch.into_iter().collect()
 }
 
-/// The fields that are there twice, as `duplicate field "data.a"`; for bodies of which nothing else is known.
-/// Empty where the body is not JSON.
+/// Returns the fields that occur more than once, as `duplicate field "data.a"`, without looking at
+/// a schema. Returns an empty list if the body is not JSON.
 pub fn duplicate_fields(body: &[u8]) -> Vec<String> {
     let mut walk = Walk::new(&NoDefinitions);
     let mut json = serde_json::Deserializer::from_slice(body);
@@ -61,32 +67,32 @@ pub fn duplicate_fields(body: &[u8]) -> Vec<String> {
 fn walk_value(object: &Value, schema: &Schema, definitions: &dyn Definitions) -> Findings {
     let mut walk = Walk::new(definitions);
     let node = Node { walk: &mut walk, expected: Expected::Schema(schema.clone()) };
-    node.deserialize(object).expect("a value is walked over whatever it holds");
+    node.deserialize(object).expect("walking over a parsed value cannot fail");
     walk.findings
 }
 
-/// One step from the root to a value.
+/// A segment of the path from the root to a value.
 #[derive(Debug)]
-enum Step {
-    /// Into a field of a structure, which has a definition.
+enum Segment {
+    /// A field of a structure that has a definition.
     Field { definition: Arc<str>, name: CompactString },
-    /// To an entry of a map.
+    /// An entry of a map.
     Key(CompactString),
-    /// To an item of a list.
+    /// An item of a list.
     Item(usize),
 }
 
 /// The state of a walk.
 struct Walk<'d> {
     definitions: &'d dyn Definitions,
-    steps: Vec<Step>,
+    steps: Vec<Segment>,
     findings: Findings,
 }
 
-/// What is known of a value before it is seen.
+/// The knowledge about a value before it is visited.
 #[derive(Clone)]
 enum Expected {
-    /// Nothing: objects in it may still have a field twice.
+    /// No schema: only duplicate fields are looked for.
     Nothing,
     Schema(Schema),
 }
@@ -102,13 +108,13 @@ impl<'d> Walk<'d> {
         Self { definitions, steps: Vec::new(), findings: Findings::default() }
     }
 
-    /// Reports `what field "path.name"`, unless that was done before.
+    /// Adds `what field "path.name"` to the findings, once.
     fn report(&mut self, what: &str, name: &str) {
         let mut path = String::new();
         for step in &self.steps {
             match step {
-                Step::Item(index) => path.push_str(&format!("[{index}]")),
-                Step::Field { name, .. } | Step::Key(name) => {
+                Segment::Item(index) => path.push_str(&format!("[{index}]")),
+                Segment::Field { name, .. } | Segment::Key(name) => {
                     if !path.is_empty() {
                         path.push('.');
                     }
@@ -117,33 +123,36 @@ impl<'d> Walk<'d> {
             }
         }
         let dot = if path.is_empty() { "" } else { "." };
-        let words = format!("{what} field \"{path}{dot}{name}\"");
-        if self.findings.strict.len() < MOST && !self.findings.strict.contains(&words) {
-            self.findings.strict.push(words);
+        let message = format!("{what} field \"{path}{dot}{name}\"");
+        if self.findings.strict.len() < MAX_STRICT_ERRORS && !self.findings.strict.contains(&message) {
+            self.findings.strict.push(message);
         }
     }
 
-    /// Notes what is wrong with the text of a scalar.
-    fn complain(&mut self, words: Option<String>) {
+    /// Records the error of the text form of a scalar, if there is one and no error was recorded
+    /// before.
+    fn record_error(&mut self, message: Option<String>) {
         if self.findings.mismatch.is_none() {
-            self.findings.mismatch = words;
+            self.findings.mismatch = message;
         }
     }
 
-    /// Notes that `found` is not what `schema` says.
+    /// Records that `found` does not match `schema`.
     fn mismatch(&mut self, found: &str, schema: &Schema) {
         if self.findings.mismatch.is_some() {
             return;
         }
+        // Go lets a quantity decode itself (`Quantity.UnmarshalJSON`): any JSON that is not a
+        // quantity gets the error of a malformed one.
         if let Schema::Scalar(Scalar::Quantity) = schema.resolve(self.definitions) {
-            self.complain(syntax::quantity("?"));
+            self.record_error(syntax::quantity("?"));
             return;
         }
         let mut path = String::new();
         let mut owner = None;
         for step in &self.steps {
-            let Step::Field { definition, name } = step else { continue };
-            for part in [words::embedded(definition, name), Some(name.as_str())].into_iter().flatten() {
+            let Segment::Field { definition, name } = step else { continue };
+            for part in [go_types::embedded(definition, name), Some(name.as_str())].into_iter().flatten() {
                 path.push('.');
                 path.push_str(part);
             }
@@ -151,39 +160,40 @@ impl<'d> Walk<'d> {
         }
         self.findings.mismatch = Some(match owner {
             Some((definition, name)) => {
-                let expected = words::type_of(schema, definition, name, self.definitions);
-                let short = words::short(definition);
+                let expected = go_types::type_of(schema, definition, name, self.definitions);
+                let short = go_types::short(definition);
                 format!(
                     "json: cannot unmarshal {found} into Go struct field {short}{path} of type {expected}"
                 )
             }
             None => {
-                let expected = words::type_of(schema, "", "", self.definitions);
+                let expected = go_types::type_of(schema, "", "", self.definitions);
                 format!("json: cannot unmarshal {found} into Go value of type {expected}")
             }
         });
     }
 
-    /// True if a whole number fits the field at hand.
+    /// Returns true if an integer fits the current field.
     fn fits(&self, number: i64) -> bool {
         let field = self.steps.iter().rev().find_map(|step| match step {
-            Step::Field { definition, name } => Some((definition, name)),
-            Step::Key(_) | Step::Item(_) => None,
+            Segment::Field { definition, name } => Some((definition, name)),
+            Segment::Key(_) | Segment::Item(_) => None,
         });
         i32::try_from(number).is_ok()
-            || field.is_none_or(|(definition, name)| words::is_long(definition, name))
+            || field.is_none_or(|(definition, name)| go_types::is_long(definition, name))
     }
 }
 
 impl Node<'_, '_> {
-    /// The schema behind names, and the name of its definition, which is empty for a structure without one.
+    /// Returns the schema as expected, the schema that it resolves to, and the name of its
+    /// definition, which is empty for a structure without one.
     fn resolved(&self) -> Option<(Schema, Schema, Arc<str>)> {
         let Expected::Schema(schema) = &self.expected else { return None };
         let name = if let Schema::Named(name) = schema { name.clone() } else { "".into() };
         Some((schema.clone(), schema.resolve(self.walk.definitions), name))
     }
 
-    /// Checks a scalar; `fits` says whether a value of this form is one, for the type at hand.
+    /// Checks a scalar; `fits` returns true if a value of this form is valid for the expected type.
     fn scalar(self, found: &str, fits: impl FnOnce(&mut Walk<'_>, Scalar) -> bool) {
         let Some((schema, resolved, _)) = self.resolved() else { return };
         match resolved {
@@ -195,7 +205,8 @@ impl Node<'_, '_> {
 }
 
 impl Node<'_, '_> {
-    /// Checks a number; `fits` says whether it is one where it has to be whole. Only there it is shown.
+    /// Checks a number; `fits` decides for the types that must be integers. Only for those does the
+    /// error show the number.
     fn number(self, number: impl fmt::Display, fits: impl FnOnce(&mut Walk<'_>, Scalar) -> bool) {
         let whole = |it: &Schema| matches!(it, Schema::Scalar(Scalar::Integer | Scalar::IntOrString));
         let shown = self.resolved().is_some_and(|(_, resolved, _)| whole(&resolved));
@@ -259,10 +270,10 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
     fn visit_str<E>(self, text: &str) -> Result<(), E> {
         self.scalar("string", |walk, scalar| {
             match scalar {
-                Scalar::Time => walk.complain(syntax::time(text)),
-                Scalar::MicroTime => walk.complain(syntax::micro_time(text)),
-                Scalar::Quantity => walk.complain(syntax::quantity(text)),
-                Scalar::Bytes => walk.complain(syntax::base64(text)),
+                Scalar::Time => walk.record_error(syntax::time(text)),
+                Scalar::MicroTime => walk.record_error(syntax::micro_time(text)),
+                Scalar::Quantity => walk.record_error(syntax::quantity(text)),
+                Scalar::Bytes => walk.record_error(syntax::base64(text)),
                 _ => {}
             }
             !matches!(scalar, Scalar::Integer | Scalar::Number | Scalar::Boolean)
@@ -282,7 +293,7 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
             }
         };
         for index in 0.. {
-            self.walk.steps.push(Step::Item(index));
+            self.walk.steps.push(Segment::Item(index));
             let item = items.next_element_seed(Node { walk: self.walk, expected: expected.clone() });
             self.walk.steps.pop();
             if item?.is_none() {
@@ -294,9 +305,9 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
         let inside = match self.resolved() {
-            None => Inside::Entries(Expected::Nothing),
-            Some((_, Schema::Struct(it), definition)) => Inside::Fields(it, definition),
-            Some((_, Schema::Map(map), _)) => Inside::Entries(Expected::Schema(map.value.clone())),
+            None => Contents::Entries(Expected::Nothing),
+            Some((_, Schema::Struct(it), definition)) => Contents::Fields(it, definition),
+            Some((_, Schema::Map(map), _)) => Contents::Entries(Expected::Schema(map.value.clone())),
             Some((schema, resolved, _)) => {
                 if !matches!(resolved, Schema::Any) {
                     self.walk.mismatch("object", &schema);
@@ -308,10 +319,10 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
         let mut seen = BTreeSet::new();
         while let Some(name) = entries.next_key::<CompactString>()? {
             let (step, expected) = match &inside {
-                Inside::Entries(expected) => (Step::Key(name.clone()), expected.clone()),
-                Inside::Fields(fields, definition) => match field(fields, &name) {
+                Contents::Entries(expected) => (Segment::Key(name.clone()), expected.clone()),
+                Contents::Fields(fields, definition) => match field(fields, &name) {
                     Some(schema) => {
-                        let step = Step::Field { definition: definition.clone(), name: name.clone() };
+                        let step = Segment::Field { definition: definition.clone(), name: name.clone() };
                         (step, Expected::Schema(schema))
                     }
                     None => {
@@ -334,13 +345,13 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
     }
 }
 
-/// What the entries of an object are.
-enum Inside {
+/// The expected contents of an object.
+enum Contents {
     Fields(Arc<Struct>, Arc<str>),
     Entries(Expected),
 }
 
-/// What a structure keeps under that name.
+/// Returns the schema of the field of that name, or `None` if the structure does not keep it.
 fn field(fields: &Struct, name: &str) -> Option<Schema> {
     match fields.fields.get(name) {
         Some(field) => Some(field.schema.clone()),

@@ -1,8 +1,8 @@
-//! What the fields of built-in kinds are: definitions turned into [`Schema`]s, one at a time.
+//! The schemas of built-in kinds: OpenAPI definitions converted to [`Schema`]s, one at a time.
 //!
-//! A definition refers to others by name, so parsing one does not parse those. `Field::default` is what OpenAPI says, zero
-//! values of plain fields included: it tells what a missing key of a list item is, and is not what an object is to be filled
-//! with (the defaults that matter there are code).
+//! A definition refers to others by name, so parsing one does not parse those. `Field::default` is
+//! the default in the OpenAPI document, including the zero values of plain fields. It stands in for
+//! a missing key of a list item and is not applied to objects (the defaults of objects are code).
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, RwLock};
@@ -14,12 +14,12 @@ use crate::schema::{Definitions, Field, List, Map, PatchStrategy, Scalar, Schema
 
 const REFERENCE: &str = "#/components/schemas/";
 
-/// The definitions of built-in kinds. Every value of it is the same; parsed definitions are shared.
+/// The definitions of built-in kinds. Parsed definitions are shared by all values of this type.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BuiltinDefinitions;
 
 impl BuiltinDefinitions {
-    /// The schema of a built-in kind, as a name to look up here.
+    /// Returns the schema of a built-in kind, as a name to look up here.
     pub fn of_kind(self, group: &str, version: &str, kind: &str) -> Option<Schema> {
         tables::definition_name(group, version, kind).map(|name| Schema::Named(name.into()))
     }
@@ -40,7 +40,8 @@ impl Definitions for BuiltinDefinitions {
     }
 }
 
-/// The types whose form on the wire is not that of their fields, by the last part of their name.
+/// Converts a definition. Types whose wire format differs from their fields are recognized by the
+/// last part of their name.
 fn definition(name: &str, json: &Value) -> Schema {
     let machinery = name.starts_with("io.k8s.apimachinery.");
     match name.rsplit('.').next().unwrap_or(name) {
@@ -76,7 +77,7 @@ fn part(json: &Value) -> Schema {
     }
 }
 
-/// A reference, unless the field says otherwise than the definition how its parts are owned: then its own copy.
+/// Returns a reference to the definition, or a copy of it if the field overrides its map type.
 fn referred(name: &str, map_type: Option<&str>) -> Schema {
     if let Some(map_type) = map_type
         && let Some(Schema::Struct(shared)) = BuiltinDefinitions.get(name)
@@ -104,13 +105,15 @@ fn fields(properties: &Object<String, Value>, required: &[Value]) -> HashMap<Str
         schema: part(json),
         patch: patch_strategy(json),
         required: required.iter().any(|it| it == name),
-        // An empty object is how the original says "not a pointer"; it is no value.
+        // kube-apiserver publishes an empty object as the default of a structure that is not a
+        // pointer; that is not a value.
         default: json.get("default").filter(|it| !it.is_object()).cloned(),
     };
     properties.iter().map(|(name, json)| (name.clone(), field(name, json))).collect()
 }
 
-/// How items are told apart in apply: as the list type says, else as a strategic merge would.
+/// Returns the identity of list items in server-side apply: by the list type, else by the patch
+/// strategy.
 fn topology(json: &Value) -> Topology {
     let keys = |names: &Value| {
         names.as_array().into_iter().flatten().filter_map(Value::as_str).map(Into::into).collect()
@@ -138,7 +141,7 @@ fn patch_strategy(json: &Value) -> PatchStrategy {
     }
 }
 
-/// The definition a schema is, alone or with neighbours.
+/// Returns the name of the definition that a schema refers to, directly or through `allOf`.
 fn reference(json: &Value) -> Option<&str> {
     let reference = json.get("$ref").or_else(|| json.pointer("/allOf/0/$ref"))?;
     reference.as_str()?.strip_prefix(REFERENCE)
@@ -158,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_know_their_keys_for_apply_and_for_patches_apart() {
+    fn lists_have_separate_keys_for_apply_and_for_patches() {
         let ports = field("io.k8s.api.core.v1.Container", "ports");
         let Schema::List(list) = &ports.schema else { panic!("{ports:?}") };
         assert_eq!(list.topology, Topology::Map(vec!["containerPort".into(), "protocol".into()]));
@@ -167,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn strategies_required_fields_and_defaults_are_read() {
+    fn strategies_required_fields_and_defaults_are_parsed() {
         assert!(field("io.k8s.api.apps.v1.DeploymentSpec", "strategy").patch.retain_keys);
         assert!(field("io.k8s.api.policy.v1.PodDisruptionBudgetSpec", "selector").patch.replace);
         assert!(field("io.k8s.api.apps.v1.DeploymentSpec", "selector").required);
@@ -178,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn types_with_a_form_of_their_own_are_scalars() {
+    fn types_with_a_wire_format_of_their_own_are_scalars() {
         for (name, scalar) in [
             ("io.k8s.apimachinery.pkg.apis.meta.v1.Time", Scalar::Time),
             ("io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime", Scalar::MicroTime),
@@ -196,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_may_say_otherwise_than_its_definition_whether_it_is_owned_as_a_whole() {
+    fn a_field_may_override_the_map_type_of_its_definition() {
         let Some(Schema::Struct(shared)) = BuiltinDefinitions.get("io.k8s.api.core.v1.ObjectReference")
         else {
             panic!()

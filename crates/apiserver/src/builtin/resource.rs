@@ -1,7 +1,7 @@
-//! One resource as a server knows it: its names, its scope, its verbs and its subresources.
+//! The description of a resource: its names, scope, verbs and subresources.
 //!
-//! Built-in ones are read from the table; custom ones are made by whoever serves definitions of them. Discovery and the
-//! OpenAPI documents read both alike.
+//! Those of built-in resources are read from the table; the registry creates those of custom
+//! resources from their definitions. Discovery and the OpenAPI documents treat both alike.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use dogwatch_core::{Gvk, Gvr, ResourceType, Scope};
 use serde::Deserialize;
 
-/// A resource that is served in one version.
+/// A resource in one version.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ResourceDef {
     /// The API group; empty for the core group.
@@ -18,7 +18,7 @@ pub struct ResourceDef {
     pub version: String,
     /// The kind of its objects.
     pub kind: String,
-    /// The kind of its lists; empty means the kind and `List`.
+    /// The kind of its lists. Empty means the kind followed by `List`.
     #[serde(default, rename = "listKind")]
     pub list_kind: String,
     /// The plural name used in paths.
@@ -26,20 +26,20 @@ pub struct ResourceDef {
     pub plural: String,
     /// The singular name.
     pub singular: String,
-    /// Short names, as people type them.
+    /// The short names, such as `po`.
     #[serde(rename = "shortNames")]
     pub short_names: Vec<String>,
-    /// Categories, such as `all`.
+    /// The categories, such as `all`.
     pub categories: Vec<String>,
-    /// Whether its objects live in namespaces.
+    /// True if its objects are in namespaces.
     pub namespaced: bool,
-    /// Verbs, in the order in which they are shown.
+    /// The verbs, in the order in which discovery lists them.
     pub verbs: Vec<String>,
-    /// Subresources, in the order in which they are shown.
+    /// The subresources, in the order in which discovery lists them.
     pub subresources: Vec<SubresourceDef>,
-    /// Whether this is the version of the group that clients should prefer.
+    /// True if this is the version of the group that clients should prefer.
     pub preferred: bool,
-    /// Whether a custom resource definition made it.
+    /// True if a CustomResourceDefinition defines it.
     #[serde(default)]
     pub custom: bool,
 }
@@ -47,19 +47,19 @@ pub struct ResourceDef {
 /// A subresource.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct SubresourceDef {
-    /// Its name, the last part of the path.
+    /// The name, which is the last part of the path.
     pub name: String,
-    /// The group of its kind; empty together with `version` where it is that of the resource.
+    /// The group of its kind. Empty together with `version` if it is that of the resource.
     pub group: String,
-    /// The version of its kind; empty where group and version are those of the resource.
+    /// The version of its kind. Empty if group and version are those of the resource.
     pub version: String,
-    /// The kind of what it takes and gives.
+    /// The kind of its request and response bodies.
     pub kind: String,
-    /// Verbs, in the order in which they are shown.
+    /// The verbs, in the order in which discovery lists them.
     pub verbs: Vec<String>,
 }
 
-/// A column of a resource printed as a table.
+/// A column of the table form of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     /// The heading.
@@ -68,28 +68,28 @@ pub struct Column {
     pub kind: String,
     /// The OpenAPI format; `name` marks the column with the name of the object.
     pub format: String,
-    /// 0 is always shown, others only in wide tables.
+    /// The priority: 0 is always shown, others only in wide tables.
     pub priority: i32,
-    /// What the cells say, in words.
+    /// The description of the cells.
     pub description: Arc<str>,
 }
 
 impl ResourceDef {
-    /// The verbs of every custom resource, in the order in which the original shows them.
+    /// The verbs of every custom resource, in the order in which kube-apiserver lists them.
     pub const CUSTOM_VERBS: [&str; 8] =
         ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
-    /// The kind of its objects.
+    /// Returns group, version and kind of its objects.
     pub fn gvk(&self) -> Gvk {
         Gvk::new(&self.group, &self.version, &self.kind)
     }
 
-    /// What a path says.
+    /// Returns group, version and plural name, as in a path.
     pub fn gvr(&self) -> Gvr {
         Gvr::new(&self.group, &self.version, &self.plural)
     }
 
-    /// Group and version as `apiVersion` has them: `v1`, `apps/v1`.
+    /// Returns the `apiVersion` of its objects: `v1`, `apps/v1`.
     pub fn api_version(&self) -> Cow<'_, str> {
         if self.group.is_empty() {
             Cow::Borrowed(&self.version)
@@ -98,7 +98,7 @@ impl ResourceDef {
         }
     }
 
-    /// The kind of its lists.
+    /// Returns the kind of its lists.
     pub fn list_kind(&self) -> Cow<'_, str> {
         if self.list_kind.is_empty() {
             Cow::Owned(format!("{}List", self.kind))
@@ -107,17 +107,17 @@ impl ResourceDef {
         }
     }
 
-    /// True if it is served with this verb.
+    /// Returns true if it is served with this verb.
     pub fn has_verb(&self, verb: &str) -> bool {
         self.verbs.iter().any(|it| it == verb)
     }
 
-    /// The subresource of that name.
+    /// Returns the subresource of that name.
     pub fn subresource(&self, name: &str) -> Option<&SubresourceDef> {
         self.subresources.iter().find(|it| it.name == name)
     }
 
-    /// Group, version and kind of what a subresource of this resource takes and gives.
+    /// Returns group, version and kind of the request and response bodies of a subresource.
     pub fn subresource_gvk(&self, subresource: &SubresourceDef) -> Gvk {
         if subresource.version.is_empty() {
             Gvk::new(&self.group, &self.version, &subresource.kind)
@@ -126,7 +126,7 @@ impl ResourceDef {
         }
     }
 
-    /// The same resource as clients name it.
+    /// Returns the resource as a client-side type.
     pub fn resource_type(&self) -> ResourceType {
         let scope = if self.namespaced { Scope::Namespaced } else { Scope::Cluster };
         ResourceType { gvk: self.gvk(), plural: self.plural.as_str().into(), scope }

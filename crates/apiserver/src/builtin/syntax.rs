@@ -1,6 +1,8 @@
-//! Whether the text of a scalar is one: times, quantities and base64, with the original's words where it is not.
+//! Validation of the text form of scalars: times, quantities and base64, with the error messages of
+//! Go's decoders.
 //!
-//! Pure functions of text. What a value means is nobody's business here.
+//! Each function returns the error message, or `None` for valid text. The values are not
+//! interpreted.
 
 const QUANTITY: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
@@ -12,17 +14,18 @@ const SUFFIXES: [&str; 16] =
 const SECONDS: &str = "2006-01-02T15:04:05Z07:00";
 const MICROSECONDS: &str = "2006-01-02T15:04:05.000000Z07:00";
 
-/// What is wrong with a point in time.
+/// Validates a point in time.
 pub(super) fn time(text: &str) -> Option<String> {
     point_in_time(text, SECONDS)
 }
 
-/// What is wrong with a point in time with microseconds.
+/// Validates a point in time with microseconds.
 pub(super) fn micro_time(text: &str) -> Option<String> {
     point_in_time(text, MICROSECONDS)
 }
 
-/// What is wrong with a quantity. As in the original, one without digits is none wrong: it is zero.
+/// Validates a quantity. As in k8s.io/apimachinery v0.36.4 pkg/api/resource/quantity.go, one
+/// without digits is valid: it is zero.
 pub(super) fn quantity(text: &str) -> Option<String> {
     let text = text.trim();
     let digits = |it: char| it.is_ascii_digit();
@@ -43,7 +46,7 @@ pub(super) fn quantity(text: &str) -> Option<String> {
     (!is_exponent && !SUFFIXES.contains(&suffix)).then(|| "unable to parse quantity's suffix".to_owned())
 }
 
-/// What is wrong with bytes as base64: line ends are skipped, padding is needed.
+/// Validates base64: line ends are skipped, padding is required.
 pub(super) fn base64(text: &str) -> Option<String> {
     let illegal = |at: usize| Some(format!("illegal base64 data at input byte {at}"));
     let bytes = text.as_bytes();
@@ -71,7 +74,8 @@ pub(super) fn base64(text: &str) -> Option<String> {
     }
 }
 
-/// Reads `text` piece by piece as `layout` has it; the first piece that does not fit is named, with all that follows it.
+/// Parses `text` piece by piece, as Go's `time.Parse` does. The error names the first piece that
+/// does not match and the rest of the text.
 fn point_in_time(text: &str, layout: &str) -> Option<String> {
     let complain = |rest: &str, piece: &str| {
         Some(format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {piece:?}"))
@@ -109,7 +113,7 @@ fn point_in_time(text: &str, layout: &str) -> Option<String> {
     out_of_range(&numbers).map(|what| format!("parsing time {text:?}: {what} out of range"))
 }
 
-/// What follows `Z`, `+hh:mm` or `-hh:mm`.
+/// Returns the text after `Z`, `+hh:mm` or `-hh:mm`.
 fn after_zone(rest: &str) -> Option<&str> {
     if let Some(extra) = rest.strip_prefix('Z') {
         return Some(extra);
@@ -144,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn good_texts_are_taken() {
+    fn valid_texts_are_accepted() {
         for it in ["2024-02-29T01:02:03Z", "2024-02-28T01:02:03.5+02:00", "1970-01-01T00:00:00-01:30"] {
             assert_eq!(time(it), None, "{it}");
         }
@@ -159,8 +163,8 @@ mod tests {
     }
 
     #[test]
-    fn bad_texts_are_refused_in_the_words_of_the_original() {
-        for (text, words) in [
+    fn invalid_texts_get_the_messages_of_kube_apiserver() {
+        for (text, message) in [
             ("x", r#"parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006""#),
             (
                 "2024-01-01",
@@ -170,7 +174,7 @@ mod tests {
             ("2023-02-29T00:00:00Z", r#"parsing time "2023-02-29T00:00:00Z": day out of range"#),
             ("2023-02-28T00:00:00Zx", r#"parsing time "2023-02-28T00:00:00Zx": extra text: "x""#),
         ] {
-            assert_eq!(time(text).as_deref(), Some(words));
+            assert_eq!(time(text).as_deref(), Some(message));
         }
         assert!(micro_time("2024-02-29T01:02:03Z").unwrap().ends_with(r#"cannot parse "Z" as ".000000""#));
         for text in ["zz", "", "1.2.3", "1x", "1 2"] {
@@ -186,7 +190,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_text_is_too_strange(text in ".{0,40}", stamp in "[0-9]{4}-0[1-9]-[0-9TZ:.+é-]{0,24}") {
+        fn arbitrary_text_does_not_panic(text in ".{0,40}", stamp in "[0-9]{4}-0[1-9]-[0-9TZ:.+é-]{0,24}") {
             for it in [&text, &stamp] {
                 let _ = (time(it), micro_time(it), quantity(it), base64(it));
             }

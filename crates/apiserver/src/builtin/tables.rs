@@ -1,6 +1,7 @@
-//! The generated tables: found by name, parsed when first asked for, kept for the life of the program.
+//! The generated tables: looked up by name, parsed on first use, kept until the process ends.
 //!
-//! The definitions stay text until one of them is wanted; see [`super::BuiltinDefinitions`] for what they mean.
+//! Definitions stay JSON text until one is used; [`super::BuiltinDefinitions`] converts them to
+//! schemas.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -13,90 +14,89 @@ static DEFINITIONS: &str = include_str!("../../data/generated/definitions.txt");
 static RESOURCES: &str = include_str!("../../data/generated/resources.json");
 static COLUMNS: &str = include_str!("../../data/generated/columns.json");
 
-/// The built-in resources, in the order of the original's discovery.
+/// Returns the built-in resources, in the order of kube-apiserver's discovery.
 pub fn resources() -> &'static [Arc<ResourceDef>] {
-    &served().resources
+    &resource_table().resources
 }
 
-/// The built-in resource of that name.
+/// Returns the built-in resource of that name.
 pub fn resource(group: &str, version: &str, plural: &str) -> Option<&'static Arc<ResourceDef>> {
     resources().iter().find(|it| it.plural == plural && it.group == group && it.version == version)
 }
 
-/// The built-in resource with objects of that kind.
+/// Returns the built-in resource whose objects have that kind.
 pub fn resource_of_kind(group: &str, version: &str, kind: &str) -> Option<&'static Arc<ResourceDef>> {
     resources().iter().find(|it| it.kind == kind && it.group == group && it.version == version)
 }
 
-/// The name of the definition of a built-in kind; lists and the kinds of subresources have theirs too.
+/// Returns the name of the definition of a built-in kind; lists and the kinds of subresources have
+/// one too.
 pub fn definition_name(group: &str, version: &str, kind: &str) -> Option<&'static str> {
-    served().kinds.get(format!("{group}/{version}/{kind}").as_str()).copied()
+    resource_table().kinds.get(format!("{group}/{version}/{kind}").as_str()).copied()
 }
 
-/// The names of all built-in definitions, in their order.
+/// Returns the names of all built-in definitions, in the order of the table.
 pub fn definition_names() -> impl Iterator<Item = &'static str> {
     DEFINITIONS.lines().filter_map(|line| line.split_once('\t')).map(|(name, _)| name)
 }
 
-/// A definition as OpenAPI v3 has it, in JSON.
+/// Returns a definition in OpenAPI v3 form, as JSON.
 pub fn definition_json(name: &str) -> Option<&'static str> {
     definition_entry(name).map(|(_, json)| json)
 }
 
-/// A definition in JSON, with its name as the table has it.
+/// Returns a definition as JSON, with its name from the table.
 pub(super) fn definition_entry(name: &str) -> Option<(&'static str, &'static str)> {
     static INDEX: OnceLock<HashMap<&'static str, &'static str>> = OnceLock::new();
     let index = INDEX.get_or_init(|| DEFINITIONS.lines().filter_map(|line| line.split_once('\t')).collect());
     index.get_key_value(name).map(|(name, json)| (*name, *json))
 }
 
-/// The columns of a built-in resource printed as a table, where the original has its own.
+/// Returns the table columns of a built-in resource, if kube-apiserver defines any.
 pub fn columns(group: &str, version: &str, plural: &str) -> Option<&'static [Column]> {
     static TABLE: OnceLock<HashMap<String, Vec<Column>>> = OnceLock::new();
     let table = TABLE.get_or_init(|| {
-        let written: WrittenColumns =
-            serde_json::from_str(COLUMNS).expect("the generator writes what is read here");
-        let words: Vec<Arc<str>> = written.words.into_iter().map(Into::into).collect();
-        let column = |(name, kind, format, priority, word): WrittenColumn| {
+        let file: ColumnsFile = serde_json::from_str(COLUMNS).expect("the generator writes this format");
+        let words: Vec<Arc<str>> = file.words.into_iter().map(Into::into).collect();
+        let column = |(name, kind, format, priority, word): ColumnEntry| {
             let description = words.get(word).cloned().unwrap_or_default();
             Column { name, kind, format, priority, description }
         };
-        let columns = |it: Vec<WrittenColumn>| it.into_iter().map(column).collect();
-        written.columns.into_iter().map(|(resource, it)| (resource, columns(it))).collect()
+        let columns = |it: Vec<ColumnEntry>| it.into_iter().map(column).collect();
+        file.columns.into_iter().map(|(resource, it)| (resource, columns(it))).collect()
     });
     table.get(&format!("{group}/{version}/{plural}")).map(Vec::as_slice)
 }
 
-/// Name, type, format, priority, and which of the words.
-type WrittenColumn = (String, String, String, i32, usize);
+/// Name, type, format, priority, and the index of the description in `words`.
+type ColumnEntry = (String, String, String, i32, usize);
 
-/// The file of columns, as it is written.
+/// The contents of `columns.json`.
 #[derive(Debug, Deserialize)]
-struct WrittenColumns {
-    columns: HashMap<String, Vec<WrittenColumn>>,
+struct ColumnsFile {
+    columns: HashMap<String, Vec<ColumnEntry>>,
     words: Vec<String>,
 }
 
-/// The file of resources, as it is written.
+/// The contents of `resources.json`.
 #[derive(Debug, Deserialize)]
-struct Written {
+struct ResourcesFile {
     resources: Vec<ResourceDef>,
     #[serde(borrow)]
     kinds: BTreeMap<&'static str, &'static str>,
 }
 
 #[derive(Debug)]
-struct Served {
+struct ResourceTable {
     resources: Vec<Arc<ResourceDef>>,
     kinds: BTreeMap<&'static str, &'static str>,
 }
 
-fn served() -> &'static Served {
-    static SERVED: OnceLock<Served> = OnceLock::new();
-    SERVED.get_or_init(|| {
-        let written: Written =
-            serde_json::from_str(RESOURCES).expect("the generator writes what is read here");
-        Served { resources: written.resources.into_iter().map(Arc::new).collect(), kinds: written.kinds }
+fn resource_table() -> &'static ResourceTable {
+    static TABLE: OnceLock<ResourceTable> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        let file: ResourcesFile = serde_json::from_str(RESOURCES).expect("the generator writes this format");
+        ResourceTable { resources: file.resources.into_iter().map(Arc::new).collect(), kinds: file.kinds }
     })
 }
 
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_that_is_served_has_a_definition() {
+    fn every_served_kind_has_a_definition() {
         for it in resources() {
             let name = definition_name(&it.group, &it.version, &it.kind).unwrap();
             assert!(definition_json(name).unwrap().starts_with('{'), "{name}");
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_there_for_what_can_be_listed() {
+    fn every_listable_resource_has_columns() {
         let columns = columns("", "v1", "pods").unwrap();
         assert_eq!(columns[0].name, "Name");
         assert_eq!(

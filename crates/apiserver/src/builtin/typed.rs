@@ -1,4 +1,4 @@
-//! What a typed object keeps of a body: the fields its type has, and nothing that is null.
+//! Decoding into a typed object: keeps the fields of the type, and drops nulls.
 
 use std::borrow::Cow;
 
@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use crate::schema::{Definitions, Scalar, Schema};
 
-/// Drops the fields a schema does not know, and nulls; a null in a map or list becomes the empty value of its type.
+/// Drops unknown fields and nulls. A null in a map or list becomes the zero value of its type.
 pub fn keep_known(value: &mut Value, schema: &Schema, definitions: &dyn Definitions) {
     match (schema.resolve(definitions), value) {
         (Schema::Struct(known), Value::Object(fields)) => {
-            // A structure of which nothing is known is kept as it is.
+            // A structure without known fields is kept unchanged.
             if known.fields.is_empty() && known.additional.is_none() {
                 return;
             }
@@ -44,8 +44,9 @@ pub fn keep_known(value: &mut Value, schema: &Schema, definitions: &dyn Definiti
     }
 }
 
-/// Returns base64 as kube-apiserver shows it, which decodes bytes and encodes them again: Go ignores line ends in it,
-/// and bits that belong to no byte. Other clients refuse to read such a text. `None` where it is the same.
+/// Returns base64 in the form in which kube-apiserver returns it, which decodes and re-encodes
+/// bytes: Go ignores line ends and trailing bits when decoding, but other clients reject such text.
+/// Returns `None` if the text is unchanged.
 fn canonical_base64(text: &str) -> Option<String> {
     const LENIENT: GeneralPurpose =
         GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
@@ -79,7 +80,7 @@ mod tests {
     use crate::builtin::BuiltinDefinitions;
 
     #[test]
-    fn unknown_fields_and_nulls_go_wherever_they_are() {
+    fn unknown_fields_and_nulls_are_dropped_at_every_depth() {
         let pod = BuiltinDefinitions.of_kind("", "v1", "Pod").expect("a kind");
         let mut object = json!({ "kind": "Pod", "odd": 1, "metadata": { "name": "a", "labels": { "k": null }, "x": 1 },
             "spec": { "nodeName": null, "containers": [{ "name": "c", "imagee": "i", "args": [null, "b"] }, null] } });
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_written_the_one_way() {
+    fn base64_is_stored_in_canonical_form() {
         let secret = BuiltinDefinitions.of_kind("", "v1", "Secret").expect("a kind");
         let data = json!({"wrapped": "Zm9v\nYmFy\r\n", "bits": "QR==", "plain": "QQ==", "empty": ""});
         let mut object = json!({ "data": data });
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_anything_is_kept_whole() {
+    fn untyped_fields_are_kept_unchanged() {
         let revision = BuiltinDefinitions.of_kind("apps", "v1", "ControllerRevision").expect("a kind");
         let object = json!({ "metadata": { "name": "a", "managedFields": [{ "fieldsV1": { "f:x": {} } }] },
             "data": { "any": { "thing": null } }, "revision": 1 });

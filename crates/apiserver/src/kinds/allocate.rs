@@ -1,4 +1,6 @@
-//! What services get from the cluster: addresses and ports. Who hands them out is behind a trait.
+//! Allocation of the cluster IPs and node ports of services. The allocators are behind a trait.
+//!
+//! Mirrors k8s.io/kubernetes v1.36.4 pkg/registry/core/service/storage/alloc.go.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -7,20 +9,21 @@ use serde_json::{Value, json};
 use crate::kinds::look::{at, each, entries, fill, flag, items, number, object, text};
 use crate::{Problem, ProblemKind, Refusal};
 
-/// What an object needs from the rest of the cluster when it is created.
+/// The cluster-wide state that preparing an object depends on.
 pub trait Surroundings {
-    /// An address for a service: the one it wants, or a free one.
+    /// Allocates an address for a service: the wanted one, or a free one.
     fn cluster_ip(&mut self, service: &Value, wanted: Option<&str>) -> Result<String, Refusal>;
 
-    /// A port on every node for one of the ports of a service, by its place: the one it wants, or a free one.
+    /// Allocates a node port for the service port of this index: the wanted one, or a free one.
     fn node_port(&mut self, service: &Value, index: usize, wanted: Option<i64>) -> Result<i64, Refusal>;
 
-    /// The value of a priority class and whether it preempts; `None` where there is no such class. An empty name asks
-    /// for the default class.
+    /// Returns the value and the preemption policy of a priority class, or `None` if there is no
+    /// such class. An empty name means the default class.
     fn priority(&self, class: &str) -> Option<(i64, String)>;
 }
 
-/// Gets a service its address and ports. What its old state has is not asked for again.
+/// Allocates the address and the node ports of a service. Those that its old state holds are not
+/// allocated again.
 pub(super) fn allocate(
     service: &mut Value,
     old: Option<&Value>,
@@ -38,7 +41,7 @@ pub(super) fn allocate(
     let held = old.map_or("", |old| text(old, "/spec/clusterIP"));
     let address = match wanted.as_str() {
         "" => around.cluster_ip(service, None)?,
-        // An address that is none is refused by validation, and one that is to change as well.
+        // Validation rejects invalid addresses, and changes of an address.
         some if some != "None" && held.is_empty() && some.parse::<IpAddr>().is_ok() => {
             around.cluster_ip(service, Some(some))?
         }
@@ -64,7 +67,8 @@ pub(super) fn allocate(
     Ok(())
 }
 
-/// What is wrong with the IP families that a service wants: the addresses of this cluster are IPv4.
+/// Returns the problems of the IP families that a service requests: this cluster has IPv4 addresses
+/// only.
 fn family_problems(service: &Value) -> Vec<Problem> {
     let invalid = |field: String, value: String, why: &str| {
         Problem::with_value(field, ProblemKind::Invalid, value, why)
@@ -88,8 +92,8 @@ fn family_problems(service: &Value) -> Vec<Problem> {
     if !unnamed.is_empty() {
         return unnamed;
     }
-    // A family that does not fit its address is refused by validation; a service without a selector that has no address
-    // may name any family, since its endpoints come from elsewhere.
+    // Validation rejects a family that does not match its address. A headless service without a
+    // selector may name any family, because its endpoints are not managed by the cluster.
     let misfit = addresses.iter().zip(families).any(|(it, family)| is_v6(it) != (family == "IPv6"));
     let unselected = entries(service, "/spec/selector").next().is_none();
     if headless && unselected || misfit && !headless {
@@ -106,7 +110,7 @@ fn family_problems(service: &Value) -> Vec<Problem> {
     dual.into_iter().chain(unknown).collect()
 }
 
-/// The ports of a service, with one on every node where its type has such.
+/// Returns the ports of a service, with node ports if its type has them.
 fn allocated_ports(
     service: &Value,
     old: Option<&Value>,
@@ -131,7 +135,8 @@ fn allocated_ports(
     Ok(ports)
 }
 
-/// What was allocated stays where the update does not name it; a service by name gives it back.
+/// Keeps allocated addresses and ports that an update leaves out. A service that becomes an
+/// `ExternalName` releases them.
 pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
     let (now, before) = (text(new, "/spec/type").to_owned(), text(old, "/spec/type"));
     let Some(map) = new.as_object_mut() else { return };
@@ -164,7 +169,7 @@ pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
             fill(spec, key, value.clone());
         }
     }
-    // The list follows the single address where only one of them was changed.
+    // `clusterIPs` follows `clusterIP` if only that was changed.
     let single = spec.get("clusterIP").cloned().unwrap_or_default();
     let listed = spec.get("clusterIPs").and_then(|list| list.get(0)).cloned();
     let was = old["spec"].get("clusterIP").cloned().unwrap_or_default();
@@ -194,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn families_that_the_cluster_does_not_have_are_refused_by_name() {
+    fn ip_families_that_the_cluster_lacks_are_rejected_by_name() {
         let selector = json!({ "app": "a" });
         for (spec, expected) in [
             (json!({ "clusterIP": "10.96.1.1" }), &[][..]),

@@ -1,8 +1,11 @@
-//! One store for two groups: events of the core group are kept, those of `events.k8s.io` are translated.
+//! Events of two groups in one collection: those of the core group are stored, those of
+//! `events.k8s.io` are converted.
+//!
+//! Mirrors k8s.io/kubernetes v1.36.4 pkg/apis/events/v1/conversion.go.
 
 use serde_json::{Map, Value};
 
-/// Core name, name in `events.k8s.io`.
+/// The fields with different names: that in the core group, that in `events.k8s.io`.
 const RENAMED: &[(&str, &str)] = &[
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -13,7 +16,7 @@ const RENAMED: &[(&str, &str)] = &[
     ("reportingComponent", "reportingController"),
 ];
 
-/// A stored event as the group `events.k8s.io` shows it.
+/// Converts a stored event to the group `events.k8s.io`.
 pub fn to_events_group(event: &Value) -> Value {
     let mut shown = renamed(event, |core, new| (core, new), "events.k8s.io/v1");
     if let Some(map) = shown.as_object_mut() {
@@ -33,7 +36,7 @@ pub fn to_events_group(event: &Value) -> Value {
     shown
 }
 
-/// An event of the group `events.k8s.io` as it is stored.
+/// Converts an event of the group `events.k8s.io` to its stored form.
 pub fn to_core_group(event: &Value) -> Value {
     renamed(event, |core, new| (new, core), "v1")
 }
@@ -60,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_goes_to_the_other_group_and_back() {
+    fn an_event_converts_to_the_other_group_and_back() {
         let core = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "reason": "R", "message": "m",
             "involvedObject": {"kind": "Pod"}, "source": {}, "firstTimestamp": null, "lastTimestamp": null, "count": 1,
             "eventTime": null, "reportingComponent": "c", "reportingInstance": "i"});

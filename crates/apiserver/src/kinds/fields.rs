@@ -1,21 +1,25 @@
-//! By which fields objects of a kind can be selected, how they are called, and what their values are.
+//! The selectable fields of built-in kinds: their names and their values.
 //!
-//! Lists and watches ask here; values of built-in kinds are read from the stored object. Custom kinds bring fields of
-//! their own, which are known elsewhere.
+//! Used by lists and watches; values are read from the stored object. The fields of custom kinds
+//! are declared by their definitions and not known here.
+//!
+//! The names and messages are those of the field label conversions in k8s.io/kubernetes v1.36.4
+//! pkg/apis/*/v1/conversion.go.
 
 use serde_json::Value;
 
 use crate::Refusal;
 use crate::kinds::look::{flag, items, number, text};
 
-/// A field that can be selected, by the name it has in the store.
+/// A selectable field, by its stored name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FieldName(&'static str);
 
 const NAME: FieldName = FieldName("metadata.name");
 const NAMESPACE: FieldName = FieldName("metadata.namespace");
 
-/// The names a group of events gives to fields: its own name, and the stored one.
+/// The fields of events: the name in the core group, the name in `events.k8s.io`, and the stored
+/// name.
 const EVENT_FIELDS: &[(&str, &str, &str)] = &[
     ("involvedObject.kind", "regarding.kind", "involvedObject.kind"),
     ("involvedObject.namespace", "regarding.namespace", "involvedObject.namespace"),
@@ -30,7 +34,7 @@ const EVENT_FIELDS: &[(&str, &str, &str)] = &[
     ("type", "type", "type"),
 ];
 
-/// The fields of a kind beyond name and namespace; none where only these can be selected.
+/// Returns the fields of a kind beyond name and namespace, or `None` if only these can be selected.
 fn own_fields(group: &str, kind: &str) -> Option<&'static [&'static str]> {
     Some(match (group, kind) {
         ("", "Pod") => &[
@@ -56,7 +60,10 @@ fn own_fields(group: &str, kind: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// The stored name of a field that a selector names, or a refusal in the words the kind has for it.
+/// Returns the stored name of a field in a selector.
+///
+/// # Errors
+/// 400 for an unknown field. The message depends on the kind, as in kube-apiserver.
 pub fn resolve(group: &str, kind: &str, label: &str) -> Result<FieldName, Refusal> {
     let scoped = !matches!((group, kind), ("", "Node" | "Namespace"));
     match label {
@@ -90,7 +97,7 @@ pub fn resolve(group: &str, kind: &str, label: &str) -> Result<FieldName, Refusa
     }))
 }
 
-/// The fields beyond name and namespace by which objects of a kind can be selected, with their stored names.
+/// Returns the stored names of the selectable fields of a kind, beyond name and namespace.
 pub fn selectable(group: &str, kind: &str) -> Vec<FieldName> {
     if kind == "Event" && matches!(group, "" | "events.k8s.io") {
         return EVENT_FIELDS.iter().map(|(_, _, stored)| FieldName(stored)).collect();
@@ -99,13 +106,13 @@ pub fn selectable(group: &str, kind: &str) -> Vec<FieldName> {
 }
 
 impl FieldName {
-    /// The name of the field in the store.
+    /// Returns the stored name of the field.
     pub fn as_str(self) -> &'static str {
         self.0
     }
 
-    /// The value of the field in a stored object, as selectors compare it: absent fields are empty, flags `false`,
-    /// numbers `0`.
+    /// Returns the value of the field in a stored object, as selectors compare it: absent fields
+    /// are empty, booleans `false`, numbers `0`.
     pub fn value(self, object: &Value) -> String {
         match self.0 {
             "metadata.name" => text(object, "/metadata/name").to_owned(),
@@ -141,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_have_values_even_where_they_are_absent() {
+    fn absent_fields_have_a_zero_value() {
         let pod = json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {"nodeName": "w"},
             "status": {"phase": "Running", "podIPs": [{"ip": "1.2.3.4"}, {"ip": "::1"}]}});
         for (label, value) in [
@@ -161,8 +168,8 @@ mod tests {
     }
 
     #[test]
-    fn refusals_have_the_words_of_the_kind() {
-        for (group, kind, label, words) in [
+    fn the_message_for_an_unknown_field_depends_on_the_kind() {
+        for (group, kind, label, message) in [
             ("", "Pod", "spec.foo", "field label not supported: spec.foo"),
             ("", "Node", "metadata.namespace", "field label not supported: metadata.namespace"),
             ("batch", "Job", "spec.foo", "field label \"spec.foo\" not supported for Job"),
@@ -181,8 +188,8 @@ mod tests {
             ("events.k8s.io", "Event", "source", "field label not supported: source"),
             ("", "Event", "regarding.kind", "field label not supported: regarding.kind"),
         ] {
-            let refusal = resolve(group, kind, label).expect_err("refused");
-            assert_eq!((refusal.0.code, refusal.0.message.as_str()), (400, words));
+            let refusal = resolve(group, kind, label).expect_err("the field is unknown");
+            assert_eq!((refusal.0.code, refusal.0.message.as_str()), (400, message));
         }
     }
 

@@ -1,13 +1,15 @@
-//! Reading and filling JSON objects by path. Absent and `null` are the same here, as they are for typed objects.
+//! Access to JSON objects by path. Absent and `null` are the same here, as they are for typed
+//! objects.
 
 use serde_json::{Map, Value};
 
-/// The value at a JSON pointer, unless it is null.
+/// Returns the value at a JSON pointer, unless it is null.
 pub(crate) fn at<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
     follow(value, pointer).filter(|found| !found.is_null())
 }
 
-/// The value at a JSON pointer. Those in this crate name plain fields, so that nothing has to be unescaped on the way.
+/// Returns the value at a JSON pointer. Nearly all pointers in this crate name plain fields, so the
+/// common case unescapes nothing.
 pub(crate) fn follow<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
     if pointer.contains('~') {
         return value.pointer(pointer);
@@ -20,27 +22,27 @@ pub(crate) fn follow<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
     })
 }
 
-/// The text at a JSON pointer, or nothing.
+/// Returns the string at a JSON pointer, or an empty one.
 pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     follow(value, pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The whole number at a JSON pointer.
+/// Returns the integer at a JSON pointer.
 pub(crate) fn number(value: &Value, pointer: &str) -> Option<i64> {
     follow(value, pointer).and_then(Value::as_i64)
 }
 
-/// Whether the value at a JSON pointer is `true`.
+/// Returns true if the value at a JSON pointer is `true`.
 pub(crate) fn flag(value: &Value, pointer: &str) -> bool {
     follow(value, pointer).and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// The items of the list at a JSON pointer.
+/// Returns the items of the list at a JSON pointer.
 pub(crate) fn items<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
     follow(value, pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The entries of the object at a JSON pointer.
+/// Returns the entries of the object at a JSON pointer.
 pub(crate) fn entries<'a>(
     value: &'a Value,
     pointer: &str,
@@ -52,24 +54,24 @@ pub(crate) fn entries<'a>(
         .map(|(key, value)| (key.as_str(), value))
 }
 
-/// The object under a key, made where there is none.
+/// Returns the object under a key, inserting an empty one if there is none.
 pub(crate) fn object<'a>(parent: &'a mut Map<String, Value>, key: &str) -> &'a mut Map<String, Value> {
     let slot = parent.entry(key).or_insert_with(|| Value::Object(Map::new()));
     if !slot.is_object() {
         *slot = Value::Object(Map::new());
     }
-    slot.as_object_mut().expect("it was made an object just above")
+    slot.as_object_mut().expect("set to an object just above")
 }
 
-/// The object under a key, where there is one.
-pub(crate) fn object_if_there<'a>(
+/// Returns the object under a key, if there is one.
+pub(crate) fn object_if_present<'a>(
     parent: &'a mut Map<String, Value>,
     key: &str,
 ) -> Option<&'a mut Map<String, Value>> {
     parent.get_mut(key).and_then(Value::as_object_mut)
 }
 
-/// The objects in the list under a key.
+/// Returns the objects in the list under a key.
 pub(crate) fn each<'a>(
     parent: &'a mut Map<String, Value>,
     key: &str,
@@ -77,7 +79,7 @@ pub(crate) fn each<'a>(
     parent.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut)
 }
 
-/// Sets a field that is absent, null or empty text.
+/// Sets a field that is absent, null or an empty string.
 pub(crate) fn fill(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
     let empty = match map.get(key) {
         None | Some(Value::Null) => true,
@@ -103,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pointer_leads_where_the_standard_says() {
+    fn pointers_resolve_as_in_the_rfc() {
         let value = json!({ "a": { "b": [{ "c": 1 }, 2], "": 3, "x/y": 4 }, "n": null });
         for pointer in [
             "",

@@ -1,9 +1,10 @@
-//! What the server knows about single built-in kinds, as pure functions on JSON values.
+//! The rules of individual built-in kinds, as pure functions on JSON values.
 //!
-//! A write passes through them in this order: [`defaults`], [`prepare`], [`validate`]. [`traits`] says how a kind is
-//! updated and deleted, [`fields`] by which fields it can be selected, [`events`] how the two groups of events share
-//! one store, [`autoscaling`] how the two versions of autoscalers do. Kinds are named by group and kind (or plural); a kind that is not known here gets the common treatment.
-//! Nothing here knows requests, storage or the clock.
+//! A write applies them in this order: [`defaults`], [`prepare`], [`validate`]. [`traits`] has the
+//! rules for updating and deleting objects of a kind, [`fields`] its selectable fields; [`events`]
+//! converts between the two groups of events, and [`autoscaling`] between the two versions of
+//! autoscalers. Kinds are identified by group and kind (or plural); an unknown kind gets the common
+//! rules. Nothing here knows requests, storage or the clock.
 //!
 //! The `mod` lines below are in layer order.
 
@@ -24,8 +25,8 @@ pub mod warnings;
 
 use serde_json::{Map, Value, json};
 
-/// An object of a built-in kind in which nothing is said: the fields that are shown even so, with theirs. What an owner of
-/// fields is measured against.
+/// Returns an object of a built-in kind in which no field is set. It contains the fields that are
+/// serialized even if empty, with their zero values. Field ownership is computed against it.
 pub fn blank(group: &str, version: &str, kind: &str) -> Value {
     if (group, kind) == ("apiextensions.k8s.io", "CustomResourceDefinition") {
         return json!({ "metadata": {}, "spec": { "group": "", "names": { "plural": "", "kind": "" }, "scope": "", "versions": null },

@@ -1,7 +1,8 @@
-//! What the server itself writes into an object before it is stored: status, generation, and what it decides alone.
+//! The fields that the server itself sets before an object is stored: status, generation, and
+//! everything it decides.
 //!
-//! Runs after [`defaults`], before validation. What needs more than the object (addresses, ports,
-//! priorities) is asked of [`Surroundings`].
+//! Runs after [`defaults`] and before validation. What depends on more than the object (addresses,
+//! ports, priorities) is obtained from [`Surroundings`].
 
 use serde_json::{Map, Value, json};
 
@@ -14,7 +15,7 @@ use crate::kinds::traits::{KindTraits, StatusMetadata};
 
 pub use crate::kinds::allocate::Surroundings;
 
-/// The kind of an object, by all its names.
+/// The names and traits of a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct KindNames<'a> {
     /// The group; empty for the core group.
@@ -23,13 +24,14 @@ pub struct KindNames<'a> {
     pub version: &'a str,
     /// The kind.
     pub kind: &'a str,
-    /// The plural.
+    /// The plural name.
     pub plural: &'a str,
-    /// What sets it apart.
+    /// The rules for creating, updating and deleting its objects.
     pub traits: KindTraits,
 }
 
-/// Prepares a new object. Its uid must be set, since jobs select by it; `now` is the time of creation.
+/// Prepares a new object. Its uid must be set, since jobs select by it; `now` is the time of
+/// creation.
 pub fn for_create(
     names: KindNames<'_>,
     value: &mut Value,
@@ -59,17 +61,18 @@ pub fn for_create(
         ("", "PersistentVolumeClaim") => {
             add_finalizer(value, "kubernetes.io/pvc-protection");
             drop_unsupported_source(value);
-            settle_source(value);
+            normalize_sources(value);
         }
         ("batch", "Job") => generate_job_selector(value),
         ("apps", "DaemonSet") => set_template_generation(value, 1),
-        ("coordination.k8s.io", "Lease") => without_strategy(value),
+        ("coordination.k8s.io", "Lease") => drop_election_fields(value),
         _ => {}
     }
     Ok(())
 }
 
-/// Leaves of a change to a pod what its parts `ephemeralcontainers` and `resize` are for; the rest stays as it was.
+/// Reduces a write to the subresource `ephemeralcontainers` or `resize` of a pod to the fields of
+/// that subresource; all other fields keep their old values.
 pub fn only_part(part: &str, new: &mut Value, old: &Value) {
     let mut spec = old["spec"].clone();
     match part {
@@ -98,8 +101,8 @@ pub fn only_part(part: &str, new: &mut Value, old: &Value) {
     }
 }
 
-/// Prepares the new state of an object for a write to the object itself. What a service no longer uses is given back by
-/// the caller, who sees both states.
+/// Prepares the new state of an object for a write to the object itself. The caller, which knows
+/// both states, releases the addresses and ports that a service no longer uses.
 pub fn for_update(
     names: KindNames<'_>,
     new: &mut Value,
@@ -115,9 +118,9 @@ pub fn for_update(
             copy(new, old, "spec");
             defaults::apply(names.group, names.version, names.kind, new);
         }
-        ("", "Pod") => keep_decided(new, old),
-        ("", "PersistentVolumeClaim") => settle_source(new),
-        ("coordination.k8s.io", "Lease") => without_strategy(new),
+        ("", "Pod") => keep_server_fields(new, old),
+        ("", "PersistentVolumeClaim") => normalize_sources(new),
+        ("coordination.k8s.io", "Lease") => drop_election_fields(new),
         ("", "Service") => {
             keep_allocated(new, old);
             allocate(new, Some(old), around)?;
@@ -133,8 +136,9 @@ pub fn for_update(
     Ok(())
 }
 
-/// Drops a source of a claim that the old field cannot name, and one of another namespace, which is behind a switch
-/// that is off by default.
+/// Drops a `dataSource` of an unsupported kind, and a `dataSourceRef` to another namespace, which
+/// needs a feature gate that is off by default (k8s.io/kubernetes v1.36.4
+/// pkg/api/persistentvolumeclaim/util.go).
 fn drop_unsupported_source(claim: &mut Value) {
     let Some(spec) = claim.get_mut("spec").and_then(Value::as_object_mut) else { return };
     let supported = |source: &Value| {
@@ -151,14 +155,15 @@ fn drop_unsupported_source(claim: &mut Value) {
     }
 }
 
-/// Says in both fields what a claim is filled from, where it is said in one. Provisioners read either.
-fn settle_source(claim: &mut Value) {
+/// Copies the source of a claim from one field to the other, because provisioners read either
+/// (`NormalizeDataSources`).
+fn normalize_sources(claim: &mut Value) {
     let Some(spec) = claim.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    for (said, unsaid) in [("dataSource", "dataSourceRef"), ("dataSourceRef", "dataSource")] {
-        if let Some(source) = spec.get(said).filter(|it| text(it, "/namespace").is_empty()).cloned()
-            && !spec.contains_key(unsaid)
+    for (set, unset) in [("dataSource", "dataSourceRef"), ("dataSourceRef", "dataSource")] {
+        if let Some(source) = spec.get(set).filter(|it| text(it, "/namespace").is_empty()).cloned()
+            && !spec.contains_key(unset)
         {
-            spec.insert(unsaid.to_owned(), source);
+            spec.insert(unset.to_owned(), source);
         }
     }
 }
@@ -201,7 +206,7 @@ pub fn for_status_update(names: KindNames<'_>, new: &mut Value, old: &Value) {
     *new = stored;
 }
 
-/// How a pod is treated when a node runs short: by what its containers ask for and are held to.
+/// Returns the QoS class of a pod, computed from the requests and limits of its containers.
 pub fn qos_class(pod: &Value) -> &'static str {
     let containers = || items(pod, "/spec/containers").iter().chain(items(pod, "/spec/initContainers"));
     let amount = |container: &Value, list: &str, name: &str| {
@@ -235,7 +240,8 @@ fn copy(new: &mut Value, old: &Value, key: &str) {
 }
 
 fn keep_generation(names: KindNames<'_>, traits: KindTraits, new: &mut Value, old: &Value) {
-    // Drivers are counted from their first change on, and classes of priority not at all.
+    // kube-apiserver counts the generation of a CSIDriver from its first update on, and does not
+    // count that of a PriorityClass after its creation.
     let counted = match names.kind {
         "CSIDriver" => true,
         "PriorityClass" => false,
@@ -284,24 +290,25 @@ fn new_pod(pod: &mut Value, now: &str, around: &mut dyn Surroundings) -> Result<
         ("priority", "integer value of priority", Value::from(priority)),
         ("preemptionPolicy", "string value of PreemptionPolicy", Value::from(preemption)),
     ];
-    for (key, called, value) in decided {
+    for (key, description, value) in decided {
         let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        if let Some(said) = spec.get(key).filter(|said| !said.is_null() && **said != value) {
+        if let Some(given) = spec.get(key).filter(|it| !it.is_null() && **it != value) {
             let why = format!(
-                "the {called} ({}) must not be provided in pod spec; priority admission controller computed {} from the given \
+                "the {description} ({}) must not be provided in pod spec; priority admission controller computed {} from the given \
                  PriorityClass name",
-                shown(said),
+                shown(given),
                 shown(&value)
             );
             return Err(Refusal::forbidden("", "pods", &name, &why));
         }
         spec.insert(key.to_owned(), value);
     }
-    // A pod that would not wait at all is given a second.
+    // As in k8s.io/kubernetes v1.36.4 pkg/apis/core/v1/conversion.go, a negative grace period means
+    // one second.
     if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64).is_some_and(|it| it < 0) {
         spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
     }
-    tolerate_for_a_while(spec);
+    add_default_tolerations(spec);
     let gated = spec.get("schedulingGates").and_then(Value::as_array).is_some_and(|gates| !gates.is_empty());
     let status = object(map, "status");
     status.insert("phase".to_owned(), "Pending".into());
@@ -315,8 +322,9 @@ fn new_pod(pod: &mut Value, now: &str, around: &mut dyn Surroundings) -> Result<
     Ok(())
 }
 
-/// Pods stay for five minutes on nodes that are not ready or not reachable, unless they say otherwise.
-fn tolerate_for_a_while(spec: &mut Map<String, Value>) {
+/// Adds the default tolerations: pods stay for five minutes on nodes that are not ready or not
+/// reachable (k8s.io/kubernetes v1.36.4 plugin/pkg/admission/defaulttolerationseconds).
+fn add_default_tolerations(spec: &mut Map<String, Value>) {
     let mut tolerations = spec.get("tolerations").and_then(Value::as_array).cloned().unwrap_or_default();
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let known = tolerations.iter().any(|toleration| {
@@ -333,8 +341,8 @@ fn tolerate_for_a_while(spec: &mut Map<String, Value>) {
     spec.insert("tolerations".to_owned(), tolerations.into());
 }
 
-/// What the server decided about a pod stays where an update leaves it out.
-fn keep_decided(new: &mut Value, old: &Value) {
+/// Keeps the fields that the server has set on a pod if an update leaves them out.
+fn keep_server_fields(new: &mut Value, old: &Value) {
     let Some(map) = new.as_object_mut() else { return };
     let spec = object(map, "spec");
     for key in ["priority", "preemptionPolicy"] {
@@ -342,11 +350,12 @@ fn keep_decided(new: &mut Value, old: &Value) {
             fill(spec, key, value.clone());
         }
     }
-    tolerate_for_a_while(spec);
+    add_default_tolerations(spec);
 }
 
-/// Elections that the server coordinates are off, and with them what leases say for them.
-fn without_strategy(lease: &mut Value) {
+/// Drops the fields for coordinated leader election, whose feature gate is off by default
+/// (k8s.io/kubernetes v1.36.4 pkg/registry/coordination/lease/strategy.go).
+fn drop_election_fields(lease: &mut Value) {
     if let Some(spec) = lease.get_mut("spec").and_then(Value::as_object_mut) {
         spec.remove("strategy");
         spec.remove("preferredHolder");
@@ -363,7 +372,8 @@ fn new_namespace(namespace: &mut Value) {
     spec.insert("finalizers".to_owned(), finalizers.into());
 }
 
-/// A node has to show that it is ready before pods come to it.
+/// Adds the taint that keeps pods off a new node until it is ready (k8s.io/kubernetes v1.36.4
+/// plugin/pkg/admission/nodetaint).
 fn new_node(node: &mut Value) {
     let Some(map) = node.as_object_mut() else { return };
     let spec = object(map, "spec");
@@ -385,14 +395,16 @@ fn add_finalizer(value: &mut Value, finalizer: &str) {
     meta.insert("finalizers".to_owned(), finalizers.into());
 }
 
-/// A job selects its pods by its uid, unless it says that it selects them by itself.
+/// Makes a job select its pods by its uid, unless `manualSelector` is set (k8s.io/kubernetes
+/// v1.36.4 pkg/registry/batch/job/strategy.go).
 fn generate_job_selector(job: &mut Value) {
     if flag(job, "/spec/manualSelector") {
         return;
     }
     let name = text(job, "/metadata/name").to_owned();
     let uid = text(job, "/metadata/uid").to_owned();
-    // Labels that were taken over from the template share it; those of the user's own stay as they are.
+    // Labels that were defaulted from the template share its map in kube-apiserver, and therefore
+    // get the generated ones too; labels set by the user stay unchanged.
     let shared = at(job, "/metadata/labels") == at(job, "/spec/template/metadata/labels");
     let Some(map) = job.as_object_mut() else { return };
     let spec = object(map, "spec");

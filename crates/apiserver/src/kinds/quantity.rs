@@ -1,38 +1,40 @@
-//! Amounts of resources such as `500m` and `1Gi`: what they are worth, and the one way to write each.
+//! Resource quantities such as `500m` and `1Gi`: their value and their canonical form.
+//!
+//! Mirrors k8s.io/apimachinery v0.36.4 pkg/api/resource/quantity.go.
 
 use serde_json::Value;
 
-/// An amount in billionths, and how it was written.
+/// A quantity in billionths, and the format it was written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quantity {
-    /// Capped at both ends of its type.
+    /// Saturates at both ends of its type.
     nano: i128,
-    form: Form,
-    /// The amount as written, where billionths cannot hold it.
-    beyond: Option<Beyond>,
+    format: Format,
+    /// The quantity as written, if it is too large for `nano`.
+    large: Option<LargeValue>,
 }
 
-/// An amount that is too large to be counted in billionths: `digits * 10^exponent`. kube-apiserver keeps such amounts
-/// exactly, and caps only those in binary units, at 2^63-1 (`resource.ParseQuantity`). Here the first [`SIGNIFICANT`]
-/// digits are exact.
+/// A quantity that is too large to be counted in billionths: `digits * 10^exponent`. kube-apiserver
+/// keeps such quantities exactly, and caps only those in binary units, at 2^63-1
+/// (`resource.ParseQuantity`). Here the first [`SIGNIFICANT`] digits are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Beyond {
+struct LargeValue {
     digits: i128,
     exponent: i32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum Format {
     Decimal,
     Binary,
     Exponent,
 }
 
 const BILLION: i128 = 1_000_000_000;
-/// The largest amount in binary units.
+/// The largest quantity in binary units.
 const CAP: i128 = i64::MAX as i128 * BILLION;
-/// How many digits of an amount are looked at. Those behind them are less than a billionth, or the amount is beyond
-/// 10^29.
+/// The number of digits that are read. Further digits are less than a billionth, or the quantity is
+/// beyond 10^29.
 const SIGNIFICANT: usize = 30;
 /// The same for binary units, so that the product with the largest of them fits.
 const SIGNIFICANT_BINARY: usize = 19;
@@ -51,7 +53,7 @@ const DECIMAL: &[(&str, i32)] = &[
 ];
 
 impl Quantity {
-    /// Reads an amount from text or a number. Smaller parts than a billionth are rounded up.
+    /// Parses a quantity from a string or a number. Fractions of a billionth are rounded up.
     pub fn read(value: &Value) -> Option<Self> {
         match value {
             Value::String(text) => Self::parse(text),
@@ -60,7 +62,7 @@ impl Quantity {
         }
     }
 
-    /// Reads an amount from text.
+    /// Parses a quantity from a string.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let (negative, rest) = match text.as_bytes().first()? {
@@ -74,10 +76,10 @@ impl Quantity {
         if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
             return None;
         }
-        let (unit, form) = unit_of(suffix)?;
+        let (unit, format) = unit_of(suffix)?;
         let whole = whole.trim_start_matches('0');
         let all = whole.bytes().chain(fraction.bytes()).skip_while(|it| *it == b'0');
-        let significant = if form == Form::Binary { SIGNIFICANT_BINARY } else { SIGNIFICANT };
+        let significant = if format == Format::Binary { SIGNIFICANT_BINARY } else { SIGNIFICANT };
         let (mut digits, mut dropped, mut lost) = (0_i128, 0_i64, false);
         for (at, digit) in all.enumerate() {
             let digit = i128::from(digit.wrapping_sub(b'0'));
@@ -91,114 +93,115 @@ impl Quantity {
         let places = i64::try_from(fraction.len()).ok()?;
         let exponent = unit.exponent.saturating_sub(places).saturating_add(dropped);
         let (nano, cut) = nano_of(digits.saturating_mul(unit.factor), exponent);
-        let mut read = Self { nano: nano.saturating_add(i128::from(cut || lost)), form, beyond: None };
-        if form == Form::Binary {
+        let mut read = Self { nano: nano.saturating_add(i128::from(cut || lost)), format, large: None };
+        if format == Format::Binary {
             read.nano = read.nano.min(CAP);
         } else if read.nano == i128::MAX {
-            // An exponent that does not fit is as good as the largest that does.
+            // An exponent that does not fit has the same effect as the largest one.
             let exponent = i32::try_from(exponent).unwrap_or(i32::MAX);
-            read.beyond = Some(Beyond { digits, exponent });
+            read.large = Some(LargeValue { digits, exponent });
         }
         Some(if negative { read.negated() } else { read })
     }
 
     fn negated(self) -> Self {
-        let beyond = self.beyond.map(|it| Beyond { digits: it.digits.saturating_neg(), ..it });
-        Self { nano: self.nano.saturating_neg(), beyond, ..self }
+        let large = self.large.map(|it| LargeValue { digits: it.digits.saturating_neg(), ..it });
+        Self { nano: self.nano.saturating_neg(), large, ..self }
     }
 
-    /// So many of something.
+    /// Creates a quantity from a count.
     pub fn count(number: usize) -> Self {
         let nano = i128::try_from(number).unwrap_or(i128::MAX).saturating_mul(BILLION);
-        Self { nano, form: Form::Decimal, beyond: None }
+        Self { nano, format: Format::Decimal, large: None }
     }
 
-    /// Both together, written as the first unless that is nothing.
+    /// Adds two quantities, in the format of the first unless that is zero.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        // Only an exponent can write what is beyond billionths and all units.
-        let beyond_units = self.beyond.is_none() && other.beyond.is_some();
-        let form = if self.is_zero() || beyond_units { other.form } else { self.form };
-        let beyond = self.beyond.or(other.beyond);
-        Self { nano: self.nano.saturating_add(other.nano), form, beyond }.kept_if_beyond()
+        // Only the exponent format can express what is beyond billionths and all units.
+        let beyond_units = self.large.is_none() && other.large.is_some();
+        let format = if self.is_zero() || beyond_units { other.format } else { self.format };
+        let large = self.large.or(other.large);
+        Self { nano: self.nano.saturating_add(other.nano), format, large }.normalized()
     }
 
-    /// What is left when that much is taken away: nothing at the least.
+    /// Subtracts a quantity; the result is at least zero.
     #[must_use]
     pub fn less(self, other: Self) -> Self {
-        Self { nano: self.nano.saturating_sub(other.nano).max(0), ..self }.kept_if_beyond()
+        Self { nano: self.nano.saturating_sub(other.nano).max(0), ..self }.normalized()
     }
 
-    /// The next whole number.
+    /// Rounds up to an integer.
     #[must_use]
     pub fn rounded_up(self) -> Self {
-        Self { nano: self.units().saturating_mul(BILLION), ..self }.kept_if_beyond()
+        Self { nano: self.units().saturating_mul(BILLION), ..self }.normalized()
     }
 
-    /// The next thousandth, away from zero.
+    /// Rounds to thousandths, away from zero.
     #[must_use]
     pub fn rounded_to_thousandths(self) -> Self {
         const MILLION: i128 = BILLION / 1000;
         let off = self.nano % MILLION;
-        if off == 0 || self.beyond.is_some() {
+        if off == 0 || self.large.is_some() {
             return self;
         }
         let step = if off > 0 { MILLION } else { MILLION.saturating_neg() };
         Self { nano: self.nano.saturating_sub(off).saturating_add(step), ..self }
     }
 
-    /// Drops the amount as written where billionths can hold it after all.
-    fn kept_if_beyond(self) -> Self {
-        let beyond = self.beyond.filter(|_| self.nano.saturating_abs() == i128::MAX);
-        Self { beyond, ..self }
+    /// Drops `large` if the result fits into billionths after all.
+    fn normalized(self) -> Self {
+        let large = self.large.filter(|_| self.nano.saturating_abs() == i128::MAX);
+        Self { large, ..self }
     }
 
-    /// In units, rounded up.
+    /// Returns the value in units, rounded up.
     pub fn units(self) -> i128 {
         self.nano.div_euclid(BILLION) + i128::from(self.nano.rem_euclid(BILLION) > 0)
     }
 
-    /// In thousandths, rounded up.
+    /// Returns the value in thousandths, rounded up.
     pub fn thousandths(self) -> i128 {
         let million = BILLION / 1000;
         self.nano.div_euclid(million) + i128::from(self.nano.rem_euclid(million) > 0)
     }
 
-    /// Whether it is less than nothing.
+    /// Returns true if the quantity is less than zero.
     pub fn is_negative(self) -> bool {
         self.nano < 0
     }
 
-    /// Whether it is nothing.
+    /// Returns true if the quantity is zero.
     pub fn is_zero(self) -> bool {
         self.nano == 0
     }
 
-    /// Whether it is a whole number.
+    /// Returns true if the quantity is an integer.
     pub fn is_whole(self) -> bool {
         self.nano % BILLION == 0
     }
 
-    /// Whether it is more than another amount, however both are written.
+    /// Returns true if the quantity is more than another one, whatever their formats.
     pub fn exceeds(self, other: Self) -> bool {
-        match (self.beyond, other.beyond) {
+        match (self.large, other.large) {
             (Some(one), Some(two)) if self.nano == other.nano => one.magnitude() > two.magnitude(),
             _ => self.nano > other.nano,
         }
     }
 
-    /// Whether it is as much as another amount, however both are written.
+    /// Returns true if the quantity equals another one, whatever their formats.
     pub fn equals(self, other: Self) -> bool {
-        self.nano == other.nano && self.beyond.map(Beyond::magnitude) == other.beyond.map(Beyond::magnitude)
+        self.nano == other.nano
+            && self.large.map(LargeValue::magnitude) == other.large.map(LargeValue::magnitude)
     }
 
-    /// The one way to write it: the largest unit that needs no fraction.
+    /// Formats the quantity in its canonical form: the largest unit that needs no fraction.
     pub fn canonical(self) -> String {
         if self.nano == 0 {
             return "0".to_owned();
         }
         let small = self.nano.saturating_abs() < 1024 * BILLION;
-        if self.form == Form::Binary && self.is_whole() && !small {
+        if self.format == Format::Binary && self.is_whole() && !small {
             let mut number = self.nano / BILLION;
             let mut unit = 0;
             while number % 1024 == 0 && unit < BINARY.len() {
@@ -208,19 +211,19 @@ impl Quantity {
             let suffix = if unit == 0 { "" } else { BINARY[unit - 1] };
             return format!("{number}{suffix}");
         }
-        let (mut number, mut exponent) = match self.beyond {
+        let (mut number, mut exponent) = match self.large {
             None => (self.nano, -9),
-            Some(beyond) => beyond.in_thousands(),
+            Some(large) => large.in_thousands(),
         };
-        let largest = if self.form == Form::Exponent { i32::MAX - 3 } else { 18 };
+        let largest = if self.format == Format::Exponent { i32::MAX - 3 } else { 18 };
         while number % 1000 == 0 && exponent < largest {
             number /= 1000;
             exponent += 3;
         }
-        match (self.form, exponent) {
-            (Form::Exponent, 0) => number.to_string(),
-            (Form::Exponent, _) => format!("{number}e{exponent}"),
-            // There is no larger unit.
+        match (self.format, exponent) {
+            (Format::Exponent, 0) => number.to_string(),
+            (Format::Exponent, _) => format!("{number}e{exponent}"),
+            // There is no larger unit than `E`.
             (_, 19..) => {
                 let zeroes = usize::try_from(exponent.saturating_sub(18)).unwrap_or(0);
                 format!("{number}{}E", "0".repeat(zeroes))
@@ -233,8 +236,8 @@ impl Quantity {
     }
 }
 
-impl Beyond {
-    /// The same amount with an exponent that is a multiple of three, as it is written.
+impl LargeValue {
+    /// Returns the same quantity with an exponent that is a multiple of three, as it is formatted.
     fn in_thousands(self) -> (i128, i32) {
         let (mut digits, mut exponent) = (self.digits, self.exponent);
         while exponent % 3 != 0 {
@@ -244,7 +247,8 @@ impl Beyond {
         (digits, exponent)
     }
 
-    /// Orders amounts of this size: by sign, by the place of the first digit, by all digits.
+    /// Returns a value by which such quantities are ordered: by sign, by the position of the first
+    /// digit, by all digits.
     fn magnitude(self) -> (i64, i128) {
         let (mut digits, mut place) = (self.digits, i64::from(self.exponent));
         while digits.unsigned_abs() < 10_u128.pow(33) {
@@ -255,13 +259,13 @@ impl Beyond {
     }
 }
 
-/// What a suffix stands for: `factor * 10^exponent`.
+/// The value of a suffix: `factor * 10^exponent`.
 struct Unit {
     factor: i128,
     exponent: i64,
 }
 
-/// Turns `number * 10^exponent` into billionths, and says whether something less than one was cut off.
+/// Converts `number * 10^exponent` to billionths. The flag is true if a remainder was cut off.
 fn nano_of(number: i128, exponent: i64) -> (i128, bool) {
     let shift = exponent.saturating_add(9);
     let power = u32::try_from(shift.unsigned_abs()).ok().and_then(|it| 10_i128.checked_pow(it));
@@ -274,28 +278,28 @@ fn nano_of(number: i128, exponent: i64) -> (i128, bool) {
     }
 }
 
-/// What a suffix stands for, and which form that is.
-fn unit_of(suffix: &str) -> Option<(Unit, Form)> {
+/// Returns the value of a suffix, and its format.
+fn unit_of(suffix: &str) -> Option<(Unit, Format)> {
     if let Some(unit) = BINARY.iter().position(|known| *known == suffix) {
         let factor = 1024_i128.checked_pow(u32::try_from(unit).ok()?.checked_add(1)?)?;
-        return Some((Unit { factor, exponent: 0 }, Form::Binary));
+        return Some((Unit { factor, exponent: 0 }, Format::Binary));
     }
     if let Some((_, exponent)) = DECIMAL.iter().find(|(known, _)| *known == suffix) {
-        return Some((Unit { factor: 1, exponent: i64::from(*exponent) }, Form::Decimal));
+        return Some((Unit { factor: 1, exponent: i64::from(*exponent) }, Format::Decimal));
     }
     let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-    Some((Unit { factor: 1, exponent }, Form::Exponent))
+    Some((Unit { factor: 1, exponent }, Format::Exponent))
 }
 
-/// Writes an amount the one way; what is none stays as it is.
+/// Rewrites a quantity in canonical form; other values stay unchanged.
 pub(crate) fn rewrite(value: &mut Value) {
     if let Some(quantity) = Quantity::read(value) {
         *value = quantity.canonical().into();
     }
 }
 
-/// Writes an amount in a list of resources the one way: those have no smaller parts than a thousandth
-/// (`SetDefaults_ResourceList`).
+/// Rewrites a quantity in a resource list in canonical form, rounded to thousandths
+/// (`SetDefaults_ResourceList` of k8s.io/kubernetes v1.36.4 pkg/apis/core/v1/defaults.go).
 pub(crate) fn rewrite_resource(value: &mut Value) {
     if let Some(quantity) = Quantity::read(value) {
         *value = quantity.rounded_to_thousandths().canonical().into();
@@ -309,8 +313,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_amount_has_one_way_to_write_it() {
-        for (written, canonical) in [
+    fn every_quantity_has_one_canonical_form() {
+        for (text, canonical) in [
             ("0.5", "500m"),
             ("1000m", "1"),
             ("1024Mi", "1Gi"),
@@ -347,7 +351,7 @@ mod tests {
             ("0.00000000000000000000001", "1n"),
             ("1.00000000000000000000001", "1000000001n"),
         ] {
-            assert_eq!(Quantity::parse(written).expect(written).canonical(), canonical, "{written}");
+            assert_eq!(Quantity::parse(text).expect(text).canonical(), canonical, "{text}");
         }
         for wrong in ["", "x", "1x", "1.2.3", "-", "."] {
             assert_eq!(Quantity::parse(wrong), None, "{wrong}");
@@ -355,10 +359,10 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_added_taken_away_and_rounded() {
-        let of = |text: &str| Quantity::parse(text).expect("an amount");
+    fn quantities_are_added_subtracted_and_rounded() {
+        let of = |text: &str| Quantity::parse(text).expect("a quantity");
         assert_eq!(of("500m").plus(of("1")).canonical(), "1500m");
-        assert_eq!(of("0").plus(of("1Gi")).canonical(), "1Gi", "nothing has no way to be written");
+        assert_eq!(of("0").plus(of("1Gi")).canonical(), "1Gi", "zero has no format of its own");
         assert_eq!(of("1Gi").plus(of("1")).canonical(), "1073741825");
         assert_eq!(
             (of("3").less(of("1")).canonical(), of("1").less(of("3")).canonical()),
@@ -369,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_have_no_smaller_parts_than_a_thousandth() {
+    fn quantities_in_resource_lists_are_rounded_to_thousandths() {
         for (written, rounded) in [
             ("1u", "1m"),
             ("0.5m", "1m"),
@@ -385,8 +389,8 @@ mod tests {
     }
 
     #[test]
-    fn amounts_beyond_all_reason_are_still_ordered() {
-        let of = |text: &str| Quantity::parse(text).expect("an amount");
+    fn quantities_beyond_billionths_are_ordered() {
+        let of = |text: &str| Quantity::parse(text).expect("a quantity");
         let ordered = [
             "-1e400",
             "-2e39",
@@ -419,20 +423,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_too_much(text in "[+-]?[0-9]{0,45}[.]?[0-9]{0,45}(e[+-]?[0-9]{1,20}|[numkMGTPE]i?)?") {
+        fn arbitrary_quantities_survive_formatting_and_parsing(text in "[+-]?[0-9]{0,45}[.]?[0-9]{0,45}(e[+-]?[0-9]{1,20}|[numkMGTPE]i?)?") {
             if let Some(read) = Quantity::parse(&text) {
                 let written = read.canonical();
                 let again = Quantity::parse(&written).expect("the canonical form is a quantity");
-                prop_assert!(again.equals(read), "{:?} is written {} and read {:?}", read, written, again);
+                prop_assert!(again.equals(read), "{:?} is formatted as {} and parsed as {:?}", read, written, again);
                 let _ = (read.plus(read), read.less(read), read.rounded_up(), read.units(), read.thousandths());
             }
         }
 
         #[test]
-        fn writing_it_in_the_one_way_keeps_what_it_is_worth(number in 0_i64..10_000_000, unit in 0_usize..10) {
+        fn the_canonical_form_keeps_the_value(number in 0_i64..10_000_000, unit in 0_usize..10) {
             let suffix = ["", "m", "k", "M", "G", "Ki", "Mi", "Gi", "u", "e3"][unit];
-            let read = Quantity::parse(&format!("{number}{suffix}")).expect("an amount");
-            let again = Quantity::parse(&read.canonical()).expect("what was written");
+            let read = Quantity::parse(&format!("{number}{suffix}")).expect("a quantity");
+            let again = Quantity::parse(&read.canonical()).expect("the canonical form is a quantity");
             prop_assert!(again.equals(read));
             prop_assert_eq!(again.canonical(), read.canonical());
         }

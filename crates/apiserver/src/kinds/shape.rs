@@ -1,6 +1,8 @@
-//! How typed objects look on the wire: which empty fields are left out, and which are shown even so.
+//! The wire format of typed objects: which empty fields are omitted, and which are serialized even
+//! so.
 //!
-//! The facts are a table of all types; this file walks an object along it. What the table does not know stays as it is.
+//! The rules are a table of all types; this file applies it to an object. Fields that are not in
+//! the table stay unchanged.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -14,22 +16,23 @@ use crate::kinds::quantity::{rewrite, rewrite_resource};
 struct Field {
     name: &'static str,
     presence: Presence,
-    /// What the field is where it is shown empty; the letter of the table.
+    /// The zero value of the field, as a letter of the table.
     zero: u8,
     container: Container,
-    /// The type of the field or of what its list or map holds; empty for plain values.
+    /// The type of the field or of the items of its list or map; empty for plain values.
     target: &'static str,
-    /// Whether an empty list stays one: the original stores these types as JSON, all others in a form that has no empty lists.
+    /// True if an empty list stays empty instead of becoming null: kube-apiserver stores these
+    /// types as JSON, all others as protobuf, which has no empty lists.
     keeps_empty: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum Presence {
-    /// Left out where it is empty.
+    /// Omitted if it is empty.
     Omitted,
-    /// Shown even where it is empty.
+    /// Serialized even if it is empty.
     Always,
-    /// Shown where it was set, empty or not.
+    /// Serialized if it was set, empty or not.
     WhereSet,
 }
 
@@ -68,7 +71,8 @@ fn field(written: &'static str, keeps_empty: bool) -> Option<Field> {
     Some(Field { name, presence, zero, container, target: shape.get(3..)?, keeps_empty })
 }
 
-/// Gives an object of a built-in kind the shape of a typed one. Says whether the kind is in the table.
+/// Gives an object of a built-in kind the wire format of its type. Returns true if the kind is in
+/// the table.
 pub(crate) fn apply(group: &str, version: &str, kind: &str, object: &mut Map<String, Value>) -> bool {
     let package = match group {
         "" => "core",
@@ -105,8 +109,8 @@ fn walk(fields: &[Field], object: &mut Map<String, Value>) {
     }
 }
 
-/// Whether a field counts as not set. One that is shown where it was set is empty only where it is null; one that is
-/// always shown keeps what it says, unless that is an empty list or map.
+/// Returns true if a field counts as not set. A field of [`Presence::WhereSet`] is empty only if it
+/// is null; one of [`Presence::Always`] keeps its value, unless that is an empty list or map.
 fn is_empty(value: &Value, field: &Field) -> bool {
     let shown = field.presence == Presence::Always;
     match value {
@@ -167,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn empty_fields_are_left_out_or_shown_as_their_type_says() {
+    fn empty_fields_are_omitted_or_serialized_as_their_type_declares() {
         let mut pod = json!({"metadata": {"labels": {}}, "spec": {"hostNetwork": false, "priority": 0, "containers": [
             {"name": "c", "env": [], "resources": {"limits": {"cpu": 0.5}}, "stdin": null}]},
             "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
@@ -179,9 +183,10 @@ mod tests {
         assert_eq!(pod, shaped);
     }
 
-    /// A client that speaks protobuf sends the empty fields of a schema too; `id: ""` was refused as an id.
+    /// A protobuf client sends the empty fields of a schema too; `id: ""` used to be rejected as an
+    /// id.
     #[test]
-    fn schemas_in_a_definition_say_nothing_that_was_not_said() {
+    fn empty_fields_of_schemas_in_a_definition_are_omitted() {
         let schema = json!({"id": "", "type": "object", "nullable": false, "properties": {"a": {
             "type": "array", "pattern": "", "items": {"type": "string", "format": ""}, "maxItems": 0}},
             "additionalProperties": true, "default": {"a": ""}, "x-kubernetes-preserve-unknown-fields": false});
@@ -197,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_stays_one_where_objects_are_stored_as_json() {
+    fn an_empty_list_stays_empty_in_types_that_are_stored_as_json() {
         let mut definition = json!({"spec": {"versions": []}});
         apply(
             "apiextensions.k8s.io",
@@ -215,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_is_not_in_the_table_stays_as_it_is() {
+    fn a_kind_that_is_not_in_the_table_stays_unchanged() {
         let mut object = json!({"spec": {"a": null}});
         assert!(!apply("example.com", "v1", "Foo", object.as_object_mut().expect("an object")));
         assert_eq!(object, json!({"spec": {"a": null}}));

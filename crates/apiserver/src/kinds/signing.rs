@@ -1,14 +1,18 @@
-//! Requests for certificates: who asks is for the server to say, and what was decided stays decided.
+//! CertificateSigningRequests: the timestamps of their conditions, and the permanence of decisions.
+//!
+//! Mirrors k8s.io/kubernetes v1.36.4 pkg/registry/certificates/certificates/strategy.go and
+//! pkg/apis/certificates/validation/validation.go.
 
 use serde_json::{Value, json};
 
 use crate::kinds::look::{at, items, text};
 use crate::{Problem, ProblemKind};
 
-/// Conditions that are true or not there.
+/// Conditions that are true or absent.
 const DECISIONS: [&str; 3] = ["Approved", "Denied", "Failed"];
 
-/// Writes into the conditions when they came about, where that is not said. Those whose status is what it was have been so since.
+/// Sets the missing timestamps of conditions. A condition whose status has not changed keeps its
+/// transition time.
 pub(crate) fn date_conditions(new: &mut Value, old: &Value, now: &str) {
     let before = items(old, "/status/conditions").to_vec();
     let conditions = new.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
@@ -24,7 +28,7 @@ pub(crate) fn date_conditions(new: &mut Value, old: &Value, now: &str) {
     }
 }
 
-/// Leaves approval and denial as they were, where a status says as many of them.
+/// Keeps the old approvals and denials if the new status has the same number of them.
 pub(crate) fn keep_decisions(new: &mut Value, old: &Value) {
     for kind in ["Approved", "Denied"] {
         let before: Vec<Value> = of_kind(old, kind).cloned().collect();
@@ -37,7 +41,8 @@ pub(crate) fn keep_decisions(new: &mut Value, old: &Value) {
     }
 }
 
-/// What is wrong with the new status of a request; `approval` says whether it may be approved and denied here.
+/// Returns the problems of the new status of a request; `approval` permits adding `Approved` and
+/// `Denied`.
 pub(crate) fn problems(new: &Value, old: &Value, approval: bool) -> Vec<Problem> {
     let mut out = Vec::new();
     let field = "status.conditions";
@@ -102,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_dated_and_what_has_not_changed_has_been_so_since() {
+    fn conditions_get_timestamps_and_unchanged_ones_keep_their_transition_time() {
         let old = request(json!([{ "type": "A", "status": "True", "lastTransitionTime": "t1" }]));
         let mut new = request(
             json!([{ "type": "A", "status": "True" }, { "type": "B", "status": "True", "lastUpdateTime": "t0" }]),
@@ -118,26 +123,26 @@ mod tests {
     }
 
     #[test]
-    fn what_was_decided_stays_decided() {
+    fn decisions_are_permanent() {
         let approved = request(json!([{ "type": "Approved", "status": "True", "reason": "first" }]));
         let mut again = request(json!([{ "type": "Approved", "status": "True", "reason": "second" }]));
         keep_decisions(&mut again, &approved);
         assert_eq!(again, approved);
         let open = request(json!([]));
-        let said = |new: &Value, old: &Value, approval| -> Vec<String> {
+        let found = |new: &Value, old: &Value, approval| -> Vec<String> {
             problems(new, old, approval).iter().map(ToString::to_string).collect()
         };
-        assert!(said(&approved, &open, true).is_empty());
+        assert!(found(&approved, &open, true).is_empty());
         let added = r#"status.conditions: Forbidden: updates may not add a condition of type "Approved""#;
-        assert_eq!(said(&approved, &open, false), [added]);
+        assert_eq!(found(&approved, &open, false), [added]);
         let removed =
             r#"status.conditions: Forbidden: updates may not remove a condition of type "Approved""#;
-        assert_eq!(said(&open, &approved, true), [removed]);
+        assert_eq!(found(&open, &approved, true), [removed]);
         let denied = request(
             json!([{ "type": "Denied", "status": "False" }, { "type": "X" }, { "type": "X", "status": "?" }]),
         );
         assert_eq!(
-            said(&denied, &open, true),
+            found(&denied, &open, true),
             [
                 r#"status.conditions[0].status: Unsupported value: "False": supported values: "True""#,
                 "status.conditions[1].status: Required value",

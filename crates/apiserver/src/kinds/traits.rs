@@ -1,49 +1,50 @@
-//! How objects of a kind are created, updated and deleted: where kinds differ, and in what.
+//! The rules for creating, updating and deleting objects, as far as kinds differ in them.
 //!
-//! Read by the write path; it looks kinds up by group and plural. Custom kinds have traits of their own, see
-//! [`KindTraits::custom`].
+//! Read by the write path, which looks kinds up by group and plural. Custom kinds have traits of
+//! their own, see [`KindTraits::custom`].
 
 use crate::kinds::names;
 
-/// What sets one kind apart from another when it is written.
+/// The rules by which kinds differ when they are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KindTraits {
-    /// A PUT of a missing object creates it.
+    /// True if a PUT of a missing object creates it.
     pub allow_create_on_update: bool,
-    /// A PUT must carry a version.
+    /// True if a PUT must carry a resource version.
     pub requires_version_on_update: bool,
-    /// A delete answers with the object instead of a status.
+    /// True if a delete returns the object instead of a `Status`.
     pub returns_deleted_object: bool,
-    /// `metadata.generation` counts changes of what is wanted.
+    /// True if `metadata.generation` counts the changes of the desired state.
     pub has_generation: bool,
-    /// A delete gives the object time to end (pods).
+    /// True if a delete gives the object time to shut down (pods).
     pub graceful_deletion: bool,
-    /// Without a policy a delete leaves the dependents.
+    /// True if a delete without a propagation policy orphans the dependents.
     pub orphans_by_default: bool,
-    /// There is a `/status`: writes to the object keep the old status, writes to `/status` keep all but the status.
+    /// True if there is a `/status`: writes to the object keep the old status, writes to `/status`
+    /// keep all but the status.
     pub has_status: bool,
-    /// What a write to `/status` may change in `metadata`.
+    /// The part of `metadata` that a write to `/status` may change.
     pub status_metadata: StatusMetadata,
-    /// How objects are called.
+    /// The rule for names of its objects.
     pub name: NameRule,
 }
 
-/// What a write to `/status` may change in `metadata`.
+/// The part of `metadata` that a write to `/status` may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StatusMetadata {
-    /// All of it, as a write to the object itself.
+    /// All of it, as in a write to the object itself.
     All,
-    /// All but owners and deletion, as for pods.
+    /// All but owner references and deletion timestamp, as for pods.
     AllButOwners,
     /// All but labels.
     AllButLabels,
-    /// Nothing but managed fields.
+    /// Nothing but the managed fields.
     Nothing,
 }
 
-/// Which texts may be the name of an object.
+/// The rule for names of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NameRule {
@@ -51,14 +52,14 @@ pub enum NameRule {
     Subdomain,
     /// A DNS label.
     Label,
-    /// Anything that is one segment of a path.
+    /// Any single segment of a path.
     PathSegment,
     /// An IP address.
     Address,
 }
 
 impl NameRule {
-    /// How objects of a built-in kind are called.
+    /// Returns the rule of a built-in kind.
     pub fn of(group: &str, plural: &str) -> Self {
         match (group, plural) {
             (RBAC, _) | ("coordination.k8s.io", "leasecandidates") | ("policy", "poddisruptionbudgets") => {
@@ -70,8 +71,8 @@ impl NameRule {
         }
     }
 
-    /// Why this is no name; none if it is one. With `prefix` the text is only the beginning of a name, so it may end
-    /// with a hyphen.
+    /// Returns the reasons why a name is invalid; empty if it is valid. With `prefix`, the text is
+    /// only the beginning of a name, so it may end with a hyphen.
     pub fn problems(self, name: &str, prefix: bool) -> Vec<String> {
         let mut name = name.to_owned();
         if prefix && self != Self::PathSegment && name.ends_with('-') {
@@ -87,6 +88,8 @@ impl NameRule {
     }
 }
 
+/// Kinds whose strategy returns true from `AllowCreateOnUpdate` (k8s.io/kubernetes v1.36.4
+/// pkg/registry/*/*/strategy.go, as for the lists below).
 const CREATE_ON_UPDATE: &[(&str, &str)] = &[
     ("", "endpoints"),
     ("", "events"),
@@ -102,6 +105,7 @@ const CREATE_ON_UPDATE: &[(&str, &str)] = &[
     (RBAC, "clusterrolebindings"),
 ];
 
+/// Kinds whose strategy returns false from `AllowUnconditionalUpdate`.
 const VERSION_REQUIRED: &[(&str, &str)] = &[
     ("apiextensions.k8s.io", "customresourcedefinitions"),
     ("apiregistration.k8s.io", "apiservices"),
@@ -120,6 +124,7 @@ const VERSION_REQUIRED: &[(&str, &str)] = &[
     ("storagemigration.k8s.io", "storageversionmigrations"),
 ];
 
+/// Kinds whose store has `ReturnDeletedObject` set (pkg/registry/*/*/storage/storage.go).
 const RETURNS_DELETED: &[(&str, &str)] = &[
     ("", "namespaces"),
     ("", "persistentvolumeclaims"),
@@ -136,6 +141,7 @@ const RETURNS_DELETED: &[(&str, &str)] = &[
     ("storage.k8s.io", "volumeattributesclasses"),
 ];
 
+/// Kinds whose strategy sets `metadata.generation`.
 const GENERATION: &[(&str, &str)] = &[
     ("", "pods"),
     ("", "podtemplates"),
@@ -158,6 +164,7 @@ const GENERATION: &[(&str, &str)] = &[
     ("apiextensions.k8s.io", "customresourcedefinitions"),
 ];
 
+/// Kinds with the subresource `status`.
 const STATUS: &[(&str, &str)] = &[
     ("", "namespaces"),
     ("", "nodes"),
@@ -195,7 +202,7 @@ const STATUS: &[(&str, &str)] = &[
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 impl KindTraits {
-    /// The traits of a built-in kind. One that is not named anywhere gets the common traits.
+    /// Returns the traits of a built-in kind. A kind that is not listed gets the common traits.
     pub fn of(group: &str, plural: &str) -> Self {
         let listed = |list: &[(&str, &str)]| list.contains(&(group, plural));
         let admission = group == "admissionregistration.k8s.io";
@@ -206,6 +213,8 @@ impl KindTraits {
             returns_deleted_object: listed(RETURNS_DELETED) || group == "resource.k8s.io",
             has_generation: listed(GENERATION) || admission || flow,
             graceful_deletion: (group, plural) == ("", "pods"),
+            // `DefaultGarbageCollectionPolicy` of both strategies: `OrphanDependents`, for
+            // backwards compatibility.
             orphans_by_default: matches!((group, plural), ("", "replicationcontrollers") | ("batch", "jobs")),
             has_status: listed(STATUS),
             status_metadata: status_metadata(group, plural),
@@ -213,7 +222,7 @@ impl KindTraits {
         }
     }
 
-    /// The traits of a custom kind.
+    /// Returns the traits of a custom kind.
     pub fn custom(has_status: bool) -> Self {
         Self {
             allow_create_on_update: false,
@@ -250,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_differ_where_the_original_says_so() {
+    fn kinds_differ_as_in_kube_apiserver() {
         let lease = KindTraits::of("coordination.k8s.io", "leases");
         assert!(lease.allow_create_on_update && lease.requires_version_on_update && !lease.has_generation);
         let config = KindTraits::of("", "configmaps");

@@ -1,4 +1,8 @@
-//! What a writer should know of an object that is taken all the same, in the words of the original.
+//! Warnings about objects that are accepted all the same, in kube-apiserver's words.
+//!
+//! They are those of k8s.io/kubernetes v1.36.4 pkg/api/service/warnings.go and
+//! pkg/api/pod/warnings.go, and of k8s.io/apiextensions-apiserver v0.36.4
+//! pkg/registry/customresource/validator.go.
 
 use serde_json::Value;
 
@@ -7,7 +11,7 @@ use crate::kinds::look::{at, items, text};
 /// The finalizers that need no domain.
 const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 
-/// What to say of a built-in object; `old` is what it was, if it was.
+/// Returns the warnings about a built-in object; `old` is its previous state, if it exists.
 pub fn builtin(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = Vec::new();
     match (group, kind) {
@@ -44,12 +48,12 @@ pub fn builtin(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> 
     if let Some(spec) = pod_spec_of(group, kind)
         && old.is_none_or(|old| old.get("spec") != object.get("spec"))
     {
-        warnings.extend(selecting_nothing(object, spec));
+        warnings.extend(missing_selectors(object, spec));
     }
     warnings
 }
 
-/// Where a kind that makes pods says how they are to be.
+/// Returns the pointer to the pod spec in objects of a kind that creates pods.
 fn pod_spec_of(group: &str, kind: &str) -> Option<&'static str> {
     Some(match (group, kind) {
         ("", "Pod") => "/spec",
@@ -60,10 +64,11 @@ fn pod_spec_of(group: &str, kind: &str) -> Option<&'static str> {
     })
 }
 
-/// What is to be kept apart from pods, or together with them, says which: those of no selector are none.
-fn selecting_nothing(object: &Value, spec: &str) -> Vec<String> {
+/// Returns a warning for each affinity term and spread constraint without a label selector: it
+/// matches no pods.
+fn missing_selectors(object: &Value, spec: &str) -> Vec<String> {
     let mut warnings = Vec::new();
-    let mut look = |pointer: String, term: &str| {
+    let mut check = |pointer: String, term: &str| {
         for (index, item) in items(object, &pointer).iter().enumerate() {
             if at(item, &format!("{term}/labelSelector")).is_none() {
                 let field =
@@ -74,22 +79,22 @@ fn selecting_nothing(object: &Value, spec: &str) -> Vec<String> {
     };
     for affinity in ["podAffinity", "podAntiAffinity"] {
         let of = format!("{spec}/affinity/{affinity}");
-        look(format!("{of}/requiredDuringSchedulingIgnoredDuringExecution"), "");
-        look(format!("{of}/preferredDuringSchedulingIgnoredDuringExecution"), "/podAffinityTerm");
+        check(format!("{of}/requiredDuringSchedulingIgnoredDuringExecution"), "");
+        check(format!("{of}/preferredDuringSchedulingIgnoredDuringExecution"), "/podAffinityTerm");
     }
-    look(format!("{spec}/topologySpreadConstraints"), "");
+    check(format!("{spec}/topologySpreadConstraints"), "");
     warnings
 }
 
-/// What to say of an object of a custom kind: finalizers without a domain meet those of others sooner or later. Those that
-/// were there before are not mentioned again.
+/// Returns the warnings about an object of a custom kind: finalizers without a domain may conflict
+/// with those of other writers. Finalizers that the old state has are not mentioned again.
 pub fn custom(object: &Value, old: Option<&Value>) -> Vec<String> {
     let before = old.map(|it| items(it, "/metadata/finalizers")).unwrap_or_default();
     let added = items(object, "/metadata/finalizers").iter().filter(|it| !before.contains(it));
     let plain = added.filter_map(Value::as_str).filter(|it| !it.contains('/') && !STANDARD.contains(it));
     plain
         .map(|it| {
-            // A name with dots looks like a domain already: what it lacks is the part after the slash.
+            // A name with dots looks like a domain already: it lacks the part after the slash.
             let path = if it.contains('.') { " including a path (/)" } else { "" };
             format!(
                 "metadata.finalizers: {it:?}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with \
@@ -106,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_old_is_told_once() {
+    fn a_deprecated_field_is_mentioned_when_it_is_added() {
         let service = json!({"spec": {"externalIPs": ["1.2.3.4"]}});
         assert_eq!(builtin("", "Service", &service, None).len(), 1);
         assert!(builtin("", "Service", &service, Some(&service)).is_empty());
@@ -114,27 +119,30 @@ mod tests {
     }
 
     #[test]
-    fn terms_without_a_selector_are_told_of_where_they_stand() {
+    fn terms_without_a_selector_are_reported_by_their_path() {
         let terms = json!([{"topologyKey": "z"}, {"labelSelector": {}}]);
         let spec = json!({"topologySpreadConstraints": terms, "affinity": {"podAffinity": {
             "preferredDuringSchedulingIgnoredDuringExecution": [{"podAffinityTerm": {"topologyKey": "z"}}]}}});
         let deployment = json!({"spec": {"template": {"spec": spec}}});
         let at = "spec.template.spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0]";
-        let told = [
+        let expected = [
             format!("{at}.podAffinityTerm.labelSelector: a null labelSelector results in matching no pod"),
             "spec.template.spec.topologySpreadConstraints[0].labelSelector: a null labelSelector results in matching no pod"
                 .to_owned(),
         ];
-        assert_eq!(builtin("apps", "Deployment", &deployment, None), told);
+        assert_eq!(builtin("apps", "Deployment", &deployment, None), expected);
         assert!(builtin("apps", "Deployment", &deployment, Some(&deployment)).is_empty());
     }
 
     #[test]
     fn finalizers_of_custom_objects_should_have_a_domain() {
         let object = json!({"metadata": {"finalizers": ["x", "example.com/x", "orphan"]}});
-        let told = custom(&object, None);
-        assert!(told.len() == 1 && told[0].starts_with("metadata.finalizers: \"x\": prefer"), "{told:?}");
-        assert!(!told[0].contains("path"), "{told:?}");
+        let warnings = custom(&object, None);
+        assert!(
+            warnings.len() == 1 && warnings[0].starts_with("metadata.finalizers: \"x\": prefer"),
+            "{warnings:?}"
+        );
+        assert!(!warnings[0].contains("path"), "{warnings:?}");
         assert!(custom(&object, Some(&object)).is_empty());
         let dotted = json!({"metadata": {"finalizers": ["documents.kube.rs"]}});
         assert_eq!(

@@ -1,33 +1,34 @@
-//! The schemas of a document: those its paths name, and all that those lead to.
+//! The schemas of a document: those that its paths refer to, directly or through other schemas.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::builtin::{self, Prose, ResourceDef};
+use crate::builtin::{self, Descriptions, ResourceDef};
 
-/// Where a reference to a schema points.
+/// The prefix of a reference to a schema.
 pub(super) const REFERENCE: &str = "#/components/schemas/";
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 
-/// Every group and version has its own of these; documents say so.
+/// The definitions that every group and version lists as its own.
 const EVERYWHERE: [&str; 2] = ["DeleteOptions", "WatchEvent"];
 
 /// Schemas by name, as JSON text.
 pub(super) type Components = BTreeMap<String, String>;
 
-/// The name of a definition of the API machinery.
+/// Returns the full name of a definition of `meta/v1`.
 pub(super) fn meta(name: &str) -> String {
     format!("{META}{name}")
 }
 
-/// `{"$ref": …}` to the schema of that name.
+/// Returns `{"$ref": …}` to the schema of that name.
 pub(super) fn reference(name: &str) -> Value {
     json!({"$ref": format!("{REFERENCE}{name}")})
 }
 
-/// The name of the schema of a kind of this resource: the table's, or made of the group read backwards.
+/// Returns the name of the schema of a kind of this resource: from the table, or, for a custom
+/// resource, built from the reversed group.
 pub(super) fn schema_name(resource: &ResourceDef, kind: &str) -> Option<String> {
     if !resource.custom {
         return builtin::definition_name(&resource.group, &resource.version, kind).map(Into::into);
@@ -37,13 +38,13 @@ pub(super) fn schema_name(resource: &ResourceDef, kind: &str) -> Option<String> 
     Some(parts.join("."))
 }
 
-/// Adds to `components` what the JSON `text` refers to, and what that refers to, from the built-in definitions; without `prose`
-/// as the table has them.
+/// Adds the built-in definitions that the JSON `text` refers to, directly or indirectly, to
+/// `components`. If `descriptions` is `None`, they are added without them.
 pub(super) fn add_referred(
     components: &mut Components,
     text: &str,
     (group, version): (&str, &str),
-    prose: Option<&Prose>,
+    descriptions: Option<&Descriptions>,
 ) {
     let mut wanted = references(text);
     while let Some(name) = wanted.pop() {
@@ -52,24 +53,26 @@ pub(super) fn add_referred(
         }
         let Some(json) = builtin::definition_json(&name) else { continue };
         wanted.extend(references(json));
-        let schema = match prose {
-            Some(prose) => builtin_schema(&name, [(group, version)], prose).map(|it| it.to_string()),
+        let schema = match descriptions {
+            Some(descriptions) => {
+                builtin_schema(&name, [(group, version)], descriptions).map(|it| it.to_string())
+            }
             None => Some(json.to_owned()),
         };
         components.extend(schema.map(|it| (name, it)));
     }
 }
 
-/// The schema of a built-in definition, in words too, and with the names it has in these groups where every group has its
-/// own.
+/// Returns the schema of a built-in definition with descriptions. A definition that belongs to
+/// every group lists these groups.
 pub(super) fn builtin_schema<'a>(
     name: &str,
     groups: impl IntoIterator<Item = (&'a str, &'a str)>,
-    prose: &Prose,
+    descriptions: &Descriptions,
 ) -> Option<Value> {
     let json = builtin::definition_json(name)?;
     let mut schema: Value = serde_json::from_str(json).expect("the generator writes JSON");
-    prose.describe(name, &mut schema);
+    descriptions.describe(name, &mut schema);
     if let Some(kind) = EVERYWHERE.iter().find(|it| name == meta(it))
         && let Some(Value::Array(kinds)) = schema.get_mut("x-kubernetes-group-version-kind")
     {
@@ -80,7 +83,7 @@ pub(super) fn builtin_schema<'a>(
     Some(schema)
 }
 
-/// The names of schemas that a JSON text refers to.
+/// Returns the names of the schemas that a JSON text refers to.
 fn references(text: &str) -> Vec<String> {
     let parts = text.split(REFERENCE).skip(1);
     parts.filter_map(|it| it.split_once('"')).map(|(name, _)| name.to_owned()).collect()

@@ -1,75 +1,76 @@
-//! The schemas of custom kinds: what their definitions say, with the fields every object has.
+//! The schemas of custom kinds: those of their definitions, with the fields that every object has.
 //!
-//! Version 3 shows what a definition says as it is. Version 2 cannot say all of it, and its readers take what is not said for
-//! forbidden, so that more is left out there than it could say. Both are made in the form of version 3; [`super::swagger`]
-//! writes the second down.
+//! OpenAPI v3 publishes the schema of the definition unchanged. OpenAPI v2 cannot express all of
+//! it, and its clients treat unknown fields as forbidden, so more is left out than v2 could
+//! express. Both are built in the form of v3; [`super::swagger`] converts to v2.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
 use super::component::{meta, reference};
-use crate::builtin::{Prose, ResourceDef};
+use crate::builtin::{Descriptions, ResourceDef};
 
 const CONVENTIONS: &str =
     "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
 
-/// A kind whose fields have the words that those of all kinds have.
+/// A kind whose field descriptions hold for all kinds.
 const ANY_KIND: &str = "io.k8s.api.core.v1.ConfigMap";
 
-/// A custom kind that is served, with the schema of its definition.
+/// A served custom kind, with the schema of its definition.
 #[derive(Clone, Debug)]
 pub struct CustomKind {
-    /// The resource; its group and version are those of the document.
+    /// The resource. Its group and version are those of the document.
     pub resource: Arc<ResourceDef>,
-    /// Its `openAPIV3Schema`, where it has one.
+    /// The `openAPIV3Schema` of the version, if it has one.
     pub schema: Option<Value>,
-    /// The fields that field selectors may name, without the dot before them.
+    /// The fields that field selectors may use, without the leading dot.
     pub selectable: Vec<String>,
 }
 
-/// The schema of a custom kind: its own, with the fields every object has, and with its name.
-pub(super) fn schema(kind: &CustomKind, prose: &Prose) -> Value {
+/// Returns the schema of a custom kind: its own, with the fields that every object has, and its
+/// group, version and kind.
+pub(super) fn schema(kind: &CustomKind, descriptions: &Descriptions) -> Value {
     let mut out = own_or_object(kind);
     spell_out(&mut out, false);
-    add_object_fields(&mut out, |name| prose.of_field(ANY_KIND, name));
-    name_it(&mut out, kind, &kind.resource.kind);
+    add_object_fields(&mut out, |name| descriptions.of_field(ANY_KIND, name));
+    add_group_version_kind(&mut out, kind, &kind.resource.kind);
     Value::Object(out)
 }
 
-/// The same, with nothing in it that version 2 cannot say.
-pub(super) fn simple_schema(kind: &CustomKind, prose: &Prose) -> Value {
+/// Returns the same schema without what OpenAPI v2 cannot express.
+pub(super) fn simple_schema(kind: &CustomKind, descriptions: &Descriptions) -> Value {
     let mut out = own_or_object(kind);
     if kind.schema.is_none() || is_set(&out, "x-kubernetes-preserve-unknown-fields") {
-        // Whoever reads version 2 takes fields that are not named for forbidden, so none is named.
+        // Clients of v2 treat fields that are not listed as forbidden, so none is listed.
         out = Map::from_iter([("type".to_owned(), json!("object"))]);
     } else {
         simplify(&mut out);
         spell_out(&mut out, true);
-        add_object_fields(&mut out, |name| prose.of_field(ANY_KIND, name));
+        add_object_fields(&mut out, |name| descriptions.of_field(ANY_KIND, name));
     }
-    name_it(&mut out, kind, &kind.resource.kind);
+    add_group_version_kind(&mut out, kind, &kind.resource.kind);
     Value::Object(out)
 }
 
-/// The schema of lists of a custom kind.
-pub(super) fn list_schema(kind: &CustomKind, item: &str, prose: &Prose) -> Value {
+/// Returns the schema of lists of a custom kind.
+pub(super) fn list_schema(kind: &CustomKind, item: &str, descriptions: &Descriptions) -> Value {
     let resource = &kind.resource;
     let list_kind = resource.list_kind();
     let mut out = Map::new();
     out.insert("type".to_owned(), json!("object"));
     out.insert("description".to_owned(), json!(format!("{list_kind} is a list of {}", resource.kind)));
     out.insert("required".to_owned(), json!(["items"]));
-    add_object_fields(&mut out, |name| prose.of_field(ANY_KIND, name));
+    add_object_fields(&mut out, |name| descriptions.of_field(ANY_KIND, name));
     if let Some(Value::Object(properties)) = out.get_mut("properties") {
-        let words = format!("List of {}. More info: {CONVENTIONS}", resource.plural);
-        let items = json!({"type": "array", "items": reference(item), "description": words});
+        let description = format!("List of {}. More info: {CONVENTIONS}", resource.plural);
+        let items = json!({"type": "array", "items": reference(item), "description": description});
         properties.insert("items".to_owned(), items);
-        let words = format!("Standard list metadata. More info: {CONVENTIONS}#types-kinds");
-        let metadata = json!({"allOf": [reference(&meta("ListMeta"))], "description": words});
+        let description = format!("Standard list metadata. More info: {CONVENTIONS}#types-kinds");
+        let metadata = json!({"allOf": [reference(&meta("ListMeta"))], "description": description});
         properties.insert("metadata".to_owned(), metadata);
     }
-    name_it(&mut out, kind, &list_kind);
+    add_group_version_kind(&mut out, kind, &list_kind);
     Value::Object(out)
 }
 
@@ -80,7 +81,7 @@ fn own_or_object(kind: &CustomKind) -> Map<String, Value> {
     }
 }
 
-fn name_it(schema: &mut Map<String, Value>, kind: &CustomKind, name: &str) {
+fn add_group_version_kind(schema: &mut Map<String, Value>, kind: &CustomKind, name: &str) {
     let names = json!([{"group": kind.resource.group, "kind": name, "version": kind.resource.version}]);
     schema.insert("x-kubernetes-group-version-kind".to_owned(), names);
     if !kind.selectable.is_empty() {
@@ -93,24 +94,24 @@ fn is_set(schema: &Map<String, Value>, name: &str) -> bool {
     schema.get(name) == Some(&Value::Bool(true))
 }
 
-/// Gives a schema the fields of every object, in place of what it says about them.
-fn add_object_fields(schema: &mut Map<String, Value>, words: impl Fn(&str) -> Option<String>) {
+/// Sets the fields that every object has, replacing what the schema declares about them.
+fn add_object_fields(schema: &mut Map<String, Value>, description: impl Fn(&str) -> Option<String>) {
     let properties = schema.entry("properties").or_insert_with(|| json!({}));
     if let Value::Object(properties) = properties {
         for name in ["apiVersion", "kind"] {
             let mut field = json!({"type": "string"});
-            if let Some(words) = words(name) {
-                field["description"] = words.into();
+            if let Some(description) = description(name) {
+                field["description"] = description.into();
             }
             properties.insert(name.to_owned(), field);
         }
-        let words = format!("Standard object's metadata. More info: {CONVENTIONS}#metadata");
-        let metadata = json!({"allOf": [reference(&meta("ObjectMeta"))], "description": words});
+        let description = format!("Standard object's metadata. More info: {CONVENTIONS}#metadata");
+        let metadata = json!({"allOf": [reference(&meta("ObjectMeta"))], "description": description});
         properties.insert("metadata".to_owned(), metadata);
     }
 }
 
-fn words_within(field: &str) -> Option<String> {
+fn embedded_description(field: &str) -> Option<String> {
     Some(match field {
         "apiVersion" => format!(
             "apiVersion defines the versioned schema of this representation of an object. More info: {CONVENTIONS}#resources"
@@ -121,7 +122,7 @@ fn words_within(field: &str) -> Option<String> {
     })
 }
 
-/// Calls `each` with every schema right below this one.
+/// Calls `each` with every schema directly below this one.
 fn for_inner(schema: &mut Map<String, Value>, mut each: impl FnMut(&mut Map<String, Value>)) {
     for key in ["items", "additionalProperties"] {
         if let Some(Value::Object(inner)) = schema.get_mut(key) {
@@ -133,8 +134,8 @@ fn for_inner(schema: &mut Map<String, Value>, mut each: impl FnMut(&mut Map<Stri
     }
 }
 
-/// Says what our extensions mean in words that those who know only OpenAPI understand, at every depth: numbers that may be
-/// text, and objects within objects. In the `simple` form neither can be said of fields that may be anything.
+/// Expresses our extensions in plain OpenAPI, at every depth: integers that may be strings, and
+/// embedded objects. In the `simple` form, neither is possible for values that may be anything.
 fn spell_out(schema: &mut Map<String, Value>, simple: bool) {
     for_inner(schema, |inner| spell_out(inner, simple));
     if is_set(schema, "x-kubernetes-int-or-string") && !simple && !schema.contains_key("anyOf") {
@@ -142,7 +143,7 @@ fn spell_out(schema: &mut Map<String, Value>, simple: bool) {
     }
     let open = simple && is_set(schema, "x-kubernetes-preserve-unknown-fields");
     if is_set(schema, "x-kubernetes-embedded-resource") && !open {
-        add_object_fields(schema, words_within);
+        add_object_fields(schema, embedded_description);
         if let Value::Array(required) = schema.entry("required").or_insert_with(|| json!([])) {
             for name in ["kind", "apiVersion"] {
                 if !required.iter().any(|it| it == name) {
@@ -153,7 +154,8 @@ fn spell_out(schema: &mut Map<String, Value>, simple: bool) {
     }
 }
 
-/// Leaves out what version 2 has no words for: alternatives, defaults, and what a value that may be null or anything holds.
+/// Removes what OpenAPI v2 cannot express: alternatives, defaults, and the contents of values that
+/// may be null or anything.
 fn simplify(schema: &mut Map<String, Value>) {
     for key in ["allOf", "oneOf", "anyOf", "not", "default"] {
         schema.remove(key);
@@ -170,12 +172,12 @@ fn simplify(schema: &mut Map<String, Value>) {
     if nullable || empty_list || (open && kind == Some("object")) {
         schema.remove("type");
     }
-    forget_nullable(schema);
+    drop_required_nullable(schema);
     for_inner(schema, simplify);
 }
 
-/// A field that may be null is not required.
-fn forget_nullable(schema: &mut Map<String, Value>) {
+/// Removes nullable fields from the required ones.
+fn drop_required_nullable(schema: &mut Map<String, Value>) {
     let may_be_null = |it: &Value| it.as_object().is_some_and(|it| is_set(it, "nullable"));
     let any_field = schema.get("additionalProperties").is_some_and(may_be_null);
     let mut left: Vec<Value> = match schema.get("required") {

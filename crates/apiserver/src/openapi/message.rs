@@ -1,172 +1,177 @@
-//! OpenAPI v2 as protobuf: the messages of gnostic's `openapi.v2`, as far as a document of this server has them.
+//! OpenAPI v2 as protobuf: the messages of gnostic's `openapi.v2`, as far as documents of this
+//! server use them.
 //!
-//! Each message is a [`Layout`]: which key of the JSON goes into which field, and how. Values of any shape (extensions,
-//! allowed values) are text in YAML there; JSON is YAML.
+//! Each message is a [`Layout`]: the mapping of JSON keys to fields. Values of any shape
+//! (extensions, enums) are YAML text there; JSON is valid YAML.
 
 use serde_json::Value;
 
-/// A message: the fields it has, and where keys that begin with `x-` go.
+/// A message: its fields, and the field for keys that begin with `x-`.
 #[derive(Debug)]
 pub(super) struct Layout {
-    fields: &'static [(&'static str, u32, Form)],
+    fields: &'static [(&'static str, u32, Encoding)],
     extensions: Option<u32>,
 }
 
-/// How a value is written.
+/// The encoding of a value.
 #[derive(Clone, Copy, Debug)]
-enum Form {
-    Text,
-    Texts,
-    Whole,
-    Number,
-    Flag,
+enum Encoding {
+    String,
+    Strings,
+    Integer,
+    Double,
+    Bool,
     /// Any value, as YAML.
     Any,
-    /// A list of any values.
-    Anys,
-    /// A message, inside messages that have it as their field of these numbers, from the outside in.
-    Inside(&'static [u32], &'static Layout),
+    /// A list of arbitrary values.
+    AnyList,
+    /// A message, wrapped in messages that have it as the field of these numbers, from the outside
+    /// in.
+    Message(&'static [u32], &'static Layout),
     Entries(&'static Entries),
     Types,
-    /// A schema, or whether there may be any.
+    /// A schema, or a boolean that permits or forbids additional properties.
     Additional,
     Parameters,
     Security,
 }
 
-/// A message with names, each with its own value: where they are in it, and where in the value the message is.
+/// A message with named entries: the number of the field, that of an entry, and the wrappers of an
+/// entry's value.
 #[derive(Debug)]
 pub(super) struct Entries {
     number: u32,
-    place: u32,
+    entry: u32,
     inside: &'static [u32],
     layout: &'static Layout,
 }
 
 /// The paths of a document.
-pub(super) static PATHS: Entries = Entries { number: 8, place: 2, inside: &[], layout: &PATH };
+pub(super) static PATHS: Entries = Entries { number: 8, entry: 2, inside: &[], layout: &PATH };
 /// The schemas of a document.
-pub(super) static DEFINITIONS: Entries = Entries { number: 9, place: 1, inside: &[], layout: &SCHEMA };
+pub(super) static DEFINITIONS: Entries = Entries { number: 9, entry: 1, inside: &[], layout: &SCHEMA };
 
-static PROPERTIES: Entries = Entries { number: 25, place: 1, inside: &[], layout: &SCHEMA };
-static RESPONSES: Entries = Entries { number: 9, place: 1, inside: &[1], layout: &RESPONSE };
-static SECURITY: Entries = Entries { number: 13, place: 1, inside: &[2], layout: &API_KEY };
+static PROPERTIES: Entries = Entries { number: 25, entry: 1, inside: &[], layout: &SCHEMA };
+static RESPONSES: Entries = Entries { number: 9, entry: 1, inside: &[1], layout: &RESPONSE };
+static SECURITY: Entries = Entries { number: 13, entry: 1, inside: &[2], layout: &API_KEY };
 
 static DOCUMENT: Layout = Layout {
     fields: &[
-        ("swagger", 1, Form::Text),
-        ("info", 2, Form::Inside(&[], &INFO)),
-        ("security", 12, Form::Security),
-        ("securityDefinitions", 13, Form::Entries(&SECURITY)),
+        ("swagger", 1, Encoding::String),
+        ("info", 2, Encoding::Message(&[], &INFO)),
+        ("security", 12, Encoding::Security),
+        ("securityDefinitions", 13, Encoding::Entries(&SECURITY)),
     ],
     extensions: None,
 };
 static INFO: Layout =
-    Layout { fields: &[("title", 1, Form::Text), ("version", 2, Form::Text)], extensions: None };
+    Layout { fields: &[("title", 1, Encoding::String), ("version", 2, Encoding::String)], extensions: None };
 static API_KEY: Layout = Layout {
     fields: &[
-        ("type", 1, Form::Text),
-        ("name", 2, Form::Text),
-        ("in", 3, Form::Text),
-        ("description", 4, Form::Text),
+        ("type", 1, Encoding::String),
+        ("name", 2, Encoding::String),
+        ("in", 3, Encoding::String),
+        ("description", 4, Encoding::String),
     ],
     extensions: None,
 };
 static PATH: Layout = Layout {
     fields: &[
-        ("get", 2, Form::Inside(&[], &OPERATION)),
-        ("put", 3, Form::Inside(&[], &OPERATION)),
-        ("post", 4, Form::Inside(&[], &OPERATION)),
-        ("delete", 5, Form::Inside(&[], &OPERATION)),
-        ("patch", 8, Form::Inside(&[], &OPERATION)),
-        ("parameters", 9, Form::Parameters),
+        ("get", 2, Encoding::Message(&[], &OPERATION)),
+        ("put", 3, Encoding::Message(&[], &OPERATION)),
+        ("post", 4, Encoding::Message(&[], &OPERATION)),
+        ("delete", 5, Encoding::Message(&[], &OPERATION)),
+        ("patch", 8, Encoding::Message(&[], &OPERATION)),
+        ("parameters", 9, Encoding::Parameters),
     ],
     extensions: None,
 };
 static OPERATION: Layout = Layout {
     fields: &[
-        ("tags", 1, Form::Texts),
-        ("description", 3, Form::Text),
-        ("operationId", 5, Form::Text),
-        ("produces", 6, Form::Texts),
-        ("consumes", 7, Form::Texts),
-        ("parameters", 8, Form::Parameters),
-        ("responses", 9, Form::Entries(&RESPONSES)),
-        ("schemes", 10, Form::Texts),
+        ("tags", 1, Encoding::Strings),
+        ("description", 3, Encoding::String),
+        ("operationId", 5, Encoding::String),
+        ("produces", 6, Encoding::Strings),
+        ("consumes", 7, Encoding::Strings),
+        ("parameters", 8, Encoding::Parameters),
+        ("responses", 9, Encoding::Entries(&RESPONSES)),
+        ("schemes", 10, Encoding::Strings),
     ],
     extensions: Some(13),
 };
 static RESPONSE: Layout = Layout {
-    fields: &[("description", 1, Form::Text), ("schema", 2, Form::Inside(&[1], &SCHEMA))],
+    fields: &[("description", 1, Encoding::String), ("schema", 2, Encoding::Message(&[1], &SCHEMA))],
     extensions: None,
 };
 static BODY: Layout = Layout {
     fields: &[
-        ("name", 2, Form::Text),
-        ("in", 3, Form::Text),
-        ("required", 4, Form::Flag),
-        ("schema", 5, Form::Inside(&[], &SCHEMA)),
+        ("name", 2, Encoding::String),
+        ("in", 3, Encoding::String),
+        ("required", 4, Encoding::Bool),
+        ("schema", 5, Encoding::Message(&[], &SCHEMA)),
     ],
     extensions: None,
 };
 static QUERY: Layout = Layout {
     fields: &[
-        ("in", 2, Form::Text),
-        ("name", 4, Form::Text),
-        ("type", 6, Form::Text),
-        ("uniqueItems", 20, Form::Flag),
+        ("in", 2, Encoding::String),
+        ("name", 4, Encoding::String),
+        ("type", 6, Encoding::String),
+        ("uniqueItems", 20, Encoding::Bool),
     ],
     extensions: None,
 };
 static IN_PATH: Layout = Layout {
     fields: &[
-        ("required", 1, Form::Flag),
-        ("in", 2, Form::Text),
-        ("name", 4, Form::Text),
-        ("type", 5, Form::Text),
-        ("uniqueItems", 19, Form::Flag),
+        ("required", 1, Encoding::Bool),
+        ("in", 2, Encoding::String),
+        ("name", 4, Encoding::String),
+        ("type", 5, Encoding::String),
+        ("uniqueItems", 19, Encoding::Bool),
     ],
     extensions: None,
 };
-static DOCS: Layout =
-    Layout { fields: &[("description", 1, Form::Text), ("url", 2, Form::Text)], extensions: None };
+static DOCS: Layout = Layout {
+    fields: &[("description", 1, Encoding::String), ("url", 2, Encoding::String)],
+    extensions: None,
+};
 static SCHEMA: Layout = Layout {
     fields: &[
-        ("$ref", 1, Form::Text),
-        ("format", 2, Form::Text),
-        ("title", 3, Form::Text),
-        ("description", 4, Form::Text),
-        ("multipleOf", 6, Form::Number),
-        ("maximum", 7, Form::Number),
-        ("exclusiveMaximum", 8, Form::Flag),
-        ("minimum", 9, Form::Number),
-        ("exclusiveMinimum", 10, Form::Flag),
-        ("maxLength", 11, Form::Whole),
-        ("minLength", 12, Form::Whole),
-        ("pattern", 13, Form::Text),
-        ("maxItems", 14, Form::Whole),
-        ("minItems", 15, Form::Whole),
-        ("uniqueItems", 16, Form::Flag),
-        ("maxProperties", 17, Form::Whole),
-        ("minProperties", 18, Form::Whole),
-        ("required", 19, Form::Texts),
-        ("enum", 20, Form::Anys),
-        ("additionalProperties", 21, Form::Additional),
-        ("type", 22, Form::Types),
-        ("items", 23, Form::Inside(&[1], &SCHEMA)),
-        ("properties", 25, Form::Entries(&PROPERTIES)),
-        ("externalDocs", 29, Form::Inside(&[], &DOCS)),
-        ("example", 30, Form::Any),
+        ("$ref", 1, Encoding::String),
+        ("format", 2, Encoding::String),
+        ("title", 3, Encoding::String),
+        ("description", 4, Encoding::String),
+        ("multipleOf", 6, Encoding::Double),
+        ("maximum", 7, Encoding::Double),
+        ("exclusiveMaximum", 8, Encoding::Bool),
+        ("minimum", 9, Encoding::Double),
+        ("exclusiveMinimum", 10, Encoding::Bool),
+        ("maxLength", 11, Encoding::Integer),
+        ("minLength", 12, Encoding::Integer),
+        ("pattern", 13, Encoding::String),
+        ("maxItems", 14, Encoding::Integer),
+        ("minItems", 15, Encoding::Integer),
+        ("uniqueItems", 16, Encoding::Bool),
+        ("maxProperties", 17, Encoding::Integer),
+        ("minProperties", 18, Encoding::Integer),
+        ("required", 19, Encoding::Strings),
+        ("enum", 20, Encoding::AnyList),
+        ("additionalProperties", 21, Encoding::Additional),
+        ("type", 22, Encoding::Types),
+        ("items", 23, Encoding::Message(&[1], &SCHEMA)),
+        ("properties", 25, Encoding::Entries(&PROPERTIES)),
+        ("externalDocs", 29, Encoding::Message(&[], &DOCS)),
+        ("example", 30, Encoding::Any),
     ],
     extensions: Some(31),
 };
 
-/// A document without its paths and schemas, which [`add_entries`] adds.
+/// Encodes a document without its paths and schemas, which [`add_entries`] adds.
 pub(super) fn document(head: &Value) -> Vec<u8> {
     message(&DOCUMENT, head)
 }
 
-/// Adds a field with these names and values.
+/// Adds a field with these named entries.
 pub(super) fn add_entries<'a>(
     out: &mut Vec<u8>,
     entries: &Entries,
@@ -179,9 +184,9 @@ pub(super) fn add_entries<'a>(
 
 fn message(layout: &Layout, value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
-    for (key, number, form) in layout.fields {
+    for (key, number, encoding) in layout.fields {
         if let Some(value) = value.get(key) {
-            add(&mut out, *number, *form, value);
+            add(&mut out, *number, *encoding, value);
         }
     }
     let fields = layout.extensions.into_iter().flat_map(|number| {
@@ -193,34 +198,36 @@ fn message(layout: &Layout, value: &Value) -> Vec<u8> {
     out
 }
 
-fn add(out: &mut Vec<u8>, number: u32, form: Form, value: &Value) {
-    match form {
-        Form::Text => add_bytes(out, number, value.as_str().unwrap_or_default().as_bytes()),
-        Form::Texts => {
-            texts(value).for_each(|it| add_bytes(out, number, it.as_bytes()));
+fn add(out: &mut Vec<u8>, number: u32, encoding: Encoding, value: &Value) {
+    match encoding {
+        Encoding::String => add_bytes(out, number, value.as_str().unwrap_or_default().as_bytes()),
+        Encoding::Strings => {
+            strings(value).for_each(|it| add_bytes(out, number, it.as_bytes()));
         }
-        Form::Whole => add_varint(out, number, value.as_i64().unwrap_or_default().cast_unsigned()),
-        Form::Number => {
+        Encoding::Integer => add_varint(out, number, value.as_i64().unwrap_or_default().cast_unsigned()),
+        Encoding::Double => {
             varint(out, u64::from(number) << 3 | 1);
             out.extend(value.as_f64().unwrap_or_default().to_le_bytes());
         }
-        Form::Flag => add_varint(out, number, value.as_bool().unwrap_or_default().into()),
-        Form::Any => add_bytes(out, number, &any(value)),
-        Form::Anys => value.as_array().into_iter().flatten().for_each(|it| add_bytes(out, number, &any(it))),
-        Form::Inside(path, layout) => add_bytes(out, number, &inside(path, message(layout, value))),
-        Form::Entries(entries) => {
+        Encoding::Bool => add_varint(out, number, value.as_bool().unwrap_or_default().into()),
+        Encoding::Any => add_bytes(out, number, &any(value)),
+        Encoding::AnyList => {
+            value.as_array().into_iter().flatten().for_each(|it| add_bytes(out, number, &any(it)))
+        }
+        Encoding::Message(path, layout) => add_bytes(out, number, &inside(path, message(layout, value))),
+        Encoding::Entries(entries) => {
             let mut inner = Vec::new();
             for (name, value) in value.as_object().into_iter().flatten() {
                 add_entry(&mut inner, entries, name, value);
             }
             add_bytes(out, number, &inner);
         }
-        Form::Types => {
+        Encoding::Types => {
             let mut inner = Vec::new();
-            texts(value).for_each(|it| add_bytes(&mut inner, 1, it.as_bytes()));
+            strings(value).for_each(|it| add_bytes(&mut inner, 1, it.as_bytes()));
             add_bytes(out, number, &inner);
         }
-        Form::Additional => {
+        Encoding::Additional => {
             let mut inner = Vec::new();
             match value {
                 Value::Bool(may) => add_varint(&mut inner, 2, (*may).into()),
@@ -228,10 +235,10 @@ fn add(out: &mut Vec<u8>, number: u32, form: Form, value: &Value) {
             }
             add_bytes(out, number, &inner);
         }
-        Form::Parameters => {
+        Encoding::Parameters => {
             value.as_array().into_iter().flatten().for_each(|it| add_bytes(out, number, &parameter(it)));
         }
-        Form::Security => {
+        Encoding::Security => {
             for (name, _) in value.as_array().into_iter().flatten().filter_map(Value::as_object).flatten() {
                 let mut inner = Vec::new();
                 add_bytes(&mut inner, 1, &named(name, &[]));
@@ -241,18 +248,18 @@ fn add(out: &mut Vec<u8>, number: u32, form: Form, value: &Value) {
     }
 }
 
-/// One text, or a list of them.
-fn texts(value: &Value) -> impl Iterator<Item = &str> {
+/// Returns a single string, or the strings of a list.
+fn strings(value: &Value) -> impl Iterator<Item = &str> {
     let one = value.as_str().into_iter();
     one.chain(value.as_array().into_iter().flatten().filter_map(Value::as_str))
 }
 
 fn add_entry(out: &mut Vec<u8>, entries: &Entries, name: &str, value: &Value) {
     let value = inside(entries.inside, message(entries.layout, value));
-    add_bytes(out, entries.place, &named(name, &value));
+    add_bytes(out, entries.entry, &named(name, &value));
 }
 
-/// `Parameter` and what it is made of, by where the parameter is.
+/// Encodes a `Parameter` and its variant, which depends on where the parameter is.
 fn parameter(value: &Value) -> Vec<u8> {
     match value.get("in").and_then(Value::as_str) {
         Some("body") => inside(&[1, 1], message(&BODY, value)),
@@ -308,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_is_written_as_gnostic_does() {
+    fn a_schema_is_encoded_as_gnostic_does() {
         let schema = json!({
             "description": "Its color", "maxLength": 9, "minLength": 1, "pattern": "^[a-z]+$", "type": "string",
             "x-kubernetes-list-map-keys": ["name"],
@@ -319,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_where_they_belong() {
+    fn each_parameter_is_encoded_as_the_variant_of_its_location() {
         let query = parameter(&json!({"name": "a", "in": "query", "type": "string", "uniqueItems": true}));
         assert_eq!(query, b"\n\x19\x12\x17\x1a\x15\x12\x05query\x22\x01a2\x06string\xa0\x01\x01");
         let path = parameter(&json!({"name": "a", "in": "path", "required": true}));

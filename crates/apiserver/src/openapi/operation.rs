@@ -1,11 +1,11 @@
-//! One operation of a path: what it takes, what it gives, and on which kind it works.
+//! One operation of a path: its parameters, its bodies and the kind that it is about.
 
 use dogwatch_core::Gvk;
 use serde_json::{Map, Value, json};
 
 use super::component::{meta, reference};
 
-/// Query parameters and their types, each list in the order of names.
+/// Query parameters and their types, sorted by name.
 type Parameters = &'static [(&'static str, &'static str)];
 
 const LIST: Parameters = &[
@@ -46,7 +46,7 @@ const DELETE_COLLECTION: Parameters = &[
     ("timeoutSeconds", "integer"),
 ];
 
-/// The operations there are, by the original's name of the action.
+/// The operations, by kube-apiserver's name of the action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     List,
@@ -58,21 +58,21 @@ pub(super) enum Action {
     DeleteCollection,
 }
 
-/// What an operation works on.
+/// The resource or subresource that an operation is about.
 pub(super) struct Target<'a> {
     pub(super) gvk: Gvk,
-    /// The schema of what is taken and given; of the list where it lists.
+    /// The schema of the request and response bodies; for a list, that of the list.
     pub(super) schema: Value,
     pub(super) tag: &'a str,
-    /// Ends the id of the operation, for example `CoreV1NamespacedPod`.
+    /// The end of the operation's id, for example `CoreV1NamespacedPod`.
     pub(super) id: String,
-    /// The kind whose objects have the path, and the subresource of it.
+    /// The kind of the objects at the path, and the subresource, if any.
     pub(super) object: (&'a str, Option<&'a str>),
     pub(super) custom: bool,
 }
 
 impl Action {
-    /// The HTTP method, as paths have it.
+    /// Returns the HTTP method, in lower case as in documents.
     pub(super) fn method(self) -> &'static str {
         match self {
             Self::List | Self::Get => "get",
@@ -83,7 +83,7 @@ impl Action {
         }
     }
 
-    /// The word that begins the id of an operation.
+    /// Returns the word that the id of an operation begins with.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::List => "list",
@@ -128,7 +128,7 @@ impl Action {
     }
 }
 
-/// The operation as a document has it.
+/// Returns the operation in the form of a document.
 pub(super) fn operation(action: Action, target: &Target<'_>) -> Value {
     let mut out = Map::new();
     out.insert("tags".into(), json!([target.tag]));
@@ -150,7 +150,7 @@ pub(super) fn operation(action: Action, target: &Target<'_>) -> Value {
     Value::Object(out)
 }
 
-/// What the operation does, in words.
+/// Returns the description of the operation.
 fn description(action: Action, target: &Target<'_>) -> String {
     let (kind, part) = target.object;
     let article = match kind {
@@ -171,12 +171,12 @@ fn description(action: Action, target: &Target<'_>) -> String {
     }
 }
 
-/// A parameter of the query.
+/// Returns a query parameter.
 pub(super) fn query(name: &str, kind: &str) -> Value {
     json!({"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": true}})
 }
 
-/// A part of the path.
+/// Returns a path parameter.
 pub(super) fn in_path(name: &str) -> Value {
     json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "uniqueItems": true}})
 }
@@ -219,11 +219,14 @@ fn responses(action: Action, target: &Target<'_>) -> Value {
     let status = reference(&meta("Status"));
     let is_delete = matches!(action, Action::Delete | Action::DeleteCollection);
     let given = content(&types, if is_delete { &status } else { &target.schema });
-    // The patches of custom kinds make objects too, and the original does not say so.
-    let said = |(code, _): &&(&str, &str)| !(target.custom && action == Action::Patch && *code == "201");
-    let response =
-        |(code, words): &(&str, &str)| ((*code).to_owned(), json!({"description": words, "content": given}));
-    let mut out: Map<String, Value> = action.statuses().iter().filter(said).map(response).collect();
+    // Patches of custom kinds can create objects too, but kube-apiserver does not document their
+    // 201.
+    let documented =
+        |(code, _): &&(&str, &str)| !(target.custom && action == Action::Patch && *code == "201");
+    let response = |(code, description): &(&str, &str)| {
+        ((*code).to_owned(), json!({"description": description, "content": given}))
+    };
+    let mut out: Map<String, Value> = action.statuses().iter().filter(documented).map(response).collect();
     out.insert("401".into(), json!({"description": "Unauthorized"}));
     Value::Object(out)
 }

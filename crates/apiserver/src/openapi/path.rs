@@ -1,6 +1,7 @@
 //! The paths of a resource and their operations.
 //!
-//! Subresources that open a connection (`exec`, `proxy` and their like) are left out: no client reads them from here.
+//! Subresources that open a connection (`exec`, `proxy` and so on) are omitted: no client reads
+//! them from here.
 
 use serde_json::{Map, Value, json};
 
@@ -29,7 +30,7 @@ pub(super) fn add_paths(paths: &mut Map<String, Value>, resource: &ResourceDef) 
     }
 }
 
-/// How a resource is called in paths, tags and ids.
+/// The names of a resource in paths, tags and operation ids.
 struct Names {
     /// `/api/v1/` or `/apis/apps/v1/`.
     root: String,
@@ -45,7 +46,7 @@ impl Names {
             "" => "core",
             group => group.strip_suffix(".k8s.io").unwrap_or(group),
         };
-        let camel: String = group.split(['.', '-']).map(capitalised).collect();
+        let camel: String = group.split(['.', '-']).map(capitalized).collect();
         let mut tag = camel.clone();
         if let Some(first) = tag.get_mut(..1) {
             first.make_ascii_lowercase();
@@ -57,7 +58,7 @@ impl Names {
                 format!("/apis/{}/{}/", resource.group, resource.version)
             },
             tag: format!("{tag}_{}", resource.version),
-            id: format!("{camel}{}", capitalised(&resource.version)),
+            id: format!("{camel}{}", capitalized(&resource.version)),
         }
     }
 }
@@ -93,7 +94,7 @@ fn add_scoped(
         let mut actions = of_object.to_vec();
         actions.push(("create", Action::Post));
         let operations = with_verbs(&subresource.verbs, &actions).map(|action| {
-            let id = format!("{id}{}", capitalised(&subresource.name));
+            let id = format!("{id}{}", capitalized(&subresource.name));
             let operation = operation(action, &subresource_target(resource, subresource, names, id));
             (action, operation)
         });
@@ -132,7 +133,8 @@ fn subresource_target<'a>(
         Some(name) => reference(&name),
         None => json!({"type": "object"}),
     };
-    // Those of custom kinds are said to work on the kind, whatever they take.
+    // kube-apiserver documents subresources of custom kinds as operations on the kind, whatever
+    // body they take.
     let gvk = if resource.custom { resource.gvk() } else { gvk };
     let object = (resource.kind.as_str(), Some(subresource.name.as_str()));
     Target { gvk, schema, tag: &names.tag, id, object, custom: resource.custom }
@@ -156,7 +158,7 @@ fn add(
     paths.insert(path.to_owned(), Value::Object(out));
 }
 
-fn capitalised(word: &str) -> String {
+fn capitalized(word: &str) -> String {
     let mut out = word.to_owned();
     if let Some(first) = out.get_mut(..1) {
         first.make_ascii_uppercase();

@@ -1,7 +1,9 @@
-//! OpenAPI v2: the whole API in one document, made of the same paths and schemas as version 3.
+//! OpenAPI v2: the whole API in one document, generated from the same paths and schemas as version
+//! 3.
 //!
-//! Older clients read it, and those who validate what they send. Nothing of it is kept: it is made when it is asked for, and
-//! its fingerprint is that of the index of version 3, which changes whenever this does.
+//! It is read by older clients, and by clients that validate what they send. Nothing of it is kept:
+//! it is generated on request, and its hash is that of the index of version 3, which changes
+//! whenever this document does.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +14,7 @@ use super::component::{self, REFERENCE};
 use super::custom::{self, CustomKind};
 use super::message::{self, DEFINITIONS, PATHS};
 use super::path;
-use crate::builtin::{self, Prose};
+use crate::builtin::{self, Descriptions};
 
 /// The document, in parts that are JSON text.
 #[derive(Debug)]
@@ -22,10 +24,10 @@ pub struct Swagger {
 }
 
 impl Swagger {
-    /// The document of all built-in kinds and of these.
+    /// Creates the document of all built-in kinds and these custom ones.
     pub fn new<'a>(kinds: impl IntoIterator<Item = &'a CustomKind>) -> Self {
         let kinds: Vec<&CustomKind> = kinds.into_iter().collect();
-        let prose = Prose::get();
+        let descriptions = Descriptions::get();
         let mut paths = BTreeMap::new();
         for resource in builtin::resources().iter().chain(kinds.iter().map(|it| &it.resource)) {
             let mut of_resource = Map::new();
@@ -39,20 +41,21 @@ impl Swagger {
         groups.sort_unstable();
         groups.dedup();
         let of_table = |name: &'static str| {
-            component::builtin_schema(name, groups.iter().copied(), &prose).map(|it| (name.to_owned(), it))
+            component::builtin_schema(name, groups.iter().copied(), &descriptions)
+                .map(|it| (name.to_owned(), it))
         };
         let custom = kinds.iter().flat_map(|kind| {
             let own = component::schema_name(&kind.resource, &kind.resource.kind).unwrap_or_default();
             let list = component::schema_name(&kind.resource, &kind.resource.list_kind()).unwrap_or_default();
-            let list_schema = custom::list_schema(kind, &own, &prose);
-            [(own, custom::simple_schema(kind, &prose)), (list, list_schema)]
+            let list_schema = custom::list_schema(kind, &own, &descriptions);
+            [(own, custom::simple_schema(kind, &descriptions)), (list, list_schema)]
         });
         let schemas = builtin::definition_names().filter_map(of_table).chain(custom);
         let definitions = schemas.map(|(name, schema)| (name, schema_of(schema).to_string())).collect();
         Self { paths, definitions }
     }
 
-    /// The document as JSON.
+    /// Returns the document as JSON.
     pub fn json(&self) -> Bytes {
         let mut out = String::from(r#"{"swagger":"2.0","info":"#);
         out.push_str(&info().to_string());
@@ -71,7 +74,7 @@ impl Swagger {
         out.into()
     }
 
-    /// The document as the message `openapi.v2.Document` of gnostic, which clients written in Go read.
+    /// Returns the document as gnostic's message `openapi.v2.Document`, which Go clients read.
     pub fn protobuf(&self) -> Bytes {
         let (definitions, uses) = security();
         let head = json!({
@@ -80,7 +83,7 @@ impl Swagger {
         let mut out = message::document(&head);
         for (part, entries) in [(&PATHS, &self.paths), (&DEFINITIONS, &self.definitions)] {
             let values = entries.iter().map(|(name, json)| {
-                (name.as_str(), serde_json::from_str(json).expect("the parts are made of values"))
+                (name.as_str(), serde_json::from_str(json).expect("the parts were serialized from values"))
             });
             message::add_entries(&mut out, part, values);
         }
@@ -92,7 +95,7 @@ fn info() -> Value {
     json!({"title": "Kubernetes", "version": "1.36"})
 }
 
-/// How one proves who one is, and that one has to.
+/// Returns the authentication scheme, and the requirement to use it.
 fn security() -> (Value, Value) {
     let bearer = json!({
         "description": "Bearer Token authentication", "type": "apiKey", "name": "authorization", "in": "header",
@@ -100,7 +103,7 @@ fn security() -> (Value, Value) {
     (json!({ "BearerToken": bearer }), json!([{"BearerToken": []}]))
 }
 
-/// A schema of version 3 in the words of version 2.
+/// Converts a schema of version 3 to version 2.
 fn schema_of(mut schema: Value) -> Value {
     if let Value::Object(fields) = &mut schema {
         lower(fields);
@@ -140,7 +143,8 @@ fn path_item(item: Value, custom: bool) -> Value {
     Value::Object(lowered.collect())
 }
 
-/// In version 2 the body is one of the parameters, and what is read and written is said once for all of them.
+/// Converts an operation: in version 2 the body is one of the parameters, and media types are
+/// listed once per operation.
 fn operation(mut fields: Map<String, Value>, custom: bool) -> Value {
     let media = |content: &Value| -> Vec<String> {
         content.as_object().map(|it| it.keys().cloned().collect()).unwrap_or_default()
@@ -178,7 +182,7 @@ fn operation(mut fields: Map<String, Value>, custom: bool) -> Value {
     Value::Object(fields)
 }
 
-/// The schema of the first form: all forms have the same.
+/// Returns the schema of the first media type; all media types have the same.
 fn content_schema(content: &Value) -> Option<Value> {
     content.as_object()?.values().next()?.get("schema").cloned().map(schema_of)
 }

@@ -1,29 +1,33 @@
-//! JSON patch (RFC 6902), as lenient as the library the original uses.
+//! JSON patch (RFC 6902), as lenient as the library that kube-apiserver uses,
+//! gopkg.in/evanphx/json-patch.v4.
 //!
-//! Where it departs from the RFC: `replace` puts a key that is not there, a missing `value` is null, a missing key equals
-//! null for `test` and `copy`, list indices may be negative (from the end), signed, or have leading zeroes, and whatever
-//! stands before the first slash of a path is ignored. Every operation that does not apply is the same refusal.
+//! It departs from the RFC in these points: `replace` sets a missing key, a missing `value` is
+//! null, a missing key equals null for `test` and `copy`, list indices may be negative (from the
+//! end), signed, or have leading zeroes, and everything before the first slash of a path is
+//! ignored. Every operation that does not apply gets the same error.
 
 use dogwatch_core::Reason;
 use serde_json::{Map, Value};
 
-use super::words::rejected;
+use super::go_format::rejected;
 use crate::Refusal;
 use crate::depth;
 
-/// The original accepts no more than this.
-const MOST_OPERATIONS: usize = 10_000;
+/// The maximum number of operations, `maxJSONPatchOperations` of k8s.io/apiserver v0.36.4
+/// pkg/endpoints/handlers/patch.go.
+const MAX_OPERATIONS: usize = 10_000;
 
-/// What all `copy` operations of one patch may add, in bytes of JSON.
-const MOST_COPIED: usize = 3 * 1024 * 1024;
+/// The number of bytes of JSON that all `copy` operations of one patch may add,
+/// `JSONPatchMaxCopyBytes` of k8s.io/apiserver v0.36.4 pkg/server/config.go.
+const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
 
-/// Refuses patches with more operations than the original takes.
+/// Rejects patches with more operations than kube-apiserver accepts.
 pub(super) fn check_length(operations: &[Value]) -> Result<(), Refusal> {
-    if operations.len() <= MOST_OPERATIONS {
+    if operations.len() <= MAX_OPERATIONS {
         return Ok(());
     }
     let message = format!(
-        "Request entity too large: The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {}",
+        "Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
         operations.len()
     );
     let mut refusal = Refusal::new(Reason::RequestEntityTooLarge, message);
@@ -31,15 +35,16 @@ pub(super) fn check_length(operations: &[Value]) -> Result<(), Refusal> {
     Err(refusal)
 }
 
-/// How many values all measurements of one patch may visit. A patch that keeps a large document at the limit of its depth
-/// would otherwise walk all of it after each operation.
-const MOST_MEASURED: usize = 10_000_000;
+/// The number of values that all depth measurements of one patch may visit. Without it, a patch
+/// that keeps a large document at the depth limit would walk over all of it after each operation.
+const MAX_MEASURED_VALUES: usize = 10_000_000;
 
-/// Applies the operations in order. All or nothing: the result counts only if every one applied.
+/// Applies the operations in order. All or nothing: the first operation that does not apply fails
+/// the patch.
 pub(super) fn apply(original: &Value, operations: &[Value]) -> Result<Value, Refusal> {
     let mut document = original.clone();
     let mut copied = 0;
-    // Never less than the true depth, which is measured again only when this goes over the limit.
+    // An upper bound of the depth, measured exactly only when it exceeds the limit.
     let mut measured = 0;
     let mut depth = measure(original, &mut measured);
     for operation in operations {
@@ -49,14 +54,14 @@ pub(super) fn apply(original: &Value, operations: &[Value]) -> Result<Value, Ref
         if depth > depth::TEXT {
             depth = measure(&document, &mut measured);
         }
-        if depth > depth::TEXT || measured > MOST_MEASURED {
+        if depth > depth::TEXT || measured > MAX_MEASURED_VALUES {
             return Err(rejected());
         }
     }
     Ok(document)
 }
 
-/// Measures the depth of a value, and counts the values it visits for that.
+/// Returns the depth of a value, and adds the number of visited values to `visited`.
 fn measure(value: &Value, visited: &mut usize) -> usize {
     *visited += 1;
     match value {
@@ -66,7 +71,7 @@ fn measure(value: &Value, visited: &mut usize) -> usize {
     }
 }
 
-/// One operation. Its methods return `None` where it does not apply.
+/// One operation. Its methods return `None` if it does not apply.
 struct Operation<'a>(&'a Map<String, Value>);
 
 impl Operation<'_> {
@@ -82,7 +87,7 @@ impl Operation<'_> {
             "copy" => {
                 let value = get(document, self.text("from")?)?.clone();
                 *copied += value.to_string().len();
-                if *copied > MOST_COPIED {
+                if *copied > MAX_COPIED_BYTES {
                     return None;
                 }
                 add(document, self.text("path")?, value)
@@ -102,7 +107,8 @@ impl Operation<'_> {
         equal.then_some(())
     }
 
-    /// How deep a document of this depth may be at the place this operation wrote to.
+    /// Returns an upper bound of the depth at the path that this operation wrote to, for a document
+    /// that had this depth.
     fn depth_after(&self, depth: usize) -> usize {
         let parts = |field| self.text(field).map_or(0, |path| path.matches('/').count());
         match self.text("op") {
@@ -168,7 +174,7 @@ fn replace(document: &mut Value, path: &str, value: Value) -> Option<()> {
     Some(())
 }
 
-/// The value at a path; null for a key that is not there.
+/// Returns the value at a path, or null for a missing key.
 fn get<'a>(document: &'a mut Value, path: &str) -> Option<&'a Value> {
     let (container, key) = parent(document, path)?;
     match container {
@@ -178,7 +184,7 @@ fn get<'a>(document: &'a mut Value, path: &str) -> Option<&'a Value> {
     }
 }
 
-/// The list or object that holds what a path points to, and the last part of the path.
+/// Returns the list or object that contains the target of a path, and the last segment of the path.
 fn parent<'a>(document: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)> {
     let mut parts = path.split('/').skip(1).map(|part| part.replace("~1", "/").replace("~0", "~"));
     let mut key = parts.next()?;
@@ -197,7 +203,8 @@ fn parent<'a>(document: &'a mut Value, path: &str) -> Option<(&'a mut Value, Str
     Some((container, key))
 }
 
-/// The index below `length` that a part of a path means; negative ones count from the end.
+/// Returns the index below `length` that a path segment refers to; negative ones count from the
+/// end.
 fn index(part: &str, length: usize) -> Option<usize> {
     let wanted: i64 = part.parse().ok()?;
     let length = i64::try_from(length).ok()?;
@@ -214,9 +221,9 @@ mod tests {
         json!({"data": {"k": "v", "l": "m"}, "list": ["a", "b"], "n": null})
     }
 
-    /// All of these were asked of kube-apiserver 1.36, on a ConfigMap with finalizers for the list.
+    /// Recorded from kube-apiserver 1.36, on a ConfigMap with finalizers for the list.
     #[test]
-    fn operations_apply_as_leniently_as_in_the_original() {
+    fn operations_apply_as_leniently_as_in_kube_apiserver() {
         for (operation, pointer, expected) in [
             (json!({"op": "replace", "path": "/data/missing", "value": "x"}), "/data/missing", json!("x")),
             (json!({"op": "add", "path": "/data/new"}), "/data/new", json!(null)),
@@ -248,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_does_not_apply_is_one_and_the_same_refusal() {
+    fn every_operation_that_does_not_apply_gets_the_same_error() {
         for operation in [
             json!({"op": "test", "path": "/data/k", "value": "no"}),
             json!({"op": "test", "path": "/data/k"}),
@@ -281,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_see_what_the_ones_before_them_did_and_escapes_are_undone() {
+    fn operations_see_the_effects_of_earlier_ones_and_escapes_are_decoded() {
         let operations = [
             json!({"op": "test", "path": "/data/k", "value": "v"}),
             json!({"op": "add", "path": "/annotations", "value": {"example.com/a~b": "1"}}),
@@ -293,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_thousand_operations_are_taken_and_one_more_is_too_large() {
+    fn ten_thousand_operations_are_accepted_and_one_more_is_too_large() {
         let operation = json!({"op": "test", "path": "/data/k", "value": "v"});
         assert!(check_length(&vec![operation.clone(); 10_000]).is_ok());
         let refusal = check_length(&vec![operation; 10_001]).expect_err("too many");
@@ -307,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_cut_short_when_they_add_more_than_three_mebibytes() {
+    fn copies_that_add_more_than_three_mebibytes_are_rejected() {
         let large = json!({"data": {"k": "x".repeat(1024 * 1024 - 2)}});
         let copy = |i: usize| json!({"op": "copy", "from": "/data/k", "path": format!("/data/{i}")});
         let operations: Vec<Value> = (0..4).map(copy).collect();
@@ -316,28 +323,28 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_that_stays_at_the_limit_of_depth_is_not_measured_without_end() {
+    fn a_patch_that_stays_at_the_depth_limit_is_not_measured_without_bound() {
         let deepest = (0..depth::TEXT - 2).fold(json!(1), |inner, _| json!({ "a": inner }));
         let large = json!({ "deep": deepest, "wide": vec![0; 200_000], "x": {}, "y": { "z": {} } });
         let back_and_forth = [
             json!({"op": "move", "from": "/x", "path": "/y/z/x"}),
             json!({"op": "move", "from": "/y/z/x", "path": "/x"}),
         ];
-        let many: Vec<Value> = back_and_forth.iter().cycle().take(MOST_OPERATIONS).cloned().collect();
-        // Each of these would walk over all 200,000 values.
+        let many: Vec<Value> = back_and_forth.iter().cycle().take(MAX_OPERATIONS).cloned().collect();
+        // Each operation would walk over all 200,000 values.
         assert_eq!(apply(&large, &many), Err(rejected()));
         assert_eq!(apply(&large, &many[..40]), Ok(large));
     }
 
     #[test]
-    fn moves_cannot_build_a_tower_but_may_go_up_and_down() {
+    fn moves_cannot_exceed_the_depth_limit_but_may_go_back_and_forth() {
         let deeper = [
             json!({"op": "add", "path": "/new", "value": {}}),
             json!({"op": "move", "from": "/data", "path": "/new/data"}),
             json!({"op": "move", "from": "/new", "path": "/data"}),
         ];
-        let tower: Vec<Value> = deeper.iter().cycle().take(600).cloned().collect();
-        assert_eq!(apply(&document(), &tower), Err(rejected()));
+        let too_deep: Vec<Value> = deeper.iter().cycle().take(600).cloned().collect();
+        assert_eq!(apply(&document(), &too_deep), Err(rejected()));
 
         let back_and_forth = [
             json!({"op": "move", "from": "/list", "path": "/data/list"}),

@@ -1,23 +1,25 @@
-//! How a strategic merge treats the items of one list: which go together, and in which order they end up.
+//! Merging of the items of one list in a strategic merge patch: which items match, and the
+//! resulting order.
 //!
-//! The order is that of the patch where the patch speaks of an item, that of the live list otherwise; live items keep
-//! their place before the first item they stood before, so new ones come first.
+//! Items in the patch are ordered as in the patch, the others as in the live list. The two are
+//! interleaved by the order of the live list; new items come first. See k8s.io/apimachinery v0.36.4
+//! pkg/util/strategicpatch/patch.go.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::words::{LIST, MAP, Shown, ShownAsText, rejected, shown_lists, type_name};
+use super::go_format::{GoString, GoValue, LIST, MAP, format_lists, rejected, type_name};
 use crate::Refusal;
 
 /// The directive of an object: `replace`, `delete`, or `merge`.
 pub(super) const DIRECTIVE: &str = "$patch";
 
-/// Merges an item of the patch into the live one with the same key.
+/// The function that merges an item of the patch into the live one with the same key.
 pub(super) type MergeItem<'a> =
     dyn Fn(Map<String, Value>, Map<String, Value>) -> Result<Map<String, Value>, Refusal> + 'a;
 
-/// Merges a list of scalars: both, each once.
+/// Merges two lists of scalars into one without duplicates.
 pub(super) fn merge_scalars(
     live: &[Value],
     patch: &[Value],
@@ -29,13 +31,14 @@ pub(super) fn merge_scalars(
     arrange(merged, patch, live, key, false)
 }
 
-/// The list without the scalars to delete.
+/// Returns the list without the scalars to delete.
 pub(super) fn delete_scalars(live: &[Value], delete: &[Value]) -> Vec<Value> {
     let gone = Positions::new(delete, None);
     live.iter().filter(|item| gone.of(item).is_none()).cloned().collect()
 }
 
-/// Merges a list of objects by their key, after the directives among the items of the patch were followed.
+/// Merges a list of objects by their key, after executing the directives among the items of the
+/// patch.
 pub(super) fn merge_objects(
     live: Vec<Value>,
     patch: Vec<Value>,
@@ -44,11 +47,11 @@ pub(super) fn merge_objects(
 ) -> Result<Vec<Value>, Refusal> {
     let (live, patch) = follow_directives(live, patch, key)?;
     let mut merged = live.clone();
-    let mut places = Positions::new(&merged, Some(key));
+    let mut positions = Positions::new(&merged, Some(key));
     for item in &patch {
         let Value::Object(item) = item else { return Err(wrong_type(MAP, item)) };
         let value = item.get(key).ok_or_else(|| no_key(item, key))?;
-        match places.of_key(value) {
+        match positions.of_key(value) {
             Some(at) => {
                 let Value::Object(current) = merged[at].take() else {
                     return Err(Refusal::unexplained(format!("value for key {at} is not a map")));
@@ -56,7 +59,7 @@ pub(super) fn merge_objects(
                 merged[at] = Value::Object(merge_item(current, item.clone())?);
             }
             None => {
-                places.add(value, merged.len());
+                positions.add(value, merged.len());
                 merged.push(Value::Object(item.clone()));
             }
         }
@@ -64,8 +67,8 @@ pub(super) fn merge_objects(
     arrange(merged, &patch, &live, Some(key), true)
 }
 
-/// Deletes what the patch says to delete; gives what is left of the live list and the plain items of the patch. Where
-/// the patch says to replace, its plain items are the live list.
+/// Executes the directives of the patch. Returns the rest of the live list and the plain items of
+/// the patch. If the patch replaces the list, its plain items are returned as the live list.
 fn follow_directives(
     mut live: Vec<Value>,
     patch: Vec<Value>,
@@ -97,8 +100,8 @@ fn follow_directives(
     Ok((live, plain))
 }
 
-/// The live order of a list whose order the patch gives. The original deletes and adds in place: what is added takes the
-/// slots of what was deleted, and counts as having stood there.
+/// Returns the live order of a list whose order the patch gives. kube-apiserver deletes and adds in
+/// place: added items take the slots of deleted ones, and count as having been there.
 pub(super) fn live_order(live: &[Value], patch: &[Value], key: &str) -> Result<Vec<Value>, Refusal> {
     if patch.iter().any(|item| item[DIRECTIVE] == "replace") {
         return Ok(live.to_vec());
@@ -114,7 +117,8 @@ pub(super) fn live_order(live: &[Value], patch: &[Value], key: &str) -> Result<V
     Ok(order)
 }
 
-/// Puts merged items in order: those in `first` as they stand there, the others as in `live`, interleaved by `live`.
+/// Orders merged items: those in `first` by their position there, the others by that in `live`,
+/// interleaved by `live`.
 pub(super) fn arrange(
     merged: Vec<Value>,
     first: &[Value],
@@ -151,8 +155,9 @@ pub(super) fn arrange(
     }
 }
 
-/// Sorts by position. Items without one only occur when a patch adds items its own order does not name: then those
-/// before all others go to the end and those after them to the front, backwards both.
+/// Sorts by position. Items without one only occur if a patch adds items that its own order does
+/// not contain: those before all others then go to the end, those after them to the front, both in
+/// reverse.
 fn sort(items: Vec<Value>, order: &Positions<'_>) -> Vec<Value> {
     let mut placed = Vec::with_capacity(items.len());
     let (mut before, mut after) = (Vec::new(), Vec::new());
@@ -168,7 +173,7 @@ fn sort(items: Vec<Value>, order: &Positions<'_>) -> Vec<Value> {
     after.into_iter().rev().chain(placed).chain(before.into_iter().rev()).collect()
 }
 
-/// Checks that the items of the patch are all in the order it gives, and in that order.
+/// Checks that the order in the patch contains all items of the patch, in that order.
 pub(super) fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<(), Refusal> {
     if order.is_empty() || patch.is_empty() {
         return Ok(());
@@ -191,8 +196,8 @@ pub(super) fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -
     let (patch, order) = (Value::Array(patch.to_vec()), Value::Array(order.to_vec()));
     Err(Refusal::unexplained(format!(
         "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
-        Shown(&patch),
-        Shown(&order)
+        GoValue(&patch),
+        GoValue(&order)
     )))
 }
 
@@ -205,7 +210,10 @@ fn same(left: &Value, right: &Value, key: Option<&str>) -> Result<bool, Refusal>
     Ok(value(left)? == value(right)?)
 }
 
-/// Whether the items of the lists are objects. All must be of one type, and not lists.
+/// Returns true if the items of the lists are objects.
+///
+/// # Errors
+/// 500 if the items are of several types, 422 if they are lists.
 pub(super) fn holds_objects(lists: &[&[Value]]) -> Result<bool, Refusal> {
     let mut items = lists.iter().copied().flatten();
     let Some(first) = items.next() else {
@@ -217,25 +225,25 @@ pub(super) fn holds_objects(lists: &[&[Value]]) -> Result<bool, Refusal> {
     if first.is_null() || items.any(|item| type_name(item) != type_name(first)) {
         return Err(Refusal::unexplained(format!(
             "list element types are not identical: {}",
-            shown_lists(lists)
+            format_lists(lists)
         )));
     }
     Ok(first.is_object())
 }
 
-/// Whether this is an object with a directive.
+/// Returns true for an object with a directive.
 pub(super) fn has_directive(item: &Value) -> bool {
     item.as_object().is_some_and(|fields| fields.contains_key(DIRECTIVE))
 }
 
-/// 500: a directive that means nothing here.
+/// Creates a 500: the directive is not known.
 pub(super) fn unknown_directive(fields: &Map<String, Value>) -> Refusal {
     let directive = fields.get(DIRECTIVE).unwrap_or(&Value::Null);
     let whole = Value::Object(fields.clone());
-    Refusal::unexplained(format!("unknown patch type: {} in map: {}", ShownAsText(directive), Shown(&whole)))
+    Refusal::unexplained(format!("unknown patch type: {} in map: {}", GoString(directive), GoValue(&whole)))
 }
 
-/// 500: a list was expected.
+/// Creates a 500: the value is not a list.
 pub(super) fn not_a_list(value: &Value) -> Refusal {
     wrong_type(LIST, value)
 }
@@ -246,7 +254,7 @@ fn wrong_type(expected: &str, value: &Value) -> Refusal {
 
 fn no_key(item: &Map<String, Value>, key: &str) -> Refusal {
     let shown = Value::Object(item.clone());
-    Refusal::unexplained(format!("map: {} does not contain declared merge key: {key}", Shown(&shown)))
+    Refusal::unexplained(format!("map: {} does not contain declared merge key: {key}", GoValue(&shown)))
 }
 
 fn check_keys(items: &[Value], key: &str) -> Result<(), Refusal> {
@@ -257,15 +265,15 @@ fn check_keys(items: &[Value], key: &str) -> Result<(), Refusal> {
     })
 }
 
-/// Where the items of a list stand, by key; of several with one key, the first.
+/// The positions of the items of a list by key. The first one counts if several have the same key.
 struct Positions<'a> {
     key: Option<&'a str>,
-    places: HashMap<String, usize>,
+    by_key: HashMap<String, usize>,
 }
 
 impl<'a> Positions<'a> {
     fn new(items: &[Value], key: Option<&'a str>) -> Self {
-        let mut positions = Self { key, places: HashMap::with_capacity(items.len()) };
+        let mut positions = Self { key, by_key: HashMap::with_capacity(items.len()) };
         for (at, item) in items.iter().enumerate() {
             if let Some(value) = key.map_or(Some(item), |key| item.get(key)) {
                 positions.add(value, at);
@@ -275,7 +283,7 @@ impl<'a> Positions<'a> {
     }
 
     fn add(&mut self, value: &Value, at: usize) {
-        self.places.entry(value.to_string()).or_insert(at);
+        self.by_key.entry(value.to_string()).or_insert(at);
     }
 
     fn of(&self, item: &Value) -> Option<usize> {
@@ -283,6 +291,6 @@ impl<'a> Positions<'a> {
     }
 
     fn of_key(&self, value: &Value) -> Option<usize> {
-        self.places.get(&value.to_string()).copied()
+        self.by_key.get(&value.to_string()).copied()
     }
 }

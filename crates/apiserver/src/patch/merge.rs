@@ -1,5 +1,6 @@
-//! JSON merge patch (RFC 7386), with the one habit of the original: a value that replaces anything but an object loses
-//! the nulls of its objects, even inside lists.
+//! JSON merge patch (RFC 7386), with one quirk of kube-apiserver: a value that replaces anything
+//! but an object loses the null fields of its objects, even inside lists (`pruneNulls` of
+//! gopkg.in/evanphx/json-patch.v4 v4.13.0 merge.go).
 
 use serde_json::{Map, Value};
 
@@ -19,7 +20,7 @@ pub(super) fn merge(target: &mut Map<String, Value>, patch: &Map<String, Value>)
     }
 }
 
-/// The value without the null fields of its objects; nulls that are items of a list stay.
+/// Returns the value without the null fields of its objects. Nulls that are items of a list stay.
 pub(super) fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -44,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn the_examples_of_the_rfc_that_concern_objects() {
+    fn objects_merge_as_in_the_examples_of_the_rfc() {
         for (target, patch, result) in [
             (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
             (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),
@@ -61,7 +62,7 @@ mod tests {
         }
     }
 
-    /// Asked of kube-apiserver 1.36 with a custom resource that keeps unknown fields.
+    /// Recorded from kube-apiserver 1.36 with a custom resource that keeps unknown fields.
     #[test]
     fn nulls_inside_lists_are_lost_unless_the_list_replaces_an_object() {
         let target = json!({"o": {"x": 1}, "s": "t"});
@@ -74,7 +75,7 @@ mod tests {
         assert_eq!(merged(&target, &patch), result);
     }
 
-    /// What turns `from` into `to`, for documents without nulls.
+    /// Returns the patch that turns `from` into `to`, for documents without nulls.
     fn difference(from: &Map<String, Value>, to: &Map<String, Value>) -> Map<String, Value> {
         let mut patch = Map::new();
         for key in from.keys().filter(|key| !to.contains_key(*key)) {

@@ -1,21 +1,23 @@
-//! The three kinds of patch: JSON patch, merge patch and strategic merge patch, as pure functions over JSON values.
+//! The three types of patch: JSON patch, merge patch and strategic merge patch, as pure functions
+//! over JSON values.
 //!
-//! A [`Patch`] is decoded once and applied as often as the object changes under it. The result is what the patch says,
-//! not yet an object: it may hold nulls and unknown fields (directives of a strategic patch among them), or anything of
-//! the wrong type. Decoding it is the business of the caller, who refuses with [`Patch::unfit`].
+//! A [`Patch`] is decoded once and may be applied several times, when the object changes
+//! concurrently. The result is not yet a valid object: it may contain nulls, unknown fields
+//! (including directives of a strategic patch) and values of the wrong type. The caller decodes it,
+//! and rejects it with [`Patch::unfit`].
 //!
 //! The `mod` lines below are in layer order.
 
-mod words;
+mod go_format;
 mod syntax;
 mod json;
 mod merge;
-mod place;
+mod schema_node;
 mod list;
 mod strategic;
 
+pub(crate) use go_format::json_name;
 pub(crate) use syntax::mistake as json_mistake;
-pub(crate) use words::json_name;
 
 use serde_json::{Map, Value};
 
@@ -25,21 +27,21 @@ use crate::request::json as request_json;
 use crate::schema::{Definitions, Schema};
 use crate::{Problem, ProblemKind, Refusal};
 
-/// How a patch is to be read.
+/// The type of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PatchKind {
     /// A list of operations (RFC 6902).
     Json,
-    /// Part of an object; null removes (RFC 7386).
+    /// A part of an object; null removes (RFC 7386).
     Merge,
-    /// Part of an object, with lists that merge as the schema says. Not for custom resources.
+    /// A part of an object; lists merge as the schema declares. Not supported for custom resources.
     Strategic,
 }
 
 impl PatchKind {
-    /// The kind a `Content-Type` header asks for; parameters behind a semicolon do not matter. `None` for all others,
-    /// server-side apply among them.
+    /// Returns the type for a `Content-Type` header; parameters after a semicolon are ignored.
+    /// Returns `None` for all other media types, including server-side apply.
     pub fn from_content_type(header: &str) -> Option<Self> {
         match header.split(';').next()? {
             "application/json-patch+json" => Some(Self::Json),
@@ -55,25 +57,29 @@ impl PatchKind {
 pub struct Patch {
     kind: PatchKind,
     body: Body,
-    strays: Vec<String>,
+    strict_errors: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
 enum Body {
     Operations(Vec<Value>),
     Object(Map<String, Value>),
-    /// A merge patch that is a list: it takes the place of the object.
+    /// A merge patch that is a list: it replaces the object.
     List(Value),
 }
 
 impl Patch {
-    /// Decodes the body of a request. `checked` says whether unknown fields are of interest (`fieldValidation` is `Warn`
-    /// or `Strict`): the original then reads the patch with other eyes, and words.
+    /// Decodes the body of a request. `checked` is true if unknown fields matter (`fieldValidation`
+    /// is `Warn` or `Strict`); kube-apiserver then decodes the patch in another way, with other
+    /// error messages.
     ///
-    /// Refuses with 400 what cannot be read and with 413 a JSON patch of too many operations. The original looks for the
-    /// object first: a patch of a missing one is 404 even if it is malformed.
+    /// kube-apiserver looks up the object first: a patch of a missing object is 404 even if it is
+    /// malformed.
+    ///
+    /// # Errors
+    /// 400 if the body cannot be decoded, 413 for a JSON patch with too many operations.
     pub fn decode(kind: PatchKind, body: &[u8], checked: bool) -> Result<Self, Refusal> {
-        let mut strays = Vec::new();
+        let mut strict_errors = Vec::new();
         let decoded = match (kind, parse(body)) {
             (PatchKind::Json, value) => {
                 let operations = value
@@ -81,13 +87,13 @@ impl Patch {
                     .map_err(|why| Refusal::bad_request(decoding(&why, checked)))?;
                 json::check_length(&operations)?;
                 if checked {
-                    strays = stray_fields(&operations);
+                    strict_errors = unknown_operation_fields(&operations);
                 }
                 Body::Operations(operations)
             }
             (_, Ok(Value::Object(fields))) => {
                 if checked {
-                    strays = builtin::duplicate_fields(body);
+                    strict_errors = builtin::duplicate_fields(body);
                 }
                 Body::Object(fields)
             }
@@ -96,29 +102,32 @@ impl Patch {
             (PatchKind::Merge, _) if !checked => return Err(Refusal::bad_request("Invalid JSON Patch")),
             (PatchKind::Strategic, Ok(Value::Null)) => Body::Object(Map::new()),
             (_, unfit) => {
-                let why = unfit.map_or_else(|why| why, |value| cannot_be(&value, words::MAP));
+                let why = unfit.map_or_else(|why| why, |value| cannot_be(&value, go_format::MAP));
                 let merge = kind == PatchKind::Merge;
                 return Err(Refusal::bad_request(decoding(&why, merge)));
             }
         };
-        Ok(Self { kind, body: decoded, strays })
+        Ok(Self { kind, body: decoded, strict_errors })
     }
 
-    /// What kind of patch this is.
+    /// Returns the type of the patch.
     pub fn kind(&self) -> PatchKind {
         self.kind
     }
 
-    /// What a strict reading finds wrong with the patch itself, such as `json patch unknown field "[0].extra"`; empty
-    /// unless it was decoded as checked. The original puts these before the ones of the patched object.
+    /// Returns the strict decoding errors of the patch itself, such as `json patch unknown field
+    /// "[0].extra"`. Empty unless it was decoded as checked. In kube-apiserver's messages these
+    /// precede those of the patched object.
     pub fn strict_errors(&self) -> &[String] {
-        &self.strays
+        &self.strict_errors
     }
 
-    /// The object after the patch. `schema` and `definitions` describe the object; only a strategic patch asks them.
+    /// Applies the patch to an object. `schema` and `definitions` describe the object; only a
+    /// strategic patch uses them. The result is an object if `original` is one.
     ///
-    /// Refuses with 422 a JSON patch that does not apply; with 400 or 500 a strategic patch whose directives or list
-    /// items are wrong, as the original does. The result is an object if `original` is one.
+    /// # Errors
+    /// 422 if a JSON patch does not apply; 400 or 500, as kube-apiserver does, if the directives or
+    /// list items of a strategic patch are invalid.
     pub fn apply(
         &self,
         original: &Value,
@@ -133,8 +142,8 @@ impl Patch {
                 if self.kind == PatchKind::Merge {
                     merge::merge(&mut object, patch);
                 } else {
-                    let place = place::Place::new(schema, definitions);
-                    object = strategic::merge(object, patch.clone(), &place)?;
+                    let node = schema_node::SchemaNode::new(schema, definitions);
+                    object = strategic::merge(object, patch.clone(), &node)?;
                 }
                 Value::Object(object)
             }
@@ -148,12 +157,12 @@ impl Patch {
         Ok(patched)
     }
 
-    /// 422: the patch applied, but `patched` cannot be decoded; `why` says so, for example
-    /// `strict decoding error: unknown field "foo"`.
+    /// Creates a 422: the patch applied, but `patched` cannot be decoded. `why` is the reason, for
+    /// example `strict decoding error: unknown field "foo"`.
     pub fn unfit(&self, patched: &Value, why: &str) -> Refusal {
         let shown = match (&self.body, self.kind) {
             (Body::Object(patch), PatchKind::Strategic) => {
-                words::Shown(&Value::Object(patch.clone())).to_string()
+                go_format::GoValue(&Value::Object(patch.clone())).to_string()
             }
             _ => patched.to_string(),
         };
@@ -162,7 +171,7 @@ impl Patch {
     }
 }
 
-/// What the original says where a patch made a list of the object.
+/// The error of kube-apiserver for a patch that replaces the object with a list.
 const NO_OBJECT: &str = "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type \
      struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }";
 
@@ -170,7 +179,7 @@ fn decoding(why: &str, prefixed: bool) -> String {
     if prefixed { format!("error decoding patch: {why}") } else { why.to_owned() }
 }
 
-/// The value of a text, or why there is none. What is no text is replaced, not refused.
+/// Parses a body, or returns the syntax error. Invalid UTF-8 is replaced, not rejected.
 fn parse(body: &[u8]) -> Result<Value, String> {
     let text = request_json::readable(body);
     let value = serde_json::from_str(&text)
@@ -178,7 +187,7 @@ fn parse(body: &[u8]) -> Result<Value, String> {
     if depth::of(&value) > depth::TEXT { Err(depth::exceeded()) } else { Ok(value) }
 }
 
-/// The operations of a JSON patch, or why they are none.
+/// Returns the operations of a JSON patch, or the decoding error.
 fn operations(value: Value, checked: bool) -> Result<Vec<Value>, String> {
     let (list, item) = if checked {
         ("[]handlers.jsonPatchOp", "handlers.jsonPatchOp")
@@ -207,25 +216,25 @@ fn check_text(key: &str, value: &Value) -> Result<(), String> {
     if !matches!(key, "op" | "path" | "from") || value.is_string() || value.is_null() {
         return Ok(());
     }
-    let found = words::json_name(value);
+    let found = go_format::json_name(value);
     Err(format!("json: cannot unmarshal {found} into Go struct field jsonPatchOp.{key} of type string"))
 }
 
 fn cannot_be(value: &Value, wanted: &str) -> String {
-    format!("json: cannot unmarshal {} into Go value of type {wanted}", words::json_name(value))
+    format!("json: cannot unmarshal {} into Go value of type {wanted}", go_format::json_name(value))
 }
 
-/// The fields of operations that no operation has.
-fn stray_fields(operations: &[Value]) -> Vec<String> {
+/// Returns the strict errors for unknown fields of operations.
+fn unknown_operation_fields(operations: &[Value]) -> Vec<String> {
     let known = ["op", "path", "from", "value"];
-    let mut strays = Vec::new();
+    let mut errors = Vec::new();
     for (i, operation) in operations.iter().enumerate() {
         let keys = operation.as_object().into_iter().flat_map(Map::keys);
         for key in keys.filter(|key| !known.contains(&key.as_str())) {
-            strays.push(format!("json patch unknown field \"[{i}].{key}\""));
+            errors.push(format!("json patch unknown field \"[{i}].{key}\""));
         }
     }
-    strays
+    errors
 }
 
 #[cfg(test)]
@@ -234,14 +243,14 @@ mod tests {
     use crate::schema::NoDefinitions;
     use serde_json::json;
 
-    fn refused(kind: PatchKind, body: &str, checked: bool) -> (u16, String) {
-        let status = Patch::decode(kind, body.as_bytes(), checked).expect_err("the body is refused").0;
+    fn decode_error(kind: PatchKind, body: &str, checked: bool) -> (u16, String) {
+        let status = Patch::decode(kind, body.as_bytes(), checked).expect_err("the body is rejected").0;
         (status.code, status.message)
     }
 
-    /// All of these were asked of kube-apiserver 1.36.
+    /// Recorded from kube-apiserver 1.36.
     #[test]
-    fn bodies_that_cannot_be_read_are_refused_in_the_words_of_the_original() {
+    fn undecodable_bodies_get_the_messages_of_kube_apiserver() {
         use PatchKind::{Json, Merge, Strategic};
         for (kind, body, checked, message) in [
             (
@@ -291,12 +300,12 @@ mod tests {
             ),
             (Strategic, "{", true, "unexpected end of JSON input"),
         ] {
-            assert_eq!(refused(kind, body, checked), (400, message.to_owned()), "{kind:?} {body}");
+            assert_eq!(decode_error(kind, body, checked), (400, message.to_owned()), "{kind:?} {body}");
         }
     }
 
     #[test]
-    fn patches_that_say_nothing_change_nothing() {
+    fn empty_patches_change_nothing() {
         let original = json!({"a": {"b": [1]}});
         for (kind, body) in [
             (PatchKind::Json, "null"),
@@ -311,12 +320,13 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_that_makes_a_list_of_the_object_is_unfit() {
+    fn a_patch_that_replaces_the_object_with_a_list_is_rejected() {
         for (kind, body) in
             [(PatchKind::Json, r#"[{"op":"replace","path":"","value":[]}]"#), (PatchKind::Merge, "[]")]
         {
             let patch = Patch::decode(kind, body.as_bytes(), false).expect("a patch");
-            let refusal = patch.apply(&json!({}), &Schema::Any, &NoDefinitions).expect_err("no object");
+            let refusal =
+                patch.apply(&json!({}), &Schema::Any, &NoDefinitions).expect_err("a list is not an object");
             assert_eq!(
                 refusal.0.message,
                 r#" "" is invalid: patch: Invalid value: "[]": couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#
@@ -326,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_shows_the_object_or_for_a_strategic_patch_the_patch() {
+    fn an_undecodable_result_shows_the_object_or_for_a_strategic_patch_the_patch() {
         let why = r#"strict decoding error: unknown field "foo""#;
         for (kind, shown) in
             [(PatchKind::Merge, r#""{\"a\":1,\"foo\":1}""#), (PatchKind::Strategic, r#""map[foo:1]""#)]
@@ -338,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_no_operation_has_are_strays_unless_nobody_asks() {
+    fn unknown_fields_of_operations_are_reported_only_when_checked() {
         let body = br#"[{"op":"add","path":"/data/k","value":"x","extra":1}]"#;
         let found = |checked| {
             Patch::decode(PatchKind::Json, body, checked).expect("a patch").strict_errors().to_vec()
@@ -348,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_content_type_says_the_kind() {
+    fn the_content_type_selects_the_patch_type() {
         let kind = PatchKind::from_content_type;
         assert_eq!(kind("application/json-patch+json"), Some(PatchKind::Json));
         assert_eq!(kind("application/merge-patch+json; charset=utf-8"), Some(PatchKind::Merge));

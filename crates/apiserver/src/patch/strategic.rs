@@ -1,18 +1,19 @@
-//! Strategic merge patch: a merge that knows from the schema which lists merge, and by which key.
+//! Strategic merge patch: a merge in which the schema declares which lists merge, and by which key.
 //!
-//! Directives in a patch: `$patch` in an object replaces or deletes it (in a list item: replaces the list, deletes the
-//! item); `$retainKeys` drops all keys of an object but these; `$setElementOrder/<list>` gives the order of a list;
-//! `$deleteFromPrimitiveList/<list>` takes scalars out of a list. What is new is taken as it is, as in the original:
-//! directives inside an item that was not there stay, and go when unknown fields do.
+//! Directives in a patch: `$patch` in an object replaces or deletes it (in a list item: replaces
+//! the list, deletes the item); `$retainKeys` drops all keys of an object but these;
+//! `$setElementOrder/<list>` gives the order of a list; `$deleteFromPrimitiveList/<list>` removes
+//! scalars from a list. As in kube-apiserver, new values are taken as they are: directives inside a
+//! new item stay, until unknown fields are dropped.
 
 use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
+use super::go_format::type_name;
 use super::list::{self, DIRECTIVE};
 use super::merge::without_nulls;
-use super::place::Place;
-use super::words::type_name;
+use super::schema_node::SchemaNode;
 use crate::Refusal;
 use crate::schema::PatchStrategy;
 
@@ -22,8 +23,8 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_SCALARS: &str = "$deleteFromPrimitiveList";
 const SET_ORDER: &str = "$setElementOrder";
 
-/// Merges `patch` into the `live` object found at `place`.
-pub(super) fn merge(mut live: Fields, mut patch: Fields, place: &Place<'_>) -> Result<Fields, Refusal> {
+/// Merges `patch` into the `live` object, whose schema is `node`.
+pub(super) fn merge(mut live: Fields, mut patch: Fields, node: &SchemaNode<'_>) -> Result<Fields, Refusal> {
     if let Some(directive) = patch.get(DIRECTIVE) {
         return match directive.as_str() {
             Some("replace") => {
@@ -35,17 +36,19 @@ pub(super) fn merge(mut live: Fields, mut patch: Fields, place: &Place<'_>) -> R
         };
     }
     retain_keys(&mut live, &mut patch)?;
-    merge_ordered_lists(&mut live, &mut patch, place)?;
-    // kube-apiserver goes over the fields in the random order of a Go map, and nearly always takes scalars out last.
+    merge_ordered_lists(&mut live, &mut patch, node)?;
+    // kube-apiserver iterates over the fields in the random order of a Go map, and nearly always
+    // removes scalars last.
     let is_deletion = |(key, _): &(String, Value)| key.starts_with(DELETE_SCALARS);
     let (deletions, fields): (Vec<_>, Vec<_>) = patch.into_iter().partition(is_deletion);
     for (key, value) in fields.into_iter().chain(deletions) {
-        merge_field(&mut live, &key, value, place)?;
+        merge_field(&mut live, &key, value, node)?;
     }
     Ok(live)
 }
 
-/// Follows `$retainKeys`: it must name every key the patch sets, and all others go.
+/// Executes `$retainKeys`: it must contain every key that the patch sets, and all other keys are
+/// dropped.
 fn retain_keys(live: &mut Fields, patch: &mut Fields) -> Result<(), Refusal> {
     let Some(retained) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let bad = || Refusal::bad_request("invalid patch format of retainKeys");
@@ -62,8 +65,8 @@ fn retain_keys(live: &mut Fields, patch: &mut Fields) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Merges the lists whose order the patch gives, and takes them out of the patch.
-fn merge_ordered_lists(live: &mut Fields, patch: &mut Fields, place: &Place<'_>) -> Result<(), Refusal> {
+/// Merges the lists whose order the patch gives, and removes them from the patch.
+fn merge_ordered_lists(live: &mut Fields, patch: &mut Fields, node: &SchemaNode<'_>) -> Result<(), Refusal> {
     let directives: Vec<String> = patch.keys().filter(|key| key.starts_with(SET_ORDER)).cloned().collect();
     for directive in directives {
         let order = patch.remove(&directive).unwrap_or_default();
@@ -72,7 +75,7 @@ fn merge_ordered_lists(live: &mut Fields, patch: &mut Fields, place: &Place<'_>)
         let key = listed(&directive, SET_ORDER).ok_or_else(bad)?;
         let current = list_at(live, key)?;
         let change = list_at(patch, key)?;
-        let (item, strategy) = place.items(key)?;
+        let (item, strategy) = node.items(key)?;
         let merge_key = strategy.merge_key.as_deref();
         list::check_order(change.unwrap_or_default(), order, merge_key)?;
         let merged = match (current, change) {
@@ -98,7 +101,7 @@ fn merge_ordered_lists(live: &mut Fields, patch: &mut Fields, place: &Place<'_>)
     Ok(())
 }
 
-/// The list under a key, where there is anything.
+/// Returns the list under a key, if the key is present.
 fn list_at<'a>(fields: &'a Fields, key: &str) -> Result<Option<&'a [Value]>, Refusal> {
     match fields.get(key) {
         None => Ok(None),
@@ -107,7 +110,7 @@ fn list_at<'a>(fields: &'a Fields, key: &str) -> Result<Option<&'a [Value]>, Ref
     }
 }
 
-fn merge_field(live: &mut Fields, key: &str, value: Value, place: &Place<'_>) -> Result<(), Refusal> {
+fn merge_field(live: &mut Fields, key: &str, value: Value, node: &SchemaNode<'_>) -> Result<(), Refusal> {
     let deletes = key.starts_with(DELETE_SCALARS);
     let key = if deletes {
         let bad = || Refusal::bad_request("invalid patch format of primitive list");
@@ -121,7 +124,7 @@ fn merge_field(live: &mut Fields, key: &str, value: Value, place: &Place<'_>) ->
     }
     match live.get_mut(key) {
         Some(current) if type_name(current) == type_name(&value) => {
-            *current = merge_value(current.take(), value, key, deletes, place)?;
+            *current = merge_value(current.take(), value, key, deletes, node)?;
         }
         _ if deletes => {}
         _ => match without_directives(without_nulls(&value)) {
@@ -142,18 +145,18 @@ fn merge_value(
     value: Value,
     key: &str,
     deletes: bool,
-    place: &Place<'_>,
+    node: &SchemaNode<'_>,
 ) -> Result<Value, Refusal> {
     match (current, value) {
         (Value::Object(current), Value::Object(value)) => {
-            let (field, strategy) = place.field(key)?;
+            let (field, strategy) = node.field(key)?;
             if strategy.replace {
                 return Ok(Value::Object(value));
             }
             merge(current, value, &field).map(Value::Object)
         }
         (Value::Array(current), Value::Array(value)) => {
-            let (item, strategy) = place.items(key)?;
+            let (item, strategy) = node.items(key)?;
             merge_list(current, value, &item, &strategy, deletes).map(Value::Array)
         }
         (_, value) => Ok(value),
@@ -163,7 +166,7 @@ fn merge_value(
 fn merge_list(
     live: Vec<Value>,
     patch: Vec<Value>,
-    item: &Place<'_>,
+    item: &SchemaNode<'_>,
     strategy: &PatchStrategy,
     deletes: bool,
 ) -> Result<Vec<Value>, Refusal> {
@@ -184,12 +187,12 @@ fn merge_list(
     }
 }
 
-/// The list a directive such as `$setElementOrder/containers` is about.
+/// Returns the list that a directive such as `$setElementOrder/containers` refers to.
 fn listed<'a>(key: &'a str, directive: &str) -> Option<&'a str> {
     key.split_once('/').filter(|(head, _)| *head == directive).map(|(_, list)| list)
 }
 
-/// A value that is new without the parts that are nothing but a directive; none where it is one itself.
+/// Returns a new value without the objects that carry a directive, or `None` if it is one itself.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,

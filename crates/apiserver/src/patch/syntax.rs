@@ -1,11 +1,11 @@
-//! Why a text is not JSON, in the words of the original.
+//! The syntax errors of JSON, with the messages of Go's `encoding/json`.
 //!
-//! Only asked after the parser has refused a text, so it needs to be right, not quick. It does not recurse: the text is
-//! whatever someone sent.
+//! Only used after the parser has rejected a text, so it is written for exactness and not for
+//! speed. It does not recurse, because the text is arbitrary input.
 
 use crate::depth;
 
-/// The first mistake in `text`, or none where the text is well-formed.
+/// Returns the first syntax error in `text`, or `None` if the text is well-formed.
 pub(crate) fn mistake(text: &[u8]) -> Option<String> {
     Scanner { text, at: 0, open: Vec::new() }.scan().err()
 }
@@ -13,11 +13,11 @@ pub(crate) fn mistake(text: &[u8]) -> Option<String> {
 struct Scanner<'a> {
     text: &'a [u8],
     at: usize,
-    /// The closing brackets that are due, outermost first.
+    /// The expected closing brackets, outermost first.
     open: Vec<u8>,
 }
 
-/// What may come next.
+/// The tokens that may come next.
 #[derive(Clone, Copy, PartialEq)]
 enum Next {
     Value,
@@ -116,7 +116,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Ends on the last byte of the escape.
+    /// Consumes an escape, up to its last byte.
     fn escape(&mut self) -> Result<(), String> {
         self.at += 1;
         match self.or_space() {
@@ -157,7 +157,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// One digit or more.
+    /// Consumes one or more digits.
     fn digits(&mut self, place: &str) -> Result<(), String> {
         let first = self.or_space();
         if !first.is_ascii_digit() {
@@ -181,7 +181,7 @@ impl Scanner<'_> {
         Ok(Next::AfterValue)
     }
 
-    /// The byte at hand; past the end it is a space, as it is for the original.
+    /// Returns the current byte, or a space past the end, as Go's scanner does.
     fn or_space(&self) -> u8 {
         self.text.get(self.at).copied().unwrap_or(b' ')
     }
@@ -212,9 +212,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Each of these was asked of kube-apiserver 1.36.
+    /// Recorded from kube-apiserver 1.36.
     #[test]
-    fn mistakes_are_named_in_the_words_of_the_original() {
+    fn syntax_errors_have_the_messages_of_kube_apiserver() {
         for (text, expected) in [
             ("", "unexpected end of JSON input"),
             ("[{", "unexpected end of JSON input"),
@@ -250,14 +250,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn texts_are_refused_exactly_when_the_parser_refuses_them(text in r#"[\[\]{},:" \\0-9a-c.eEntu+-]{0,12}"#) {
-            let refused = serde_json::from_str::<serde_json::Value>(&text).err();
+        fn a_text_has_an_error_exactly_when_the_parser_rejects_it(text in r#"[\[\]{},:" \\0-9a-c.eEntu+-]{0,12}"#) {
+            let rejected = serde_json::from_str::<serde_json::Value>(&text).err();
             // Numbers too large for a float and lone surrogates are well-formed.
-            prop_assume!(refused.as_ref().is_none_or(|error| {
-                let words = error.to_string();
-                !words.contains("number out of range") && !words.contains("surrogate") && !words.contains("hex escape")
+            prop_assume!(rejected.as_ref().is_none_or(|error| {
+                let message = error.to_string();
+                !message.contains("number out of range") && !message.contains("surrogate") && !message.contains("hex escape")
             }));
-            prop_assert_eq!(mistake(text.as_bytes()).is_some(), refused.is_some());
+            prop_assert_eq!(mistake(text.as_bytes()).is_some(), rejected.is_some());
         }
     }
 }

@@ -1,11 +1,13 @@
-//! How long ago something was, as people say it: `5m`, `2d3h`.
+//! Ages in short form, such as `5m` and `2d3h`.
+//!
+//! Mirrors `HumanDuration` of k8s.io/apimachinery v0.36.4 pkg/util/duration/duration.go.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::kinds::look::text;
 
-/// The length of time, in the two largest units that matter.
+/// Formats a duration in its one or two largest units.
 pub fn human(seconds: i64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     let days = hours / 24;
@@ -27,7 +29,7 @@ pub fn human(seconds: i64) -> String {
     }
 }
 
-/// How long ago the time in a text was; `<unknown>` where there is none.
+/// Formats the time since the timestamp in a string; `<unknown>` if it is not one.
 pub fn since(time: &str, now: Timestamp) -> String {
     match time.parse::<Timestamp>() {
         Ok(then) => human((now.as_millisecond() - then.as_millisecond()).div_euclid(1000)),
@@ -35,7 +37,7 @@ pub fn since(time: &str, now: Timestamp) -> String {
     }
 }
 
-/// The age of an object.
+/// Formats the age of an object.
 pub fn since_creation(object: &Value, now: Timestamp) -> Value {
     since(text(object, "/metadata/creationTimestamp"), now).into()
 }
@@ -45,8 +47,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_of_time_are_said_as_people_say_them() {
-        for (seconds, said) in [
+    fn durations_are_formatted_in_their_largest_units() {
+        for (seconds, expected) in [
             (-2, "<invalid>"),
             (-1, "0s"),
             (0, "0s"),
@@ -67,7 +69,7 @@ mod tests {
             (731 * 86400, "2y1d"),
             (8 * 365 * 86400 + 86400, "8y"),
         ] {
-            assert_eq!(human(seconds), said, "{seconds}");
+            assert_eq!(human(seconds), expected, "{seconds}");
         }
     }
 }

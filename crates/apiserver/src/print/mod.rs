@@ -1,17 +1,19 @@
-//! Tables and bare metadata: how objects look to those who did not ask for all of them.
+//! Tables and partial metadata: the shortened forms of objects.
 //!
-//! The columns of built-in kinds are data, the cells are code, one printer per kind; kinds without a printer show name
-//! and age. Custom kinds bring their columns with them. Nothing here knows the clock: `now` is passed in.
+//! The columns of built-in kinds are data, the cells are code, with one printer per kind; kinds
+//! without a printer show name and age. Custom kinds bring their own columns. The functions do not
+//! read the clock: `now` is passed in. The printers mirror k8s.io/kubernetes v1.36.4
+//! pkg/printers/internalversion/printers.go.
 //!
 //! The `mod` lines below are in layer order.
 
 pub mod age;
-mod describe;
-mod core;
+mod cell;
+mod core_group;
 mod pod;
 mod workloads;
-mod upkeep;
-mod others;
+mod control_plane;
+mod named_groups;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -19,7 +21,7 @@ use serde_json::{Value, json};
 use crate::Refusal;
 use crate::builtin;
 
-/// What a row holds besides its cells.
+/// The part of an object that its row contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IncludeObject {
@@ -33,7 +35,7 @@ pub enum IncludeObject {
 }
 
 impl IncludeObject {
-    /// Reads the query parameter `includeObject`; absent and empty mean metadata.
+    /// Parses the query parameter `includeObject`. Empty means metadata.
     pub fn parse(text: &str) -> Result<Self, Refusal> {
         match text {
             "" | "Metadata" => Ok(Self::Metadata),
@@ -47,7 +49,7 @@ impl IncludeObject {
     }
 }
 
-/// The columns of a built-in kind, as they are sent. Kinds that are not known have name and age.
+/// Returns the column definitions of a built-in kind. Unknown kinds have name and age.
 pub fn columns(group: &str, version: &str, plural: &str) -> Value {
     let column = |name: &str, kind: &str, format: &str| json!({"name": name, "type": kind, "format": format, "priority": 0, "description": ""});
     if (group, plural) == ("autoscaling", "scale") {
@@ -67,18 +69,19 @@ pub fn columns(group: &str, version: &str, plural: &str) -> Value {
     sent.collect()
 }
 
-/// The cells of an object of a built-in kind, in the order of its [`columns`].
+/// Returns the cells of an object of a built-in kind, in the order of its [`columns`].
 pub fn cells(group: &str, plural: &str, object: &Value, now: Timestamp) -> Vec<Value> {
     let found = match (group, plural) {
         ("", "pods") => Some(pod::pod(object, now)),
-        ("", _) | ("events.k8s.io", "events") => core::cells(plural, object, now),
+        ("", _) | ("events.k8s.io", "events") => core_group::cells(plural, object, now),
         ("apps" | "batch", _) => workloads::cells(plural, object, now),
-        _ => others::cells(group, plural, object, now),
+        _ => named_groups::cells(group, plural, object, now),
     };
-    found.unwrap_or_else(|| vec![describe::name(object), age::since_creation(object, now)])
+    found.unwrap_or_else(|| vec![cell::name(object), age::since_creation(object, now)])
 }
 
-/// One row of a table: cells, the object as far as it is wanted, and for pods that ended, how.
+/// Returns one row of a table: the cells, the requested part of the object and, for a pod that has
+/// ended, a condition.
 pub fn row(cells: Vec<Value>, object: &Value, include: IncludeObject) -> Value {
     let shown = match include {
         IncludeObject::None => Value::Null,
@@ -92,8 +95,8 @@ pub fn row(cells: Vec<Value>, object: &Value, include: IncludeObject) -> Value {
     row
 }
 
-/// A table. `columns` is `None` where they were sent before, as in all but the first event of a watch; `list_metadata` is
-/// that of the list, or of the one object.
+/// Returns a table. `columns` is `None` if they were sent before, as in all but the first event of
+/// a watch; `list_metadata` is that of the list, or of the single object.
 pub fn table(columns: Option<Value>, list_metadata: Value, rows: Vec<Value>) -> Value {
     json!({
         "kind": "Table",
@@ -104,10 +107,11 @@ pub fn table(columns: Option<Value>, list_metadata: Value, rows: Vec<Value>) -> 
     })
 }
 
-/// An object without anything but its metadata.
+/// Returns only the metadata of an object.
 pub fn partial_metadata(object: &Value) -> Value {
     let mut metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
-    // What is an annotation outside is a field of the original inside, and is not found among the metadata.
+    // This annotation is a field of kube-apiserver's internal DaemonSet (k8s.io/kubernetes v1.36.4
+    // pkg/apis/apps/v1/conversion.go), so its partial metadata does not contain it.
     if object["kind"] == "DaemonSet" && object["apiVersion"] == "apps/v1" {
         let annotations = metadata.get_mut("annotations").and_then(Value::as_object_mut);
         let left = annotations.map(|it| {
@@ -121,7 +125,7 @@ pub fn partial_metadata(object: &Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
 }
 
-/// A list of objects without anything but their metadata.
+/// Returns only the metadata of the objects of a list.
 pub fn partial_metadata_list<'a>(list_metadata: Value, items: impl IntoIterator<Item = &'a Value>) -> Value {
     let items: Vec<Value> = items.into_iter().map(partial_metadata).collect();
     let items = if items.is_empty() { Value::Null } else { items.into() };
@@ -138,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_holds_as_much_of_the_object_as_is_wanted() {
+    fn a_row_contains_the_requested_part_of_the_object() {
         let object = json!({"kind": "ConfigMap", "metadata": {"name": "a"}, "data": {}});
         let shown = |include| row(vec![], &object, include)["object"].clone();
         assert_eq!(shown(IncludeObject::None), Value::Null);
@@ -148,8 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_wish_is_refused_in_the_words_of_the_original() {
-        let refusal = IncludeObject::parse("Foo").expect_err("refused");
+    fn an_unknown_include_object_gets_the_message_of_kube_apiserver() {
+        let refusal = IncludeObject::parse("Foo").expect_err("`Foo` is rejected");
         assert_eq!(
             refusal.0.message,
             "Unable to convert to Table as requested: includeObject: Invalid value: \"Foo\": \

@@ -1,35 +1,37 @@
-//! The row of a pod: one word for what its containers and their past say.
+//! The row of a pod, whose status summarizes the states of its containers.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{age, describe};
+use super::{age, cell};
 use crate::kinds::look::{at, flag, items, number, text};
 
-/// The cells of a pod.
+/// Returns the cells of a pod.
 pub(super) fn pod(pod: &Value, now: Timestamp) -> Vec<Value> {
-    let story = Story::of(pod);
-    let restarts = match &story.last_restart {
-        Some(time) if story.restarts != 0 => format!("{} ({} ago)", story.restarts, age::since(time, now)),
-        _ => story.restarts.to_string(),
+    let summary = Summary::of(pod);
+    let restarts = match &summary.last_restart {
+        Some(time) if summary.restarts != 0 => {
+            format!("{} ({} ago)", summary.restarts, age::since(time, now))
+        }
+        _ => summary.restarts.to_string(),
     };
     let total = items(pod, "/spec/containers").len()
         + items(pod, "/spec/initContainers").iter().filter(|container| is_sidecar(container)).count();
     let address = items(pod, "/status/podIPs").first().map_or("", |ip| text(ip, "/ip"));
     vec![
-        describe::name(pod),
-        format!("{}/{total}", story.ready).into(),
-        story.reason.into(),
+        cell::name(pod),
+        format!("{}/{total}", summary.ready).into(),
+        summary.reason.into(),
         restarts.into(),
         age::since_creation(pod, now),
-        describe::or(address, "<none>").into(),
-        describe::or(text(pod, "/spec/nodeName"), "<none>").into(),
-        describe::or(text(pod, "/status/nominatedNodeName"), "<none>").into(),
+        cell::non_empty_or(address, "<none>").into(),
+        cell::non_empty_or(text(pod, "/spec/nodeName"), "<none>").into(),
+        cell::non_empty_or(text(pod, "/status/nominatedNodeName"), "<none>").into(),
         readiness_gates(pod).into(),
     ]
 }
 
-/// What the row of a pod that ended says about its end. `None` for everything else.
+/// Returns the conditions in the row of a pod that has ended. `None` for all other objects.
 pub(super) fn row_conditions(object: &Value) -> Option<Value> {
     if text(object, "/kind") != "Pod" || text(object, "/apiVersion") != "v1" {
         return None;
@@ -46,34 +48,34 @@ fn is_sidecar(container: &Value) -> bool {
     text(container, "/restartPolicy") == "Always"
 }
 
-/// What the containers of a pod say when they are read in the original's order.
+/// The summary of the containers of a pod, read in kube-apiserver's order.
 #[derive(Default)]
-struct Story {
+struct Summary {
     reason: String,
     ready: usize,
     restarts: i64,
     last_restart: Option<String>,
 }
 
-impl Story {
+impl Summary {
     fn of(pod: &Value) -> Self {
-        let mut story = Self { reason: first_reason(pod), ..Self::default() };
+        let mut summary = Self { reason: first_reason(pod), ..Self::default() };
         let mut sidecars = Self::default();
-        let initializing = story.read_init(pod, &mut sidecars);
-        if !initializing || describe::condition(pod, "Initialized") {
-            story.restarts = sidecars.restarts;
-            story.last_restart = sidecars.last_restart;
-            story.read_containers(pod);
+        let initializing = summary.read_init(pod, &mut sidecars);
+        if !initializing || cell::condition(pod, "Initialized") {
+            summary.restarts = sidecars.restarts;
+            summary.last_restart = sidecars.last_restart;
+            summary.read_containers(pod);
         }
         if at(pod, "/metadata/deletionTimestamp").is_some() {
             let ended = matches!(text(pod, "/status/phase"), "Succeeded" | "Failed");
             if text(pod, "/status/reason") == "NodeLost" {
-                story.reason = "Unknown".to_owned();
+                summary.reason = "Unknown".to_owned();
             } else if !ended {
-                story.reason = "Terminating".to_owned();
+                summary.reason = "Terminating".to_owned();
             }
         }
-        story
+        summary
     }
 
     fn count_restarts(&mut self, status: &Value) {
@@ -84,7 +86,8 @@ impl Story {
         }
     }
 
-    /// Reads the containers that run before the others; true while one of them has not done its part.
+    /// Reads the init containers. Returns true if one of them has not finished or, for a sidecar,
+    /// not started.
     fn read_init(&mut self, pod: &Value, sidecars: &mut Self) -> bool {
         let all = items(pod, "/spec/initContainers");
         for (index, status) in items(pod, "/status/initContainerStatuses").iter().enumerate() {
@@ -132,7 +135,7 @@ impl Story {
             }
         }
         if self.reason == "Completed" {
-            if running && describe::condition(pod, "Ready") {
+            if running && cell::condition(pod, "Ready") {
                 self.reason = "Running".to_owned();
             } else if let Some(failed) = failed {
                 self.reason = failed;
@@ -150,7 +153,7 @@ fn first_reason(pod: &Value) -> String {
     if gated {
         return "SchedulingGated".to_owned();
     }
-    describe::or(text(pod, "/status/reason"), text(pod, "/status/phase")).to_owned()
+    cell::non_empty_or(text(pod, "/status/reason"), text(pod, "/status/phase")).to_owned()
 }
 
 fn end_reason(end: &Value) -> String {
@@ -170,7 +173,7 @@ fn readiness_gates(pod: &Value) -> String {
     if gates.is_empty() {
         return "<none>".to_owned();
     }
-    let open = gates.iter().filter(|gate| describe::condition(pod, text(gate, "/conditionType"))).count();
+    let open = gates.iter().filter(|gate| cell::condition(pod, text(gate, "/conditionType"))).count();
     format!("{open}/{}", gates.len())
 }
 
@@ -179,18 +182,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_that_is_being_deleted_says_so_unless_it_ended() {
+    fn a_pod_that_is_being_deleted_is_terminating_unless_it_has_ended() {
         for (phase, reason, word) in
             [("Running", "", "Terminating"), ("Failed", "", "Failed"), ("Running", "NodeLost", "Unknown")]
         {
             let pod = json!({"metadata": {"deletionTimestamp": "2020-01-01T00:00:00Z"},
                 "status": {"phase": phase, "reason": reason}});
-            assert_eq!(Story::of(&pod).reason, word);
+            assert_eq!(Summary::of(&pod).reason, word);
         }
     }
 
     #[test]
-    fn only_a_pod_that_ended_has_a_condition_in_its_row() {
+    fn only_a_pod_that_has_ended_has_a_condition_in_its_row() {
         let pod = |phase: &str| json!({"kind": "Pod", "apiVersion": "v1", "status": {"phase": phase}});
         assert_eq!(row_conditions(&pod("Running")), None);
         assert_eq!(row_conditions(&pod("Failed")).expect("a condition")[0]["reason"], "Failed");

@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::age;
-use super::describe::{condition, containers, labels, name, selector};
+use super::cell::{condition, containers, labels, name, selector};
 use crate::kinds::look::{at, flag, items, number, text};
 
-/// The cells of an object, where its kind has a printer here.
+/// Returns the cells of an object if this module prints its kind.
 pub(super) fn cells(plural: &str, object: &Value, now: Timestamp) -> Option<Vec<Value>> {
     let age = age::since_creation(object, now);
     let first = name(object);

@@ -1,4 +1,4 @@
-//! All kinds at one moment, and the documents that tell of them.
+//! A snapshot of all served kinds, and the discovery and OpenAPI documents that describe them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use bytes::Bytes;
 use dogwatch_core::ObjectKey;
 
-use super::defined::Defined;
+use super::definition::StoredDefinition;
 use super::kind::{Family, Kind};
 use crate::builtin::{self, ResourceDef};
 use crate::discovery::{self, Served};
@@ -24,25 +24,26 @@ static BUILTIN: LazyLock<Kinds> = LazyLock::new(|| {
 static BUILTIN_COLLECTIONS: LazyLock<HashSet<CollectionName>> =
     LazyLock::new(|| BUILTIN.values().map(|it| Arc::clone(&it.collection)).collect());
 
-/// All kinds at one moment.
+/// A snapshot of all served kinds.
 #[derive(Debug, Default)]
 pub struct Catalog {
-    /// The stored definitions, whether their kinds are served or not, in the order of their keys.
-    definitions: BTreeMap<ObjectKey, Arc<Defined>>,
+    /// The stored definitions by key, including those whose kinds are not served.
+    definitions: BTreeMap<ObjectKey, Arc<StoredDefinition>>,
     custom: Kinds,
     served: OnceLock<Served>,
     documents: OnceLock<Vec<Document>>,
-    /// What the OpenAPI documents tell of custom resources.
+    /// The custom resources as the OpenAPI documents describe them.
     published: HashMap<(String, String, String), Arc<openapi::CustomKind>>,
     aggregated: OnceLock<[Bytes; 2]>,
     index: OnceLock<Bytes>,
-    /// How many definitions were compiled for this catalog and those that it follows.
+    /// The number of definitions compiled for this catalog and its predecessors.
     compiled: u64,
 }
 
 impl Catalog {
-    /// The built-in kinds, and those of these definitions that are established. `None` when that is what `self` has.
-    pub(super) fn followed_by(&self, stored: &[Arc<Encoded>]) -> Option<Self> {
+    /// Builds the next catalog: the built-in kinds and those of the established ones among these
+    /// definitions. Returns `None` if nothing has changed.
+    pub(super) fn updated_with(&self, stored: &[Arc<Encoded>]) -> Option<Self> {
         let known = |it: &&Arc<Encoded>| self.definitions.get(it.key()).is_some_and(|known| known.is(it));
         if stored.len() == self.definitions.len() && stored.iter().all(|it| known(&it)) {
             return None;
@@ -53,7 +54,7 @@ impl Catalog {
             let defined = match before.filter(|it| it.is(stored)) {
                 Some(unchanged) => Arc::clone(unchanged),
                 None => {
-                    let (defined, compiled) = Defined::read(stored, before.map(|it| &**it));
+                    let (defined, compiled) = StoredDefinition::read(stored, before.map(|it| &**it));
                     next.compiled += u64::from(compiled);
                     Arc::new(defined)
                 }
@@ -61,62 +62,66 @@ impl Catalog {
             for kind in &defined.served().kinds {
                 next.custom.insert(path_of(&kind.def), Arc::clone(kind));
             }
-            for told in &defined.served().published {
-                next.published.insert(path_of(&told.resource), Arc::clone(told));
+            for published in &defined.served().published {
+                next.published.insert(path_of(&published.resource), Arc::clone(published));
             }
             next.definitions.insert(defined.key().clone(), defined);
         }
         Some(next)
     }
 
-    /// The collections that begin with this catalog, if it follows that one: those of definitions that are new.
-    pub(super) fn begun_since(&self, before: &Self) -> impl Iterator<Item = &CollectionName> {
-        let known =
-            |it: &&Arc<Defined>| before.established(it.key()).is_some_and(|known| it.is_successor_of(known));
+    /// Returns the collections that are new in this catalog compared with `before`: those of new
+    /// definitions.
+    pub(super) fn collections_added_since(&self, before: &Self) -> impl Iterator<Item = &CollectionName> {
+        let known = |it: &&Arc<StoredDefinition>| {
+            before.established(it.key()).is_some_and(|known| it.is_same_definition_as(known))
+        };
         let established = self.definitions.values().filter(|it| it.is_established());
         established.filter(move |it| !known(it)).map(|it| &it.collection)
     }
 
-    /// The collections whose definition is gone in the catalog that follows.
-    pub(super) fn ended_in(&self, next: &Self) -> impl Iterator<Item = &CollectionName> {
+    /// Returns the collections whose definition no longer exists in `next`.
+    pub(super) fn collections_removed_in(&self, next: &Self) -> impl Iterator<Item = &CollectionName> {
         let gone = self.definitions.values().filter(|it| !next.definitions.contains_key(it.key()));
         gone.map(|it| &it.collection)
     }
 
-    fn established(&self, key: &ObjectKey) -> Option<&Arc<Defined>> {
+    fn established(&self, key: &ObjectKey) -> Option<&Arc<StoredDefinition>> {
         self.definitions.get(key).filter(|it| it.is_established())
     }
 
-    /// The stored definitions, whether their kinds are served or not.
-    pub fn definitions(&self) -> impl Iterator<Item = &Arc<Defined>> {
+    /// Returns the stored definitions, including those whose kinds are not served.
+    pub fn definitions(&self) -> impl Iterator<Item = &Arc<StoredDefinition>> {
         self.definitions.values()
     }
 
-    /// The definition of a custom kind, unless it is gone or another one has its name by now.
-    pub fn definition_of(&self, kind: &Kind) -> Option<&Arc<Defined>> {
+    /// Returns the definition of a custom kind, unless it was deleted or another definition has
+    /// taken its name.
+    pub fn definition_of(&self, kind: &Kind) -> Option<&Arc<StoredDefinition>> {
         let Family::Custom { kind: custom, .. } = &kind.family else { return None };
         let key = ObjectKey::from_parts(None, &format!("{}.{}", kind.def.plural, kind.def.group)).ok()?;
         self.definitions.get(&key).filter(|it| it.uid() == custom.definition_uid())
     }
 
-    /// How many definitions were compiled since the server was started, forks included that it is one of.
+    /// Returns the number of definitions compiled since the server started, including those of the
+    /// servers it was forked from.
     pub fn compiled(&self) -> u64 {
         self.compiled
     }
 
-    /// Whether objects of a kind that is built in or defined are stored there.
+    /// Returns true if the collection holds objects of a built-in or defined kind.
     pub fn has_collection(&self, collection: &CollectionName) -> bool {
         BUILTIN_COLLECTIONS.contains(collection)
             || self.definitions.values().any(|it| it.collection == *collection)
     }
 
-    /// The resource of that path, if it is served.
+    /// Returns the resource of that path, if it is served.
     pub fn kind(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Kind>> {
         let path = (group.to_owned(), version.to_owned(), plural.to_owned());
         BUILTIN.get(&path).or_else(|| self.custom.get(&path)).cloned()
     }
 
-    /// The resource whose objects have that `apiVersion` and `kind`.
+    /// Returns the resource whose objects have that `apiVersion` and `kind`.
     pub fn kind_of(&self, api_version: &str, kind: &str) -> Option<Arc<Kind>> {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         if let Some(def) = builtin::resource_of_kind(group, version, kind) {
@@ -128,7 +133,8 @@ impl Catalog {
         self.custom.values().find(matches).cloned()
     }
 
-    /// Every resource that is stored, each collection once: in the version clients should prefer.
+    /// Returns every stored resource, once per collection, in the version that clients should
+    /// prefer.
     pub fn stored(&self) -> Vec<Arc<Kind>> {
         let mut seen: HashMap<CollectionName, Arc<Kind>> = HashMap::new();
         for def in self.served().resources().iter().filter(|it| it.has_verb("list")) {
@@ -145,27 +151,28 @@ impl Catalog {
         kinds
     }
 
-    /// Every custom resource that is served.
+    /// Returns every custom resource that is served.
     pub fn custom(&self) -> impl Iterator<Item = &Arc<Kind>> {
         self.custom.values()
     }
 
-    /// Whether only definitions make this group: paths of such answer otherwise when they are not served.
+    /// Returns true if established definitions add resources to this group. Paths of such a group
+    /// that are not served get another error response.
     pub fn is_custom_group(&self, group: &str) -> bool {
         self.definitions.values().any(|it| it.is_established() && it.group == group)
     }
 
-    /// Whether this is a built-in group.
+    /// Returns true if the group has built-in resources.
     pub fn is_builtin_group(&self, group: &str) -> bool {
         builtin::resources().iter().any(|it| it.group == group)
     }
 
-    /// All resources, for discovery.
+    /// Returns all resources, for discovery.
     pub fn served(&self) -> &Served {
         self.served.get_or_init(|| Served::new(self.custom.values().map(|it| Arc::clone(&it.def))))
     }
 
-    /// The aggregated discovery documents of `/api` and `/apis`.
+    /// Returns the aggregated discovery documents of `/api` and `/apis`.
     pub fn aggregated(&self) -> &[Bytes; 2] {
         self.aggregated.get_or_init(|| {
             [discovery::aggregated_core(self.served()), discovery::aggregated_groups(self.served())]
@@ -173,23 +180,25 @@ impl Catalog {
         })
     }
 
-    /// The index of OpenAPI documents.
+    /// Returns the index of OpenAPI documents.
     pub fn openapi_index(&self) -> &Bytes {
         self.index.get_or_init(|| Bytes::from(openapi::index(self.documents())))
     }
 
-    /// The OpenAPI document of a group and version, made anew where it is built in.
+    /// Returns the OpenAPI document of a group and version. Documents of built-in groups are
+    /// generated on each call.
     pub fn openapi(&self, group: &str, version: &str) -> Option<Document> {
         openapi::builtin_document(group, version).or_else(|| self.custom_document(group, version).cloned())
     }
 
-    /// The fingerprint of the OpenAPI document of a group and version.
+    /// Returns the hash of the OpenAPI document of a group and version.
     pub fn openapi_hash(&self, group: &str, version: &str) -> Option<&str> {
         openapi::builtin_hash(group, version)
             .or_else(|| self.custom_document(group, version).map(|it| it.hash.as_str()))
     }
 
-    /// The OpenAPI v2 document of everything. It changes when the index of version 3 does.
+    /// Returns the OpenAPI v2 document of all resources. It changes when the index of version 3
+    /// does.
     pub fn swagger(&self) -> Swagger {
         Swagger::new(self.published.values().map(|it| &**it))
     }

@@ -1,4 +1,4 @@
-//! One resource in one version: what reading and writing it needs to know.
+//! One resource in one version: everything that reads and writes need to know about it.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -19,46 +19,47 @@ use crate::store::{CollectionName, Draft, Encoded, Unstorable};
 /// One resource in one version.
 #[derive(Debug)]
 pub struct Kind {
-    /// Its names, verbs and subresources.
+    /// The names, verbs and subresources.
     pub def: Arc<ResourceDef>,
-    /// Where its objects are stored; versions of a resource share it.
+    /// The collection that its objects are stored in. All versions of a resource share it.
     pub collection: CollectionName,
-    /// What its fields are.
+    /// The schema of its objects.
     pub schema: Schema,
-    /// How it is written and deleted.
+    /// The rules for creating, updating and deleting its objects.
     pub traits: KindTraits,
-    /// Which rules hold for it.
+    /// The conversion between stored and served objects.
     pub family: Family,
     empty: OnceLock<Value>,
 }
 
-/// Which rules hold for a kind.
+/// The conversion between the stored and the served form of a kind.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Family {
-    /// A built-in kind, stored as it is served.
+    /// A built-in kind that is stored as it is served.
     Builtin,
-    /// An event of the group `events.k8s.io`, stored as one of the core group.
+    /// An Event of the group `events.k8s.io`, stored as one of the core group.
     Event,
-    /// A HorizontalPodAutoscaler of version 1, stored as one of version 2.
-    OldAutoscaler,
-    /// A custom kind and the position of its version.
+    /// A HorizontalPodAutoscaler of version 1, stored as version 2.
+    AutoscalerV1,
+    /// A version of a custom kind.
     Custom {
-        /// The kind, as its definition says.
+        /// The kind, as its definition declares it.
         kind: Arc<CustomKind>,
-        /// The version, by its position in the definition.
+        /// The index of the version in the definition.
         version: usize,
-        /// Objects may have been stored under another schema or version. Those are readied when they are read.
+        /// True if objects may have been stored under another schema or version. Those are
+        /// converted when they are read.
         evolved: bool,
     },
 }
 
 impl Kind {
-    /// A built-in kind.
+    /// Creates a built-in kind.
     pub(super) fn builtin(def: &Arc<ResourceDef>) -> Self {
         let (group, family) = match (def.group.as_str(), def.plural.as_str(), def.version.as_str()) {
             ("events.k8s.io", "events", _) => ("", Family::Event),
-            ("autoscaling", "horizontalpodautoscalers", "v1") => ("autoscaling", Family::OldAutoscaler),
+            ("autoscaling", "horizontalpodautoscalers", "v1") => ("autoscaling", Family::AutoscalerV1),
             (group, ..) => (group, Family::Builtin),
         };
         let schema = BuiltinDefinitions.of_kind(&def.group, &def.version, &def.kind);
@@ -72,7 +73,7 @@ impl Kind {
         }
     }
 
-    /// A version of a custom kind.
+    /// Creates a version of a custom kind.
     pub(super) fn custom(
         def: Arc<ResourceDef>,
         kind: &Arc<CustomKind>,
@@ -90,12 +91,12 @@ impl Kind {
         }
     }
 
-    /// What its schema refers to by name.
+    /// Returns the definitions that its schema refers to.
     pub fn definitions(&self) -> &'static dyn Definitions {
         &BuiltinDefinitions
     }
 
-    /// An object of this kind in which nothing is said.
+    /// Returns an object of this kind in which no field is set.
     pub fn empty(&self) -> &Value {
         self.empty.get_or_init(|| match self.family {
             Family::Custom { .. } => Value::Object(serde_json::Map::new()),
@@ -103,7 +104,7 @@ impl Kind {
         })
     }
 
-    /// All its names.
+    /// Returns the names of the kind.
     pub fn names(&self) -> KindNames<'_> {
         KindNames {
             group: &self.def.group,
@@ -114,7 +115,7 @@ impl Kind {
         }
     }
 
-    /// The version of the custom kind that this is.
+    /// Returns the version of the custom kind, or `None` for a built-in kind.
     pub fn custom_version(&self) -> Option<&custom::Version> {
         match &self.family {
             Family::Custom { kind, version, .. } => kind.versions.get(*version),
@@ -122,7 +123,7 @@ impl Kind {
         }
     }
 
-    /// The custom kind that this is a version of, if a webhook converts between these.
+    /// Returns the custom kind if a webhook converts between its versions.
     pub(crate) fn converted_by_webhook(&self) -> Option<&CustomKind> {
         match &self.family {
             Family::Custom { kind, .. } if kind.webhook.is_some() && kind.versions.len() > 1 => Some(kind),
@@ -130,41 +131,41 @@ impl Kind {
         }
     }
 
-    /// Whether it is this resource, in whatever version.
+    /// Returns true if the kind is this resource, in any version.
     pub fn is(&self, group: &str, plural: &str) -> bool {
         self.def.group == group && self.def.plural == plural
     }
 
-    /// Whether the bytes of a stored object can be shown as they are.
+    /// Returns true if the stored bytes of an object can be served unchanged.
     pub fn shows_bytes_of(&self, stored: &Encoded) -> bool {
         match &self.family {
             Family::Builtin | Family::Custom { evolved: false, .. } => true,
-            Family::Event | Family::OldAutoscaler => false,
+            Family::Event | Family::AutoscalerV1 => false,
             Family::Custom { kind, version, .. } => {
                 kind.versions[*version].storage && stored.schema() == Some(kind.schema_id())
             }
         }
     }
 
-    /// A stored object as this version shows it.
+    /// Converts a stored object to this version.
     pub fn show(&self, stored: &Encoded) -> Value {
         let value = stored.to_value();
         if self.shows_bytes_of(stored) { value } else { self.shown(value) }
     }
 
-    /// The same for a value that may have been stored under another schema.
+    /// Converts a stored value to this version. It may have been stored under another schema.
     pub fn shown(&self, stored: Value) -> Value {
         match &self.family {
             Family::Builtin | Family::Custom { evolved: false, .. } => stored,
             Family::Event => events::to_events_group(&stored),
-            Family::OldAutoscaler => autoscaling::to_v1(&stored),
+            Family::AutoscalerV1 => autoscaling::to_v1(&stored),
             Family::Custom { kind, version, .. } => {
                 in_version(as_stored(stored, kind), kind, &kind.versions[*version])
             }
         }
     }
 
-    /// An object of this version as it is stored.
+    /// Converts an object of this version to its stored form.
     pub fn to_stored(&self, object: Value) -> Value {
         match &self.family {
             Family::Custom { kind, .. } => match kind.storage().filter(|it| it.name != self.def.version) {
@@ -172,20 +173,20 @@ impl Kind {
                 None => object,
             },
             Family::Event => events::to_core_group(&object),
-            Family::OldAutoscaler => autoscaling::to_v2(&object),
+            Family::AutoscalerV1 => autoscaling::to_v2(&object),
             Family::Builtin => object,
         }
     }
 
-    /// An object of this version, ready to be stored.
+    /// Prepares an object of this version for storing.
     ///
     /// # Errors
-    /// 422 when it is nested too deep, 500 when it has no name to store it under.
+    /// 422 if the object is nested too deeply, 500 if it has no name to store it under.
     pub fn draft(&self, object: &Value) -> Result<Draft, Refusal> {
         let as_it_is = match &self.family {
             Family::Builtin => true,
             Family::Custom { kind, .. } => kind.storage().is_none_or(|it| it.name == self.def.version),
-            Family::Event | Family::OldAutoscaler => false,
+            Family::Event | Family::AutoscalerV1 => false,
         };
         let draft = if as_it_is {
             self.stored_draft(object)
@@ -198,7 +199,7 @@ impl Kind {
         }
     }
 
-    /// An object in its stored form, ready to be stored again, whichever schema it was stored under.
+    /// Prepares an object that is in its stored form already, under whichever schema, for storing.
     ///
     /// # Errors
     /// As for [`Kind::draft`].
@@ -223,10 +224,10 @@ impl Kind {
         })
     }
 
-    /// A selector by the stored names of its fields.
+    /// Translates the fields of a selector to their stored names.
     ///
     /// # Errors
-    /// 400 for a field by which this kind cannot be selected.
+    /// 400 for a field that this kind cannot be selected by.
     pub fn field_selector(&self, selector: &FieldSelector) -> Result<FieldSelector, Refusal> {
         if selector.is_everything() {
             return Ok(FieldSelector::everything());
@@ -245,26 +246,26 @@ impl Kind {
         Ok(stored)
     }
 
-    /// 422: the object is not valid.
+    /// Creates a 422: the object is invalid.
     pub fn invalid(&self, name: &str, problems: &[Problem]) -> Refusal {
-        // Events are those of the core group, wherever they come from.
+        // kube-apiserver validates events of both groups as events of the core group.
         let group = if self.is("events.k8s.io", "events") { "" } else { &self.def.group };
         Refusal::invalid(group, &self.def.kind, name, problems)
     }
 
-    /// 404: there is no such object.
+    /// Creates a 404: the object does not exist.
     pub fn not_found(&self, name: &str) -> Refusal {
         Refusal::not_found(&self.def.group, &self.def.plural, name)
     }
 
-    /// 409: the request cannot be carried out on the object as it is.
+    /// Creates a 409: the object is in a state that does not permit the request.
     pub fn conflict(&self, name: &str, why: &str) -> Refusal {
         Refusal::conflict(&self.def.group, &self.def.plural, name, why)
     }
 }
 
-/// A stored custom object as the version it was stored in has it today: what that does not know is pruned, what it fills in is
-/// filled in. An object that cannot be read stays as it is.
+/// Brings a stored custom object up to date with the version it was stored in: unknown fields are
+/// pruned and defaults are set. An object that cannot be decoded is returned unchanged.
 fn as_stored(object: Value, kind: &CustomKind) -> Value {
     let (_, version) = object["apiVersion"].as_str().and_then(|it| it.split_once('/')).unwrap_or_default();
     let stored_in = kind.versions.iter().find(|it| it.name == version);
@@ -273,7 +274,8 @@ fn as_stored(object: Value, kind: &CustomKind) -> Value {
     if custom::object::decode(&mut ready, storage).is_ok() { ready } else { object }
 }
 
-/// A custom object as another version has it: what that does not know is pruned, but nothing is filled in.
+/// Converts a custom object to another version. Fields unknown to that version are pruned; no
+/// defaults are set.
 fn in_version(mut object: Value, kind: &CustomKind, version: &custom::Version) -> Value {
     let by_webhook =
         kind.webhook.is_some() && object["apiVersion"] != format!("{}/{}", kind.group, version.name);
@@ -285,7 +287,7 @@ fn in_version(mut object: Value, kind: &CustomKind, version: &custom::Version) -
     object
 }
 
-/// Where the objects of a resource are stored.
+/// Returns the name of the collection that stores the objects of a resource.
 pub(super) fn collection_name(group: &str, plural: &str) -> CollectionName {
     format!("{group}/{plural}").into()
 }

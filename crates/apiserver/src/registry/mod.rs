@@ -1,12 +1,13 @@
-//! What is served: every built-in kind, and the custom ones their definitions add.
+//! The served kinds: all built-in ones, and the custom ones that definitions add.
 //!
-//! A [`Kind`] is one resource in one version, with all that reading and writing it needs; a [`Catalog`] is all kinds at
-//! one moment. Definitions come and go, so the [`Registry`] holds the catalog of now.
+//! A [`Kind`] is one resource in one version, with everything that reads and writes need; a
+//! [`Catalog`] is a snapshot of all kinds. The [`Registry`] holds the current catalog and replaces
+//! it when definitions change.
 //!
 //! The `mod` lines below are in layer order.
 
 mod kind;
-mod defined;
+mod definition;
 mod catalog;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,30 +15,33 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 
 pub use catalog::Catalog;
-pub use defined::Defined;
+pub use definition::StoredDefinition;
 pub use kind::{Family, Kind};
 
 use crate::store::{CollectionName, Encoded};
 
-/// The catalog of now. Clones of what it gives stay valid while definitions change.
+/// The current catalog. A catalog obtained from it stays valid while definitions change.
 #[derive(Debug, Default)]
 pub struct Registry {
     catalog: ArcSwap<Catalog>,
-    /// Held from reading definitions to serving them, so that older ones never replace newer ones.
+    /// Held while definitions are read and the new catalog is published, so that an older state
+    /// never replaces a newer one.
     defining: Mutex<()>,
 }
 
 impl Registry {
-    /// The kinds that are served now.
+    /// Returns the current catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.catalog.load_full()
     }
 
-    /// Serves the kinds of the definitions that `stored` reads, and no other custom ones. Nobody else reads and serves
-    /// meanwhile, so whoever calls this after each change finds the newest state served in the end.
+    /// Replaces the custom kinds with those of the definitions that `stored` returns.
     ///
-    /// The collection of a definition that is new is passed to `begin` before anybody can write to it, and that of one
-    /// that is gone to `end` when nobody can find it any more.
+    /// Calls are serialized, from reading the definitions to publishing the catalog. A caller that
+    /// calls this after each change can therefore rely on the newest state being served in the end.
+    ///
+    /// Calls `begin` with the collection of each new definition before the kind can be written to,
+    /// and `end` with that of each deleted definition once its kind can no longer be found.
     pub fn define(
         &self,
         stored: impl FnOnce() -> Vec<Arc<Encoded>>,
@@ -46,14 +50,14 @@ impl Registry {
     ) {
         let _turn = self.defining.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.catalog();
-        let Some(next) = before.followed_by(&stored()) else { return };
-        next.begun_since(&before).for_each(begin);
+        let Some(next) = before.updated_with(&stored()) else { return };
+        next.collections_added_since(&before).for_each(begin);
         let next = Arc::new(next);
         self.catalog.store(Arc::clone(&next));
-        before.ended_in(&next).for_each(end);
+        before.collections_removed_in(&next).for_each(end);
     }
 
-    /// A registry that goes its own way: it serves the same, and compiles none of it again.
+    /// Returns an independent registry that serves the same kinds, without compiling them again.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self { catalog: ArcSwap::new(self.catalog()), defining: Mutex::default() }
@@ -87,28 +91,28 @@ mod tests {
     }
 
     fn define(registry: &Registry, definitions: &[Value]) -> Vec<String> {
-        let did = Mutex::new(Vec::new());
-        let note =
-            |what: &str, it: &CollectionName| did.lock().expect("no panic").push(format!("{what} {it}"));
+        let calls = Mutex::new(Vec::new());
+        let record =
+            |what: &str, it: &CollectionName| calls.lock().expect("no panic").push(format!("{what} {it}"));
         let all = || definitions.iter().map(stored).collect();
-        registry.define(all, |it| note("begin", it), |it| note("end", it));
-        did.into_inner().expect("no panic")
+        registry.define(all, |it| record("begin", it), |it| record("end", it));
+        calls.into_inner().expect("no panic")
     }
 
-    /// Two requests made definitions at the same time. The one that had read first served last, and the other's kind was
-    /// not there until something else changed.
+    /// Two requests created definitions concurrently. The one that had read first published last,
+    /// and the other's kind was missing until something else changed.
     #[test]
-    fn definitions_that_were_read_before_never_replace_newer_ones() {
+    fn older_definitions_never_replace_newer_ones() {
         let registry = Registry::default();
         let (began, begun) = mpsc::channel();
         std::thread::scope(|scope| {
             let seen = || {
                 let seen = vec![stored(&definition("as", 1))];
                 scope.spawn(|| {
-                    began.send(()).expect("somebody waits");
+                    began.send(()).expect("the receiver is alive");
                     define(&registry, &[definition("as", 1), definition("bs", 2)]);
                 });
-                begun.recv().expect("it begins");
+                begun.recv().expect("the thread starts");
                 seen
             };
             registry.define(seen, |_| {}, |_| {});
@@ -116,9 +120,10 @@ mod tests {
         assert!(registry.catalog().kind("example.com", "v1", "bs").is_some());
     }
 
-    /// Each change of any definition compiled all of them, twice: 60 definitions took 45 seconds.
+    /// Each change of any definition used to compile all of them, twice: 60 definitions took 45
+    /// seconds.
     #[test]
-    fn what_has_not_changed_is_not_compiled_again() {
+    fn unchanged_definitions_are_not_compiled_again() {
         let registry = Registry::default();
         let mut all = Vec::new();
         for at in 0..20 {
@@ -131,7 +136,7 @@ mod tests {
         all[7]["metadata"]["labels"] = json!({ "a": "b" });
         all[7]["metadata"]["resourceVersion"] = "100".into();
         define(&registry, &all);
-        assert_eq!(registry.catalog().compiled(), 20, "labels compile to nothing");
+        assert_eq!(registry.catalog().compiled(), 20, "a change of labels compiles nothing");
         assert!(Arc::ptr_eq(&before, &kind(&registry)));
         all[7]["metadata"]["resourceVersion"] = "101".into();
         all[7]["metadata"]["generation"] = 2.into();
@@ -143,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn collections_begin_and_end_with_their_definition_and_not_with_its_changes() {
+    fn collections_begin_and_end_with_their_definition_but_not_with_its_updates() {
         let registry = Registry::default();
         let mut pets = definition("pets", 1);
         assert_eq!(define(&registry, &[pets.clone()]), ["begin example.com/pets"]);
@@ -153,7 +158,11 @@ mod tests {
         assert!(define(&registry.fork(), &[pets.clone()]).is_empty());
         pets["metadata"]["uid"] = "another".into();
         pets["metadata"]["resourceVersion"] = "9".into();
-        assert_eq!(define(&registry, &[pets]), ["begin example.com/pets"], "it was deleted and made again");
+        assert_eq!(
+            define(&registry, &[pets]),
+            ["begin example.com/pets"],
+            "the definition was deleted and created again"
+        );
         assert_eq!(define(&registry, &[]), ["end example.com/pets"]);
         let mut unnamed = definition("unnamed", 10);
         unnamed["status"] = json!({});

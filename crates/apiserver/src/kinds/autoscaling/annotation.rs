@@ -1,5 +1,6 @@
-//! JSON inside an annotation, as typed programs in Go read and write it: fields in the order of their declaration, names
-//! in whatever case, nothing that is not declared, and nothing at all where one value has the wrong type.
+//! JSON inside an annotation, as Go decodes and encodes it into typed structures: fields in the
+//! order of their declaration, names in any case, no undeclared fields, and nothing at all if one
+//! value has the wrong type.
 
 use std::fmt::Write;
 
@@ -7,28 +8,30 @@ use serde_json::{Map, Value};
 
 use crate::kinds::quantity::Quantity;
 
-/// The declared fields of all objects in an annotation, in an order that each of them follows.
-pub(super) type Fields = &'static [(&'static str, Form)];
+/// The declared fields of all objects in an annotation, in an order that is consistent with each of
+/// them.
+pub(super) type Fields = &'static [(&'static str, FieldType)];
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    Text,
+pub(super) enum FieldType {
+    String,
     Number,
-    Amount,
+    Quantity,
     Time,
     Object,
     Objects,
-    Texts,
-    TextMap,
+    Strings,
+    StringMap,
 }
 
-/// Reads an annotation that holds an object, or a list of objects. `None` when anything in it has the wrong type.
+/// Decodes an annotation that holds an object or a list of objects. Returns `None` if any value has
+/// the wrong type.
 pub(super) fn read(text: &str, fields: Fields) -> Option<Value> {
     conform(serde_json::from_str(text).ok()?, fields)
 }
 
-/// Writes an annotation.
+/// Encodes an annotation.
 pub(super) fn write(value: &Value, fields: Fields) -> String {
     let mut out = String::new();
     write_value(&mut out, value, fields);
@@ -44,8 +47,8 @@ fn conform(value: Value, fields: Fields) -> Option<Value> {
             let mut out = Map::new();
             for (name, value) in map {
                 let declared = fields.iter().find(|(it, _)| it.eq_ignore_ascii_case(&name));
-                if let (Some((name, form)), false) = (declared, value.is_null()) {
-                    out.insert((*name).to_owned(), conform_field(value, *form, fields)?);
+                if let (Some((name, field_type)), false) = (declared, value.is_null()) {
+                    out.insert((*name).to_owned(), conform_field(value, *field_type, fields)?);
                 }
             }
             Some(Value::Object(out))
@@ -55,17 +58,19 @@ fn conform(value: Value, fields: Fields) -> Option<Value> {
     }
 }
 
-fn conform_field(value: Value, form: Form, fields: Fields) -> Option<Value> {
-    let fits = match (form, &value) {
-        (Form::Amount, _) => return Quantity::read(&value).map(|it| it.canonical().into()),
-        (Form::Object, Value::Object(_)) | (Form::Objects, Value::Array(_)) => {
+fn conform_field(value: Value, field_type: FieldType, fields: Fields) -> Option<Value> {
+    let fits = match (field_type, &value) {
+        (FieldType::Quantity, _) => return Quantity::read(&value).map(|it| it.canonical().into()),
+        (FieldType::Object, Value::Object(_)) | (FieldType::Objects, Value::Array(_)) => {
             return conform(value, fields);
         }
-        (Form::Text, Value::String(_)) => true,
-        (Form::Number, Value::Number(number)) => number.as_i64().is_some_and(|it| i32::try_from(it).is_ok()),
-        (Form::Time, Value::String(text)) => text.parse::<jiff::Timestamp>().is_ok(),
-        (Form::Texts, Value::Array(items)) => items.iter().all(Value::is_string),
-        (Form::TextMap, Value::Object(map)) => map.values().all(Value::is_string),
+        (FieldType::String, Value::String(_)) => true,
+        (FieldType::Number, Value::Number(number)) => {
+            number.as_i64().is_some_and(|it| i32::try_from(it).is_ok())
+        }
+        (FieldType::Time, Value::String(text)) => text.parse::<jiff::Timestamp>().is_ok(),
+        (FieldType::Strings, Value::Array(items)) => items.iter().all(Value::is_string),
+        (FieldType::StringMap, Value::Object(map)) => map.values().all(Value::is_string),
         _ => false,
     };
     fits.then_some(value)
@@ -82,13 +87,13 @@ fn write_value(out: &mut String, value: &Value, fields: Fields) {
         }
         Value::Object(map) => {
             let mut before = '{';
-            for (name, form) in fields {
+            for (name, field_type) in fields {
                 let Some(value) = map.get(*name) else { continue };
                 // Writing to a string cannot fail.
                 let _ = write!(out, "{before}{name:?}:");
                 before = ',';
-                match form {
-                    Form::TextMap => out.push_str(&value.to_string()),
+                match field_type {
+                    FieldType::StringMap => out.push_str(&value.to_string()),
                     _ => write_value(out, value, fields),
                 }
             }
@@ -105,17 +110,17 @@ mod tests {
     use super::*;
 
     const FIELDS: Fields = &[
-        ("type", Form::Text),
-        ("inner", Form::Object),
-        ("amount", Form::Amount),
-        ("labels", Form::TextMap),
-        ("at", Form::Time),
-        ("count", Form::Number),
-        ("words", Form::Texts),
+        ("type", FieldType::String),
+        ("inner", FieldType::Object),
+        ("amount", FieldType::Quantity),
+        ("labels", FieldType::StringMap),
+        ("at", FieldType::Time),
+        ("count", FieldType::Number),
+        ("words", FieldType::Strings),
     ];
 
     #[test]
-    fn names_come_in_any_case_and_strangers_and_nulls_are_left_out() {
+    fn names_match_in_any_case_and_unknown_and_null_fields_are_dropped() {
         let text = r#"[{"TYPE": "x", "Inner": {"amount": "1000m", "other": 1}, "count": null, "labels": {"TYPE": "y"}}]"#;
         let read = read(text, FIELDS).expect("well typed");
         assert_eq!(read, json!([{ "type": "x", "inner": { "amount": "1" }, "labels": { "TYPE": "y" } }]));
@@ -124,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wrong_type_spoils_all() {
+    fn one_wrong_type_invalidates_the_annotation() {
         for text in [
             "{",
             "1",

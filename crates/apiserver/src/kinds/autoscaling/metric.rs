@@ -1,44 +1,46 @@
-//! A metric of version 2, and the same in the words of the older version that annotations keep.
+//! Conversion of a metric between version 2 and the older form that annotations hold.
 
 use serde_json::{Map, Value, json};
 
-use super::annotation::{Fields, Form};
+use super::annotation::{FieldType, Fields};
 use crate::kinds::look::at;
 use crate::kinds::quantity::Quantity;
 
-/// The fields of old metrics, wanted and measured.
+/// The fields of metrics in the old form, both specified and measured.
 pub(super) const FIELDS: Fields = &[
-    ("type", Form::Text),
-    ("object", Form::Object),
-    ("pods", Form::Object),
-    ("resource", Form::Object),
-    ("containerResource", Form::Object),
-    ("external", Form::Object),
-    ("target", Form::Object),
-    ("kind", Form::Text),
-    ("name", Form::Text),
-    ("apiVersion", Form::Text),
-    ("metricName", Form::Text),
-    ("metricSelector", Form::Object),
-    ("targetAverageUtilization", Form::Number),
-    ("currentAverageUtilization", Form::Number),
-    ("targetValue", Form::Amount),
-    ("currentValue", Form::Amount),
-    ("targetAverageValue", Form::Amount),
-    ("currentAverageValue", Form::Amount),
-    ("selector", Form::Object),
-    ("averageValue", Form::Amount),
-    ("container", Form::Text),
-    ("matchLabels", Form::TextMap),
-    ("matchExpressions", Form::Objects),
-    ("key", Form::Text),
-    ("operator", Form::Text),
-    ("values", Form::Texts),
+    ("type", FieldType::String),
+    ("object", FieldType::Object),
+    ("pods", FieldType::Object),
+    ("resource", FieldType::Object),
+    ("containerResource", FieldType::Object),
+    ("external", FieldType::Object),
+    ("target", FieldType::Object),
+    ("kind", FieldType::String),
+    ("name", FieldType::String),
+    ("apiVersion", FieldType::String),
+    ("metricName", FieldType::String),
+    ("metricSelector", FieldType::Object),
+    ("targetAverageUtilization", FieldType::Number),
+    ("currentAverageUtilization", FieldType::Number),
+    ("targetValue", FieldType::Quantity),
+    ("currentValue", FieldType::Quantity),
+    ("targetAverageValue", FieldType::Quantity),
+    ("currentAverageValue", FieldType::Quantity),
+    ("selector", FieldType::Object),
+    ("averageValue", FieldType::Quantity),
+    ("container", FieldType::String),
+    ("matchLabels", FieldType::StringMap),
+    ("matchExpressions", FieldType::Objects),
+    ("key", FieldType::String),
+    ("operator", FieldType::String),
+    ("values", FieldType::Strings),
 ];
 
-/// How one source of metrics is called in both versions: what names it, and what it measures.
+/// The names of one metric source in both versions: of the fields that identify it, and of those it
+/// measures.
 ///
-/// Each pair is a field of version 2, as a pointer, and the old field; `#` stands for `target` or `current`.
+/// Each pair is a field of version 2, as a pointer, and the old field; `#` stands for `target` or
+/// `current`.
 struct Source {
     name: &'static str,
     names: &'static [(&'static str, &'static str)],
@@ -77,12 +79,12 @@ const SOURCES: &[Source] = &[
     },
 ];
 
-/// What is wanted, in old words.
+/// Converts a metric spec to the old form.
 pub(super) fn to_old_spec(metric: &Value) -> Value {
     to_old(metric, "target", |source| if source == "object" { Some("targetValue") } else { None })
 }
 
-/// What is measured, in old words. One amount of each source is always written.
+/// Converts a metric status to the old form. One quantity of each source is always present.
 pub(super) fn to_old_status(metric: &Value) -> Value {
     to_old(metric, "current", |source| match source {
         "object" | "external" => Some("currentValue"),
@@ -90,13 +92,13 @@ pub(super) fn to_old_status(metric: &Value) -> Value {
     })
 }
 
-/// What is wanted, from old words.
+/// Converts a metric spec from the old form.
 pub(super) fn from_old_spec(old: &Value) -> Value {
     from_old(old, "target", |source, amounts| {
         let has = |name: &str| amounts.contains_key(name);
         let kind = match source {
             "object" if has("averageValue") => {
-                // The old field could not be left out.
+                // The old field could not be omitted, so a zero means that it was not set.
                 let zero = |it: &Value| Quantity::read(it).is_some_and(Quantity::is_zero);
                 if amounts.get("value").is_some_and(zero) {
                     amounts.remove("value");
@@ -112,7 +114,7 @@ pub(super) fn from_old_spec(old: &Value) -> Value {
     })
 }
 
-/// What is measured, from old words.
+/// Converts a metric status from the old form.
 pub(super) fn from_old_status(old: &Value) -> Value {
     from_old(old, "current", |_, _| {})
 }

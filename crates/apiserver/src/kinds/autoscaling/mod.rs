@@ -1,7 +1,9 @@
-//! HorizontalPodAutoscaler of version 1 and of version 2: what one says in the words of the other.
+//! Conversion of HorizontalPodAutoscalers between version 1 and version 2.
 //!
-//! Version 1 knows the utilization of the CPU and nothing else. What version 2 says beyond that is kept in annotations,
-//! in the words of an even older version, so that an object read and written back by an old client loses nothing.
+//! Version 1 has a field for CPU utilization and nothing else. Everything else of version 2 is kept
+//! in annotations, in the form of an even older version, so that an object that an old client reads
+//! and writes back loses nothing. Mirrors k8s.io/kubernetes v1.36.4
+//! pkg/apis/autoscaling/v1/conversion.go.
 //!
 //! ```text
 //! version 2                                    version 1
@@ -21,7 +23,7 @@ use serde_json::{Map, Value, json};
 
 use crate::kinds::defaults;
 use crate::kinds::look::{at, items, number, object};
-use annotation::{Fields, Form};
+use annotation::{FieldType, Fields};
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
@@ -29,26 +31,26 @@ const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 
 const CONDITION_FIELDS: Fields = &[
-    ("type", Form::Text),
-    ("status", Form::Text),
-    ("lastTransitionTime", Form::Time),
-    ("reason", Form::Text),
-    ("message", Form::Text),
+    ("type", FieldType::String),
+    ("status", FieldType::String),
+    ("lastTransitionTime", FieldType::Time),
+    ("reason", FieldType::String),
+    ("message", FieldType::String),
 ];
 
 const BEHAVIOR_FIELDS: Fields = &[
-    ("ScaleUp", Form::Object),
-    ("ScaleDown", Form::Object),
-    ("StabilizationWindowSeconds", Form::Number),
-    ("SelectPolicy", Form::Text),
-    ("Policies", Form::Objects),
-    ("Tolerance", Form::Amount),
-    ("Type", Form::Text),
-    ("Value", Form::Number),
-    ("PeriodSeconds", Form::Number),
+    ("ScaleUp", FieldType::Object),
+    ("ScaleDown", FieldType::Object),
+    ("StabilizationWindowSeconds", FieldType::Number),
+    ("SelectPolicy", FieldType::String),
+    ("Policies", FieldType::Objects),
+    ("Tolerance", FieldType::Quantity),
+    ("Type", FieldType::String),
+    ("Value", FieldType::Number),
+    ("PeriodSeconds", FieldType::Number),
 ];
 
-/// A stored object as version 1 shows it.
+/// Converts a stored object to version 1.
 pub fn to_v1(stored: &Value) -> Value {
     let mut shown = stored.clone();
     let Some(map) = shown.as_object_mut() else { return shown };
@@ -77,7 +79,7 @@ pub fn to_v1(stored: &Value) -> Value {
     let spec = object(map, "spec");
     spec.remove("metrics");
     spec.remove("behavior");
-    // Of several the first counts.
+    // The first one counts if there are several.
     if let Some(percent) = cpu.first().and_then(|it| cpu_utilization(it, "target")) {
         spec.insert("targetCPUUtilizationPercentage".to_owned(), percent.into());
     }
@@ -87,7 +89,7 @@ pub fn to_v1(stored: &Value) -> Value {
     for count in ["currentReplicas", "desiredReplicas"] {
         status.entry(count).or_insert(0.into());
     }
-    // Of several the last counts.
+    // The last one counts if there are several.
     let used = items(stored, "/status/currentMetrics").iter().rev();
     if let Some(percent) = used.filter_map(|it| cpu_utilization(it, "current")).next() {
         status.insert("currentCPUUtilizationPercentage".to_owned(), percent.into());
@@ -95,7 +97,8 @@ pub fn to_v1(stored: &Value) -> Value {
     shown
 }
 
-/// An object of version 1 as it is stored. Annotations that cannot be read are dropped.
+/// Converts an object of version 1 to its stored form. Annotations that cannot be decoded are
+/// dropped.
 pub fn to_v2(object_of_v1: &Value) -> Value {
     let mut stored = object_of_v1.clone();
     let Some(map) = stored.as_object_mut() else { return stored };
@@ -125,7 +128,7 @@ pub fn to_v2(object_of_v1: &Value) -> Value {
     let status = object(map, "status");
     let percent = status.remove("currentCPUUtilizationPercentage").filter(|it| !it.is_null());
     let current: Vec<_> = match noted(CURRENT_METRICS, metric::FIELDS) {
-        // It knows more than the percentage.
+        // The annotation has more than the percentage.
         Some(current) => current.iter().map(metric::from_old_status).collect(),
         None => {
             let used = |percent| json!({ "name": "cpu", "current": { "averageUtilization": percent } });
@@ -149,13 +152,13 @@ pub fn to_v2(object_of_v1: &Value) -> Value {
     stored
 }
 
-/// The percentage of a metric about the utilization of the CPU.
+/// Returns the percentage of a metric for CPU utilization.
 fn cpu_utilization(metric: &Value, side: &str) -> Option<i64> {
     let is_cpu = metric["type"] == "Resource" && metric["resource"]["name"] == "cpu";
     is_cpu.then(|| number(metric, &format!("/resource/{side}/averageUtilization"))).flatten()
 }
 
-/// Replaces the annotations that hold what version 1 has no field for.
+/// Replaces the annotations for what version 1 has no fields for.
 fn annotate(metadata: &mut Map<String, Value>, notes: Vec<(&str, String)>) {
     let annotations = object(metadata, "annotations");
     for name in [METRICS, BEHAVIOR, CURRENT_METRICS, CONDITIONS] {
@@ -167,7 +170,8 @@ fn annotate(metadata: &mut Map<String, Value>, notes: Vec<(&str, String)>) {
     }
 }
 
-/// Behavior is written without the names of the API, and what it does not say as null.
+/// Converts the behavior to the form in its annotation: with the Go names of fields, and null for
+/// those that are not set.
 fn to_old_behavior(behavior: &Value) -> Value {
     let policy = |it: &Value| json!({ "Type": it["type"], "Value": it["value"], "PeriodSeconds": it["periodSeconds"] });
     let rules = |name: &str| {

@@ -1,32 +1,34 @@
-//! What an object says when its author does not: the defaults of the kinds that have any.
+//! The defaults of built-in kinds, for fields that an object leaves unset.
 //!
-//! Runs on every object that is decoded, so it must not change its own result. Besides defaults it gives an object the
-//! shape a typed one has on the wire: fields that are always shown are there, empty ones that never are, are not.
+//! Applied to every object that is decoded, so it must be idempotent. Besides defaults it gives an
+//! object the wire format of its type: fields that are always serialized are added with their zero
+//! value, and empty fields that never are, are removed.
 //!
 //! The `mod` lines below are in layer order.
 
 mod storage;
 mod pod;
 mod workloads;
-mod core;
-mod others;
+mod core_group;
+mod named_groups;
 
 use serde_json::Value;
 
 use crate::kinds::look::object;
 use crate::kinds::shape;
 
-/// Fills in the defaults of an object of a built-in kind. Kinds without defaults only get their shape.
+/// Sets the defaults of an object of a built-in kind. Kinds without defaults only get the wire
+/// format of their type.
 pub fn apply(group: &str, version: &str, kind: &str, value: &mut Value) {
     let Some(map) = value.as_object_mut() else { return };
     shape::apply(group, version, kind, map);
     match (group, kind) {
         ("", "Pod") => pod::pod(map),
         ("", "PodTemplate") => pod::template(object(map, "template")),
-        ("", _) => core::apply(kind, map),
+        ("", _) => core_group::apply(kind, map),
         ("apps", _) => workloads::apps(kind, map),
         ("batch", "Job") => workloads::job(map),
         ("batch", "CronJob") => workloads::cron_job(map),
-        _ => others::apply(group, version, kind, map),
+        _ => named_groups::apply(group, version, kind, map),
     }
 }

@@ -1,13 +1,13 @@
-//! Defaults of pods and of the templates of pods in other kinds. A pod has some that a template has not.
+//! Defaults of pods and of pod templates in other kinds. Some apply to pods only.
 
 use serde_json::{Map, Value, json};
 
 use super::storage::{claim_spec, source};
-use crate::kinds::look::{each, fill, fill_zero, object, object_if_there};
+use crate::kinds::look::{each, fill, fill_zero, object, object_if_present};
 
 type Object = Map<String, Value>;
 
-/// A pod: what a template gets, and what only pods get.
+/// Sets the defaults of a pod: those of a template, and those of pods only.
 pub(super) fn pod(pod: &mut Object) {
     let spec = object(pod, "spec");
     pod_spec(spec);
@@ -22,13 +22,14 @@ pub(super) fn pod(pod: &mut Object) {
             each(spec, list).for_each(host_ports);
         }
     }
-    if let Some(status) = object_if_there(pod, "status") {
+    if let Some(status) = object_if_present(pod, "status") {
         first_of_many(status, "podIP", "podIPs");
         first_of_many(status, "hostIP", "hostIPs");
     }
 }
 
-/// One address, and all of them: the first of those is that one, which counts where they differ.
+/// Makes a single address and the list of addresses consistent: it is the first of the list, and
+/// wins if they differ.
 fn first_of_many(status: &mut Object, one: &str, many: &str) {
     let address = status.get(one).and_then(Value::as_str).filter(|it| !it.is_empty()).map(str::to_owned);
     let first =
@@ -42,7 +43,7 @@ fn first_of_many(status: &mut Object, one: &str, many: &str) {
     }
 }
 
-/// The template of a pod inside another kind.
+/// Sets the defaults of a pod template in another kind.
 pub(super) fn template(template: &mut Object) {
     pod_spec(object(template, "spec"));
 }
@@ -53,7 +54,7 @@ fn pod_spec(spec: &mut Object) {
     fill(spec, "securityContext", json!({}));
     fill(spec, "terminationGracePeriodSeconds", 30);
     fill(spec, "schedulerName", "default-scheduler");
-    // The older name of the account follows the newer one, or stands in for it.
+    // The deprecated `serviceAccount` follows `serviceAccountName`, or stands in for it.
     if let Some(name) = spec.get("serviceAccountName").or(spec.get("serviceAccount")).cloned() {
         spec.insert("serviceAccountName".to_owned(), name.clone());
         spec.insert("serviceAccount".to_owned(), name);
@@ -75,19 +76,19 @@ fn container(container: &mut Object) {
         fill(port, "protocol", "TCP");
     }
     for variable in each(container, "env") {
-        if let Some(source) = object_if_there(variable, "valueFrom") {
+        if let Some(source) = object_if_present(variable, "valueFrom") {
             field_refs(source);
         }
     }
     for key in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        if let Some(found) = object_if_there(container, key) {
+        if let Some(found) = object_if_present(container, key) {
             probe(found);
         }
     }
-    if let Some(lifecycle) = object_if_there(container, "lifecycle") {
+    if let Some(lifecycle) = object_if_present(container, "lifecycle") {
         for key in ["postStart", "preStop"] {
             if let Some(get) =
-                object_if_there(lifecycle, key).and_then(|hook| object_if_there(hook, "httpGet"))
+                object_if_present(lifecycle, key).and_then(|hook| object_if_present(hook, "httpGet"))
             {
                 http_get(get);
             }
@@ -101,10 +102,10 @@ fn probe(probe: &mut Object) {
     {
         fill_zero(probe, key, value);
     }
-    if let Some(get) = object_if_there(probe, "httpGet") {
+    if let Some(get) = object_if_present(probe, "httpGet") {
         http_get(get);
     }
-    if let Some(grpc) = object_if_there(probe, "grpc") {
+    if let Some(grpc) = object_if_present(probe, "grpc") {
         fill(grpc, "service", "");
     }
 }
@@ -115,7 +116,7 @@ fn http_get(get: &mut Object) {
 }
 
 fn field_refs(source: &mut Object) {
-    if let Some(field) = object_if_there(source, "fieldRef") {
+    if let Some(field) = object_if_present(source, "fieldRef") {
         fill(field, "apiVersion", "v1");
     }
 }
@@ -125,33 +126,34 @@ fn volume(volume: &mut Object) {
         volume.insert("emptyDir".to_owned(), json!({}));
     }
     source(volume);
-    if let Some(image) = object_if_there(volume, "image") {
+    if let Some(image) = object_if_present(volume, "image") {
         let reference = image.get("reference").and_then(Value::as_str).unwrap_or_default();
         let pull = if pulls_latest(reference) { "Always" } else { "IfNotPresent" };
         fill(image, "pullPolicy", pull);
     }
-    if let Some(downward) = object_if_there(volume, "downwardAPI") {
+    if let Some(downward) = object_if_present(volume, "downwardAPI") {
         each(downward, "items").for_each(field_refs);
     }
-    if let Some(projected) = object_if_there(volume, "projected") {
+    if let Some(projected) = object_if_present(volume, "projected") {
         for source in each(projected, "sources") {
-            if let Some(token) = object_if_there(source, "serviceAccountToken") {
+            if let Some(token) = object_if_present(source, "serviceAccountToken") {
                 fill(token, "expirationSeconds", 3600);
             }
-            if let Some(downward) = object_if_there(source, "downwardAPI") {
+            if let Some(downward) = object_if_present(source, "downwardAPI") {
                 each(downward, "items").for_each(field_refs);
             }
         }
     }
     if let Some(claim) =
-        object_if_there(volume, "ephemeral").and_then(|it| object_if_there(it, "volumeClaimTemplate"))
+        object_if_present(volume, "ephemeral").and_then(|it| object_if_present(it, "volumeClaimTemplate"))
     {
         object(claim, "metadata");
         claim_spec(object(claim, "spec"));
     }
 }
 
-/// Whether an image is the latest of its name: tagged so, or neither tagged nor digested.
+/// Returns true if an image is the latest of its name: it has that tag, or neither a tag nor a
+/// digest.
 fn pulls_latest(image: &str) -> bool {
     let (name, digest) = image.split_once('@').map_or((image, false), |(name, _)| (name, true));
     let last = name.rsplit('/').next().unwrap_or_default();
@@ -173,18 +175,19 @@ fn requests_from_limits(container: &mut Object) {
     }
 }
 
-/// Requests of the whole pod, where it has limits and none of its containers asks for the resource.
+/// Sets the requests at the level of the pod to its limits, for resources that none of its
+/// containers requests.
 fn pod_level_requests(spec: &mut Object) {
-    let asked: Vec<String> = ["containers", "initContainers"]
+    let requested: Vec<String> = ["containers", "initContainers"]
         .iter()
         .filter_map(|list| spec.get(*list).and_then(Value::as_array))
         .flatten()
         .filter_map(|container| container.pointer("/resources/requests").and_then(Value::as_object))
         .flat_map(|requests| requests.keys().cloned())
         .collect();
-    let Some(resources) = object_if_there(spec, "resources") else { return };
+    let Some(resources) = object_if_present(spec, "resources") else { return };
     let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
-    for (name, limit) in limits.into_iter().filter(|(name, _)| !asked.contains(name)) {
+    for (name, limit) in limits.into_iter().filter(|(name, _)| !requested.contains(name)) {
         object(resources, "requests").entry(name).or_insert(limit);
     }
 }
@@ -217,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_do_not_change_their_own_result() {
+    fn defaults_are_idempotent() {
         let mut once = json!({"spec": {"containers": [{"name": "c", "image": "i", "livenessProbe": {"grpc": {"port": 1}}}],
             "volumes": [{"name": "v"}], "serviceAccount": "s"}});
         pod(once.as_object_mut().expect("an object"));

@@ -1,74 +1,77 @@
-//! Defaults of volumes and claims, wherever they are: in pods, in templates, or by themselves.
+//! Defaults of volumes and claims in pods, in templates, and on their own.
 
 use serde_json::{Map, Value};
 
-use crate::kinds::look::{fill, object, object_if_there};
+use crate::kinds::look::{fill, object, object_if_present};
 
 type Object = Map<String, Value>;
 
-/// The kinds of volumes with fields to fill, and those fields.
-const VOLUME_DEFAULTS: &[(&str, &[(&str, Plain)])] = &[
-    ("secret", &[("defaultMode", Plain::Number(420))]),
-    ("configMap", &[("defaultMode", Plain::Number(420))]),
-    ("downwardAPI", &[("defaultMode", Plain::Number(420))]),
-    ("projected", &[("defaultMode", Plain::Number(420))]),
-    ("iscsi", &[("iscsiInterface", Plain::Text("default"))]),
+/// The volume types with defaults, and their fields.
+const VOLUME_DEFAULTS: &[(&str, &[(&str, DefaultValue)])] = &[
+    ("secret", &[("defaultMode", DefaultValue::Number(420))]),
+    ("configMap", &[("defaultMode", DefaultValue::Number(420))]),
+    ("downwardAPI", &[("defaultMode", DefaultValue::Number(420))]),
+    ("projected", &[("defaultMode", DefaultValue::Number(420))]),
+    ("iscsi", &[("iscsiInterface", DefaultValue::Text("default"))]),
     (
         "rbd",
         &[
-            ("pool", Plain::Text("rbd")),
-            ("user", Plain::Text("admin")),
-            ("keyring", Plain::Text("/etc/ceph/keyring")),
+            ("pool", DefaultValue::Text("rbd")),
+            ("user", DefaultValue::Text("admin")),
+            ("keyring", DefaultValue::Text("/etc/ceph/keyring")),
         ],
     ),
     (
         "azureDisk",
         &[
-            ("cachingMode", Plain::Text("ReadWrite")),
-            ("fsType", Plain::Text("ext4")),
-            ("readOnly", Plain::Flag(false)),
-            ("kind", Plain::Text("Shared")),
+            ("cachingMode", DefaultValue::Text("ReadWrite")),
+            ("fsType", DefaultValue::Text("ext4")),
+            ("readOnly", DefaultValue::Flag(false)),
+            ("kind", DefaultValue::Text("Shared")),
         ],
     ),
-    ("scaleIO", &[("storageMode", Plain::Text("ThinProvisioned")), ("fsType", Plain::Text("xfs"))]),
+    (
+        "scaleIO",
+        &[("storageMode", DefaultValue::Text("ThinProvisioned")), ("fsType", DefaultValue::Text("xfs"))],
+    ),
 ];
 
 #[derive(Clone, Copy)]
-enum Plain {
+enum DefaultValue {
     Number(i64),
     Text(&'static str),
     Flag(bool),
 }
 
-impl From<Plain> for Value {
-    fn from(plain: Plain) -> Self {
-        match plain {
-            Plain::Number(number) => number.into(),
-            Plain::Text(text) => text.into(),
-            Plain::Flag(flag) => flag.into(),
+impl From<DefaultValue> for Value {
+    fn from(default: DefaultValue) -> Self {
+        match default {
+            DefaultValue::Number(number) => number.into(),
+            DefaultValue::Text(text) => text.into(),
+            DefaultValue::Flag(flag) => flag.into(),
         }
     }
 }
 
-/// The source of a volume, in pods and in persistent volumes.
+/// Sets the defaults of a volume source, in pods and in persistent volumes.
 pub(super) fn source(volume: &mut Object) {
     for (kind, fields) in VOLUME_DEFAULTS {
-        if let Some(found) = object_if_there(volume, kind) {
+        if let Some(found) = object_if_present(volume, kind) {
             fields.iter().for_each(|(key, value)| fill(found, key, *value));
         }
     }
-    if let Some(path) = object_if_there(volume, "hostPath") {
+    if let Some(path) = object_if_present(volume, "hostPath") {
         path.entry("type").or_insert("".into());
     }
 }
 
-/// A claim, by itself or as a template in a stateful set.
+/// Sets the defaults of a claim, on its own or as a template in a StatefulSet.
 pub(super) fn claim(map: &mut Object) {
     claim_spec(object(map, "spec"));
     fill(object(map, "status"), "phase", "Pending");
 }
 
-/// The spec of a claim, wherever it is.
+/// Sets the defaults of the spec of a claim.
 pub(super) fn claim_spec(spec: &mut Object) {
     fill(spec, "volumeMode", "Filesystem");
 }

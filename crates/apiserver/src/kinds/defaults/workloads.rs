@@ -4,11 +4,11 @@ use serde_json::{Map, Value};
 
 use super::pod::template;
 use super::storage::claim as claim_defaults;
-use crate::kinds::look::{each, fill, object, object_if_there};
+use crate::kinds::look::{each, fill, object, object_if_present};
 
 type Object = Map<String, Value>;
 
-/// Kinds of the group `apps`.
+/// Sets the defaults of a kind of the group `apps`.
 pub(super) fn apps(kind: &str, map: &mut Object) {
     match kind {
         "Deployment" => deployment(map),
@@ -43,7 +43,8 @@ fn deployment(map: &mut Object) {
 }
 
 fn daemon_set(map: &mut Object) {
-    // Internally it is a field, which shows as an annotation; whoever leaves it out says that it is 0.
+    // kube-apiserver has an internal field for it that is serialized as this annotation
+    // (k8s.io/kubernetes v1.36.4 pkg/apis/apps/v1/conversion.go), so that an unset one is 0.
     fill(object(object(map, "metadata"), "annotations"), "deprecated.daemonset.template.generation", "0");
     let spec = object(map, "spec");
     fill(spec, "revisionHistoryLimit", 10);
@@ -66,7 +67,7 @@ fn stateful_set(map: &mut Object) {
         object(strategy, "rollingUpdate");
     }
     let rolls = strategy.get("type").and_then(Value::as_str) == Some("RollingUpdate");
-    if let Some(rolling) = object_if_there(strategy, "rollingUpdate").filter(|_| rolls) {
+    if let Some(rolling) = object_if_present(strategy, "rollingUpdate").filter(|_| rolls) {
         fill(rolling, "partition", 0);
     }
     let retention = object(spec, "persistentVolumeClaimRetentionPolicy");
@@ -83,7 +84,7 @@ fn stateful_set(map: &mut Object) {
     with_template(spec);
 }
 
-/// A job.
+/// Sets the defaults of a job.
 pub(super) fn job(map: &mut Object) {
     let labels = map.get("spec").and_then(|spec| spec.pointer("/template/metadata/labels")).cloned();
     if let Some(labels) = labels.filter(|labels| labels.as_object().is_some_and(|map| !map.is_empty())) {
@@ -106,7 +107,7 @@ pub(super) fn job(map: &mut Object) {
 }
 
 fn failure_policy(spec: &mut Object) {
-    let Some(policy) = object_if_there(spec, "podFailurePolicy") else { return };
+    let Some(policy) = object_if_present(spec, "podFailurePolicy") else { return };
     for rule in each(policy, "rules") {
         for pattern in each(rule, "onPodConditions") {
             fill(pattern, "status", "True");
@@ -114,7 +115,8 @@ fn failure_policy(spec: &mut Object) {
     }
 }
 
-/// A cron job. Its jobs get their own defaults when they are made, all but those of the pod.
+/// Sets the defaults of a cron job. Its jobs get their own defaults when they are created, except
+/// for those of the pod template.
 pub(super) fn cron_job(map: &mut Object) {
     let spec = object(map, "spec");
     fill(spec, "concurrencyPolicy", "Allow");

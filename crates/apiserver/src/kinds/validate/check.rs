@@ -1,4 +1,4 @@
-//! The shapes problems come in: required, not supported, out of range.
+//! Helpers that add problems: required, unsupported, out of range.
 
 use std::net::IpAddr;
 
@@ -9,49 +9,49 @@ use crate::kinds::names;
 use crate::strconv;
 use crate::{Problem, ProblemKind};
 
-/// A list of problems that grows while an object is read.
+/// The problems found so far in an object.
 pub(super) type Problems = Vec<Problem>;
 
-/// A value that is missing.
+/// Reports a missing value.
 pub(super) fn required(out: &mut Problems, field: &str, detail: &str) {
     out.push(Problem::new(field, ProblemKind::Required, detail));
 }
 
-/// A value that may not be there, or not be changed.
+/// Reports a value that must not be set, or must not be changed.
 pub(super) fn forbidden(out: &mut Problems, field: &str, detail: &str) {
     out.push(Problem::new(field, ProblemKind::Forbidden, detail));
 }
 
-/// A value that is wrong.
+/// Reports an invalid value.
 pub(super) fn invalid(out: &mut Problems, field: &str, value: &Value, detail: &str) {
     out.push(Problem::with_value(field, ProblemKind::Invalid, shown(value), detail));
 }
 
-/// A value as problems show it: a text in the quotes of Go, anything else as JSON.
+/// Formats a value as in messages: a string quoted as in Go, anything else as JSON.
 fn shown(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), strconv::quote)
 }
 
-/// A text that is wrong for each of some reasons.
-pub(super) fn wrong_text(out: &mut Problems, field: &str, value: &str, reasons: Vec<String>) {
+/// Reports a string that is invalid for each of these reasons.
+pub(super) fn invalid_string(out: &mut Problems, field: &str, value: &str, reasons: Vec<String>) {
     for reason in reasons {
         invalid(out, field, &value.into(), &reason);
     }
 }
 
-/// A value that is there twice.
+/// Reports a value that occurs more than once.
 pub(super) fn duplicate(out: &mut Problems, field: &str, value: &Value) {
     out.push(Problem::with_value(field, ProblemKind::Duplicate, shown(value), ""));
 }
 
-/// A value that is none of those supported.
+/// Reports a value that is not one of the supported ones.
 pub(super) fn unsupported(out: &mut Problems, field: &str, value: &Value, supported: &[&str]) {
     let listed: Vec<String> = supported.iter().map(|it| format!("{it:?}")).collect();
     let detail = format!("supported values: {}", listed.join(", "));
     out.push(Problem::with_value(field, ProblemKind::NotSupported, shown(value), &detail));
 }
 
-/// Checks that a text is one of those supported; an absent one is none.
+/// Checks that a string is one of the supported ones. An absent one is not.
 pub(super) fn one_of(out: &mut Problems, object: &Value, pointer: &str, field: &str, supported: &[&str]) {
     let value = text(object, pointer);
     if !supported.contains(&value) {
@@ -59,14 +59,14 @@ pub(super) fn one_of(out: &mut Problems, object: &Value, pointer: &str, field: &
     }
 }
 
-/// Checks that a number, where there is one, is not below zero.
+/// Checks that a number is not negative, if it is set.
 pub(super) fn not_negative(out: &mut Problems, object: &Value, pointer: &str, field: &str) {
     if let Some(value) = at(object, pointer).filter(|value| value.as_i64().is_some_and(|it| it < 0)) {
         invalid(out, field, value, "must be greater than or equal to 0");
     }
 }
 
-/// Checks that a field stays as it is.
+/// Checks that a field has not changed.
 pub(super) fn immutable(out: &mut Problems, new: &Value, old: &Value, pointer: &str, field: &str) {
     if at(new, pointer) != at(old, pointer) {
         let value = at(new, pointer).cloned().unwrap_or_default();
@@ -74,14 +74,14 @@ pub(super) fn immutable(out: &mut Problems, new: &Value, old: &Value, pointer: &
     }
 }
 
-/// Checks that a number is one of a port.
+/// Checks that a number is a valid port number.
 pub(super) fn port_number(out: &mut Problems, field: &str, port: i64) {
     if !(1..=65535).contains(&port) {
         invalid(out, field, &port.into(), names::PORT);
     }
 }
 
-/// Checks a number or a percentage, where there is one: neither below zero nor malformed.
+/// Checks a number or a percentage, if it is set: neither negative nor malformed.
 pub(super) fn number_or_percent(out: &mut Problems, object: &Value, pointer: &str, field: &str) {
     match at(object, pointer) {
         Some(value @ Value::String(percent)) => {
@@ -94,33 +94,37 @@ pub(super) fn number_or_percent(out: &mut Problems, object: &Value, pointer: &st
     }
 }
 
-/// Checks that a percentage, where there is one, is at most the whole.
-pub(super) fn at_most_all(out: &mut Problems, object: &Value, pointer: &str, field: &str) {
+/// Checks that a percentage is at most 100%, if it is set.
+pub(super) fn at_most_100_percent(out: &mut Problems, object: &Value, pointer: &str, field: &str) {
     let percent = text(object, pointer).strip_suffix('%').and_then(|digits| digits.parse::<u64>().ok());
     if percent.is_some_and(|percent| percent > 100) {
         invalid(out, field, &text(object, pointer).into(), "must not be greater than 100%");
     }
 }
 
-/// Checks that a text is an address.
+/// Checks that a string is an IP address.
 pub(super) fn address(out: &mut Problems, field: &str, text: &str) {
     if text.parse::<IpAddr>().is_err() {
         invalid(out, field, &text.into(), "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
     }
 }
 
-/// Checks that an address can be reached from elsewhere; what is no address was told before.
-pub(super) fn outward(out: &mut Problems, field: &str, text: &str) {
+/// Checks that an address can be reached from outside. Strings that are not addresses are ignored;
+/// they are reported by [`address`].
+pub(super) fn external_address(out: &mut Problems, field: &str, text: &str) {
     let Ok(ip) = text.parse::<IpAddr>() else { return };
     if ip.is_loopback() {
         invalid(out, field, &text.into(), "may not be in the loopback range (127.0.0.0/8, ::1/128)");
     }
-    beyond_the_link(out, field, text);
+    routable_address(out, field, text);
 }
 
-/// Checks that an address means one place in the cluster: neither none, nor one of this link only. Loopback is let pass:
-/// the original refuses it in endpoints, and here services are played on it.
-pub(super) fn beyond_the_link(out: &mut Problems, field: &str, text: &str) {
+/// Checks that an address is neither unspecified nor link-local.
+///
+/// kube-apiserver also rejects loopback addresses in endpoints (`ValidateEndpointIP` of
+/// k8s.io/kubernetes v1.36.4 pkg/apis/core/validation/validation.go). They are accepted here, so that
+/// endpoints can refer to servers on the local machine.
+pub(super) fn routable_address(out: &mut Problems, field: &str, text: &str) {
     let Ok(ip) = text.parse::<IpAddr>() else { return };
     let (link, many) = match ip {
         IpAddr::V4(ip) => (ip.is_link_local(), ip.octets()[..3] == [224, 0, 0]),

@@ -1,12 +1,12 @@
-//! What is wrong with a container: its image, ports, variables, mounts, probes and resources.
+//! Validation of containers: image, ports, variables, mounts, probes and resources.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
 use super::check::{
-    Problems, duplicate, forbidden, invalid, not_negative, one_of, port_number, required, unsupported,
-    wrong_text,
+    Problems, duplicate, forbidden, invalid, invalid_string, not_negative, one_of, port_number, required,
+    unsupported,
 };
 use crate::kinds::look::{at, entries, items, number, text};
 use crate::kinds::names;
@@ -29,21 +29,21 @@ const VARIABLE_FIELDS: &[&str] = &[
 ];
 const STANDARD_RESOURCES: &[&str] = &["cpu", "memory", "ephemeral-storage"];
 
-/// What a container may refer to.
-pub(super) struct Around<'a> {
+/// The parts of a pod that its containers refer to.
+pub(super) struct PodContext<'a> {
     /// The names of the volumes of the pod.
     pub volumes: &'a HashSet<&'a str>,
-    /// Whether the pod shares the network of its node.
+    /// True if the pod uses the network of its node.
     pub host_network: bool,
 }
 
-/// Checks the containers of one list; `init` are those that run before the others.
+/// Checks the containers of one list. `init` is true for init containers.
 pub(super) fn containers<'a>(
     out: &mut Problems,
     list: &'a [Value],
     field: &str,
     init: bool,
-    around: &Around<'_>,
+    context: &PodContext<'_>,
     seen: &mut HashSet<&'a str>,
 ) {
     for (index, container) in list.iter().enumerate() {
@@ -52,16 +52,16 @@ pub(super) fn containers<'a>(
         if name.is_empty() {
             required(out, &format!("{path}.name"), "");
         } else {
-            wrong_text(out, &format!("{path}.name"), name, names::label(name));
+            invalid_string(out, &format!("{path}.name"), name, names::label(name));
             if !seen.insert(name) {
                 duplicate(out, &format!("{path}.name"), &name.into());
             }
         }
-        one(out, container, &path, init, around);
+        one(out, container, &path, init, context);
     }
 }
 
-fn one(out: &mut Problems, container: &Value, path: &str, init: bool, around: &Around<'_>) {
+fn one(out: &mut Problems, container: &Value, path: &str, init: bool, context: &PodContext<'_>) {
     let image = text(container, "/image");
     if image.is_empty() {
         required(out, &format!("{path}.image"), "");
@@ -72,9 +72,9 @@ fn one(out: &mut Problems, container: &Value, path: &str, init: bool, around: &A
     one_of(out, container, "/imagePullPolicy", &format!("{path}.imagePullPolicy"), &policies);
     let ends = ["File", "FallbackToLogsOnError"];
     one_of(out, container, "/terminationMessagePolicy", &format!("{path}.terminationMessagePolicy"), &ends);
-    ports(out, container, path, around.host_network);
+    ports(out, container, path, context.host_network);
     variables(out, container, path);
-    mounts(out, container, path, around.volumes);
+    mounts(out, container, path, context.volumes);
     resources(out, container, path);
     let plain_init = init && text(container, "/restartPolicy") != "Always";
     for kind in ["livenessProbe", "readinessProbe", "startupProbe", "lifecycle"] {
@@ -109,7 +109,7 @@ fn ports(out: &mut Problems, container: &Value, path: &str, host_network: bool) 
             if reasons.is_empty() && !seen.insert(name) {
                 duplicate(out, &format!("{path}.name"), &name.into());
             }
-            wrong_text(out, &format!("{path}.name"), name, reasons);
+            invalid_string(out, &format!("{path}.name"), name, reasons);
         }
         let inside = number(port, "/containerPort").unwrap_or(0);
         if inside == 0 {
@@ -135,7 +135,7 @@ fn variables(out: &mut Problems, container: &Value, path: &str) {
         if name.is_empty() {
             required(out, &format!("{path}.name"), "");
         } else {
-            wrong_text(out, &format!("{path}.name"), name, names::environment(name));
+            invalid_string(out, &format!("{path}.name"), name, names::environment(name));
         }
         if let Some(source) = at(variable, "/valueFrom") {
             let filled = !text(variable, "/value").is_empty();
@@ -146,6 +146,8 @@ fn variables(out: &mut Problems, container: &Value, path: &str) {
         let kinds: Vec<&str> =
             ["configMapRef", "secretRef"].into_iter().filter(|kind| source.get(*kind).is_some()).collect();
         if kinds.is_empty() {
+            // Without the index of the source, as in `ValidateEnvFrom` of k8s.io/kubernetes v1.36.4
+            // pkg/apis/core/validation/validation.go.
             let detail = "must specify one of: `configMapRef` or `secretRef`";
             invalid(out, &format!("{path}.envFrom"), &"".into(), detail);
         } else if kinds.len() > 1 {
@@ -156,7 +158,7 @@ fn variables(out: &mut Problems, container: &Value, path: &str) {
             let field = format!("{path}.envFrom[{index}].{kind}.name");
             match text(source, &format!("/{kind}/name")) {
                 "" => required(out, &field, ""),
-                name => wrong_text(out, &field, name, names::subdomain(name)),
+                name => invalid_string(out, &field, name, names::subdomain(name)),
             }
         }
     }
@@ -179,10 +181,10 @@ fn variable_source(out: &mut Problems, source: &Value, filled: bool, path: &str)
             "fieldRef" => field_ref(out, text(source, "/fieldRef/fieldPath"), &format!("{path}.fieldPath")),
             "configMapKeyRef" | "secretKeyRef" => {
                 let name = text(source, &format!("/{kind}/name"));
-                wrong_text(out, &format!("{path}.name"), name, names::subdomain(name));
+                invalid_string(out, &format!("{path}.name"), name, names::subdomain(name));
                 match text(source, &format!("/{kind}/key")) {
                     "" => required(out, &format!("{path}.key"), ""),
-                    key => wrong_text(out, &format!("{path}.key"), key, names::config_key(key)),
+                    key => invalid_string(out, &format!("{path}.key"), key, names::config_key(key)),
                 }
             }
             _ => {}
@@ -228,6 +230,8 @@ fn mounts(out: &mut Problems, container: &Value, path: &str, volumes: &HashSet<&
         }
         for key in ["subPath", "subPathExpr"] {
             let part = text(mount, &format!("/{key}"));
+            // Without the index of the mount, as in `ValidateVolumeMounts` of k8s.io/kubernetes
+            // v1.36.4 pkg/apis/core/validation/validation.go.
             let field = format!("{path}.volumeMounts.{key}");
             if part.starts_with('/') {
                 invalid(out, &field, &part.into(), "must be a relative path");
@@ -282,7 +286,7 @@ fn handler(out: &mut Problems, handler: &Value, path: &str, kinds: &[&str]) {
 
 fn port_reference(out: &mut Problems, action: &Value, field: &str) {
     match at(action, "/port") {
-        Some(Value::String(name)) => wrong_text(out, field, name, names::port_name(name)),
+        Some(Value::String(name)) => invalid_string(out, field, name, names::port_name(name)),
         port => port_number(out, field, port.and_then(Value::as_i64).unwrap_or(0)),
     }
 }
@@ -332,7 +336,7 @@ fn resources(out: &mut Problems, container: &Value, path: &str) {
 }
 
 fn resource_name(out: &mut Problems, name: &str, field: &str) {
-    wrong_text(out, field, name, names::qualified(name));
+    invalid_string(out, field, name, names::qualified(name));
     if name.contains('/') || STANDARD_RESOURCES.contains(&name) || name.starts_with("hugepages-") {
         return;
     }

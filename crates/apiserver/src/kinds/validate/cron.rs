@@ -1,4 +1,5 @@
-//! The schedules of cron jobs: five fields or a name, and why a text is neither.
+//! Schedules of cron jobs: five fields or a name, with the error messages of
+//! github.com/robfig/cron/v3.
 
 use serde_json::Value;
 
@@ -10,7 +11,7 @@ const NAMED: &[&str] = &["@yearly", "@annually", "@monthly", "@weekly", "@daily"
 const MONTHS: &[&str] = &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const DAYS: &[&str] = &["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-/// The least and the greatest value of a field, and the names of its values.
+/// The minimum and maximum of a field, and the names of its values.
 type Bounds = (i64, i64, &'static [&'static str]);
 
 const FIELDS: [Bounds; 5] = [(0, 59, &[]), (0, 23, &[]), (1, 31, &[]), (1, 12, MONTHS), (0, 6, DAYS)];
@@ -46,7 +47,7 @@ fn time_zone(out: &mut Problems, zone: &str) {
     }
 }
 
-/// Reads a schedule; says why it is none.
+/// Parses a schedule, or returns the error message.
 pub(super) fn parse(written: &str) -> Result<(), String> {
     if let Some(period) = written.strip_prefix("@every ") {
         let valid = period.ends_with(['s', 'm', 'h']) && period.starts_with(|c: char| c.is_ascii_digit());
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schedules_are_told_from_what_is_none() {
+    fn valid_schedules_are_accepted_and_invalid_ones_explained() {
         for right in ["* * * * *", "*/5 0-6,8 1 jan-DEC sun", "@daily", "@every 1h30m", "0 0 ? * 1-5"] {
             assert_eq!(parse(right), Ok(()), "{right}");
         }

@@ -1,21 +1,23 @@
-//! What is wrong with an event: little where it comes the old way, more where it comes through its own group.
+//! Validation of events: lenient for those of the core group, strict for those of `events.k8s.io`.
+//!
+//! Mirrors k8s.io/kubernetes v1.36.4 pkg/apis/core/validation/events.go.
 
 use serde_json::Value;
 
-use super::check::{Problems, invalid, required, wrong_text};
+use super::check::{Problems, invalid, invalid_string, required};
 use crate::kinds::events::to_core_group;
 use crate::kinds::look::{at, number, text};
 use crate::kinds::names;
 
-/// What may be as long as a name.
+/// The maximum length of names.
 const NAME: usize = 128;
-/// What may be as long as a note.
+/// The maximum length of a note.
 const NOTE: usize = 1024;
 
-/// What an event of its own group may not say: that is for old clients.
+/// Deprecated fields that an event of `events.k8s.io` must not set.
 const OLD: [(&str, &str); 2] = [("/firstTimestamp", "firstTimestamp"), ("/lastTimestamp", "lastTimestamp")];
 
-/// What does not change in an event of its own group.
+/// The immutable fields of an event of `events.k8s.io`, by their core names.
 const FIXED: [&str; 13] = [
     "involvedObject",
     "reason",
@@ -32,12 +34,12 @@ const FIXED: [&str; 13] = [
     "reportingInstance",
 ];
 
-/// An event of the core group.
+/// Validates an event of the core group.
 pub(super) fn core(out: &mut Problems, event: &Value) {
     common(out, event, "reportingComponent");
 }
 
-/// A new event of its own group.
+/// Validates a new event of `events.k8s.io`.
 pub(super) fn create(out: &mut Problems, event: &Value) {
     let event = to_core_group(event);
     common(out, &event, "reportingController");
@@ -62,7 +64,7 @@ pub(super) fn create(out: &mut Problems, event: &Value) {
     }
 }
 
-/// The new state of an event of its own group: nothing but its series changes.
+/// Validates the new state of an event of `events.k8s.io`: only its series may change.
 pub(super) fn update(out: &mut Problems, new: &Value, old: &Value) {
     let (new, old) = (to_core_group(new), to_core_group(old));
     common(out, &new, "reportingController");
@@ -83,13 +85,13 @@ fn common(out: &mut Problems, event: &Value, controller: &str) {
     if of != own && !(of.is_empty() && own == "default") {
         invalid(out, "involvedObject.namespace", &of.into(), "does not match event.namespace");
     }
-    // What has a time of its own is told the new way.
+    // Only events with an event time follow the rules of `events.k8s.io`.
     if at(event, "/eventTime").is_none() {
         return;
     }
     match text(event, "/reportingComponent") {
         "" => required(out, controller, ""),
-        name => wrong_text(out, controller, name, names::qualified(name)),
+        name => invalid_string(out, controller, name, names::qualified(name)),
     }
     for (field, longest) in [("reportingInstance", NAME), ("action", NAME), ("reason", NAME)] {
         let value = text(event, &format!("/{field}"));
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_of_its_own_group_must_say_when_who_and_what() {
+    fn an_event_of_the_new_group_needs_time_reporter_and_action() {
         let found = |event: &Value| {
             let mut out = Problems::new();
             create(&mut out, event);
@@ -135,7 +137,7 @@ mod tests {
         assert!(found(&event()).is_empty());
         let mut poor = event();
         for field in ["reportingController", "action", "type"] {
-            poor.as_object_mut().expect("it is one").remove(field);
+            poor.as_object_mut().expect("an object").remove(field);
         }
         poor["series"] = json!({"count": 1});
         poor["deprecatedCount"] = 3.into();
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn only_its_series_changes() {
+    fn only_the_series_of_an_event_may_change() {
         let mut out = Problems::new();
         let mut new = event();
         new["series"] = json!({"count": 2, "lastObservedTime": "2020-01-01T00:00:01.000000Z"});

@@ -1,16 +1,16 @@
-//! What is wrong with the kinds that limit what a namespace may take: limit ranges and quotas.
+//! Validation of limit ranges and quotas.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::check::{Problems, duplicate, forbidden, immutable, invalid, required, wrong_text};
+use super::check::{Problems, duplicate, forbidden, immutable, invalid, invalid_string, required};
 use crate::kinds::look::{at, entries, items, text};
 use crate::kinds::names;
 use crate::kinds::quantity::Quantity;
 
-/// What a quota can count without a domain in its name.
-const COUNTED: &[&str] = &[
+/// The resources without a domain that a quota can limit.
+const STANDARD_RESOURCES: &[&str] = &[
     "cpu",
     "memory",
     "ephemeral-storage",
@@ -31,18 +31,18 @@ const COUNTED: &[&str] = &[
     "services.nodeports",
     "services.loadbalancers",
 ];
-/// What a quota counts of pods, and may thus count of some pods only.
+/// The resources of pods, for which a quota may have a scope.
 const OF_PODS: &[&str] =
     &["pods", "cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
-/// A limit range.
+/// Validates a limit range.
 pub(super) fn range(out: &mut Problems, object: &Value) {
     let limits = items(object, "/spec/limits");
     let mut kinds_before = HashSet::new();
     for (index, limit) in limits.iter().enumerate() {
         let path = format!("spec.limits[{index}]");
         let kind = text(limit, "/type");
-        wrong_text(out, &format!("{path}.type"), kind, names::qualified(kind));
+        invalid_string(out, &format!("{path}.type"), kind, names::qualified(kind));
         if !kind.contains('/') && !matches!(kind, "Pod" | "Container" | "PersistentVolumeClaim") {
             let detail = "must be a standard limit type or fully qualified";
             invalid(out, &format!("{path}.type"), &kind.into(), detail);
@@ -77,12 +77,13 @@ pub(super) fn range(out: &mut Problems, object: &Value) {
     }
 }
 
-/// The amounts of one resource: from the least to the most they have an order.
+/// Checks the quantities of one resource, which must be ordered from the minimum to the maximum.
 fn amounts(out: &mut Problems, limit: &Value, name: &str, path: &str) {
     let of = |part: &str| limit.get(part).and_then(|it| it.get(name)).and_then(Quantity::read);
     let (least, most) = (of("min"), of("max"));
     let (request, default) = (of("defaultRequest"), of("default"));
-    // Which is to be the smaller and which the larger, their names, and which of them is shown under which field.
+    // The smaller and the larger quantity, the field, their names in the message, and the quantity
+    // that is shown.
     let orders = [
         (least, most, "min", "min value", "max value", least),
         (least, request, "defaultRequest", "min value", "default request value", request),
@@ -91,11 +92,14 @@ fn amounts(out: &mut Problems, limit: &Value, name: &str, path: &str) {
         (request, default, "defaultRequest", "default request value", "default limit value", request),
         (default, most, "default", "default value", "max value", most),
     ];
-    for (small, large, field, called, other, shown) in orders {
+    for (small, large, field, small_name, large_name, shown) in orders {
         let (Some(small), Some(large), Some(shown)) = (small, large, shown) else { continue };
         if small.exceeds(large) {
-            let detail =
-                format!("{called} {} is greater than {other} {}", small.canonical(), large.canonical());
+            let detail = format!(
+                "{small_name} {} is greater than {large_name} {}",
+                small.canonical(),
+                large.canonical()
+            );
             invalid(out, &format!("{path}.{field}[{name}]"), &shown.canonical().into(), &detail);
         }
     }
@@ -105,13 +109,13 @@ fn amounts(out: &mut Problems, limit: &Value, name: &str, path: &str) {
     }
 }
 
-/// A quota.
+/// Validates a quota.
 pub(super) fn quota(out: &mut Problems, object: &Value) {
     for (name, amount) in entries(object, "/spec/hard") {
         let field = format!("spec.hard[{name}]");
-        wrong_text(out, &field, name, names::qualified(name));
+        invalid_string(out, &field, name, names::qualified(name));
         let huge = name.starts_with("hugepages-") || name.starts_with("requests.hugepages-");
-        if !name.contains('/') && !COUNTED.contains(&name) && !huge {
+        if !name.contains('/') && !STANDARD_RESOURCES.contains(&name) && !huge {
             invalid(out, &field, &name.into(), "must be a standard resource type or fully qualified");
             invalid(out, &field, &name.into(), "must be a standard resource for quota");
         }
@@ -146,7 +150,7 @@ pub(super) fn quota(out: &mut Problems, object: &Value) {
     }
 }
 
-/// The new state of a quota: what it counts may change, of which pods it does may not.
+/// Validates the new state of a quota: its scopes are immutable.
 pub(super) fn quota_update(out: &mut Problems, new: &Value, old: &Value) {
     quota(out, new);
     immutable(out, new, old, "/spec/scopes", "spec.scopes");
@@ -159,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_go_from_the_least_to_the_most() {
+    fn quantities_must_be_ordered_from_the_minimum_to_the_maximum() {
         let found = |limit: Value| {
             let mut out = Problems::new();
             range(&mut out, &json!({"spec": {"limits": [limit]}}));
@@ -177,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_counts_what_is_known_and_a_scope_only_pods() {
+    fn a_quota_limits_known_resources_and_a_scope_only_those_of_pods() {
         let mut out = Problems::new();
         let spec = json!({"hard": {"pods": "1", "requests.cpu": "-1", "foo": "1", "count/x.y": "2"}, "scopes": ["BestEffort"]});
         quota(&mut out, &json!({ "spec": spec }));

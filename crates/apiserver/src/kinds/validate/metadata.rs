@@ -1,40 +1,41 @@
-//! What is wrong with the metadata of an object of any kind.
+//! Validation of the metadata of objects of all kinds.
 
 use serde_json::Value;
 
-use super::check::{Problems, forbidden, immutable, invalid, required, wrong_text};
+use super::check::{Problems, forbidden, immutable, invalid, invalid_string, required};
 use crate::kinds::look::{at, entries, flag, items, number, text};
 use crate::kinds::names;
 use crate::kinds::traits::NameRule;
 use crate::{Problem, ProblemKind};
 
-/// How much all annotations may hold together.
+/// The number of bytes that all annotations may hold together, `TotalAnnotationSizeLimitB` of
+/// k8s.io/apimachinery v0.36.4 pkg/api/validation/objectmeta.go.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
-/// Finalizers without a domain that are known to the server.
+/// The finalizers that need no domain.
 const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
 
-/// What is wrong with the metadata of a new object of a built-in kind.
+/// Validates the metadata of a new object of a built-in kind.
 pub fn create(group: &str, plural: &str, namespaced: bool, object: &Value) -> Vec<Problem> {
     let mut out = common(NameRule::of(group, plural), namespaced, object);
-    if wants_standard_finalizers(group, plural) {
+    if requires_standard_finalizers(group, plural) {
         standard_finalizers(&mut out, object);
     }
     out
 }
 
-/// What is wrong with the metadata of any object whose names follow a rule.
+/// Validates the metadata of a new object of any kind, with this rule for names.
 pub fn common(rule: NameRule, namespaced: bool, object: &Value) -> Vec<Problem> {
     let mut out = Problems::new();
     let name = text(object, "/metadata/name");
     let prefix = text(object, "/metadata/generateName");
     if !prefix.is_empty() {
-        wrong_text(&mut out, "metadata.generateName", prefix, rule.problems(prefix, true));
+        invalid_string(&mut out, "metadata.generateName", prefix, rule.problems(prefix, true));
     }
     if name.is_empty() {
         required(&mut out, "metadata.name", "name or generateName is required");
     } else {
-        wrong_text(&mut out, "metadata.name", name, rule.problems(name, false));
+        invalid_string(&mut out, "metadata.name", name, rule.problems(name, false));
     }
     let namespace = text(object, "/metadata/namespace");
     if !namespaced {
@@ -44,29 +45,32 @@ pub fn common(rule: NameRule, namespaced: bool, object: &Value) -> Vec<Problem> 
     } else if namespace.is_empty() {
         required(&mut out, "metadata.namespace", "");
     } else {
-        wrong_text(&mut out, "metadata.namespace", namespace, names::label(namespace));
+        invalid_string(&mut out, "metadata.namespace", namespace, names::label(namespace));
     }
     if let Some(generation) = number(object, "/metadata/generation").filter(|it| *it < 0) {
         let detail = "must be greater than or equal to 0";
         invalid(&mut out, "metadata.generation", &generation.into(), detail);
     }
-    described(&mut out, object);
+    labels_and_owners(&mut out, object);
     finalizers(&mut out, object);
     out
 }
 
-/// How often a kind looks at parts of its metadata when an object is updated. The original looks more than once and
-/// tells what it found each time; it shows the same words only once in the message, but in every cause.
-struct Looks {
-    /// At labels, annotations and owners.
+/// The number of times that kube-apiserver validates parts of the metadata of a kind in an update.
+///
+/// The generic update code (k8s.io/apiserver v0.36.4 pkg/registry/rest/update.go) and the
+/// validation of the kind both do so, and each adds the same problems. The message shows equal
+/// problems once, but each has a cause of its own.
+struct Passes {
+    /// The passes over labels, annotations and owner references.
     labels: usize,
-    /// At what must not change.
+    /// The passes over immutable fields.
     fixed: usize,
-    /// At the names of finalizers.
+    /// The passes over the names of finalizers.
     finalizers: usize,
 }
 
-fn looks(group: &str, plural: &str) -> Looks {
+fn passes(group: &str, plural: &str) -> Passes {
     let (labels, fixed, finalizers) = match (group, plural) {
         ("", "replicationcontrollers" | "podtemplates" | "resourcequotas" | "services")
         | ("apps", "deployments" | "replicasets" | "statefulsets" | "daemonsets")
@@ -85,44 +89,45 @@ fn looks(group: &str, plural: &str) -> Looks {
         ("", "persistentvolumes") => (4, 1, 2),
         _ => (4, 2, 2),
     };
-    Looks { labels, fixed, finalizers }
+    Passes { labels, fixed, finalizers }
 }
 
-/// What is wrong with the metadata of the new state of an object of a built-in kind, as often as the original says it.
+/// Validates the metadata of the new state of an object of a built-in kind. Problems are repeated
+/// as often as in kube-apiserver.
 pub fn update(group: &str, plural: &str, new: &Value, old: &Value) -> Vec<Problem> {
-    let looks = looks(group, plural);
+    let passes = passes(group, plural);
     let mut out = Problems::new();
-    for _ in 0..looks.fixed {
-        fixed(&mut out, new, old);
+    for _ in 0..passes.fixed {
+        immutable_fields(&mut out, new, old);
     }
-    for _ in 0..looks.labels {
-        described(&mut out, new);
+    for _ in 0..passes.labels {
+        labels_and_owners(&mut out, new);
     }
-    for _ in 0..looks.finalizers {
+    for _ in 0..passes.finalizers {
         finalizers(&mut out, new);
-        if wants_standard_finalizers(group, plural) {
+        if requires_standard_finalizers(group, plural) {
             standard_finalizers(&mut out, new);
         }
     }
     out
 }
 
-/// What is wrong with the metadata of the new state of any object, each thing once.
+/// Validates the metadata of the new state of any object, without repeats.
 pub fn update_common(new: &Value, old: &Value) -> Vec<Problem> {
     let mut out = Problems::new();
-    fixed(&mut out, new, old);
-    described(&mut out, new);
+    immutable_fields(&mut out, new, old);
+    labels_and_owners(&mut out, new);
     finalizers(&mut out, new);
     out
 }
 
-fn described(out: &mut Problems, object: &Value) {
+fn labels_and_owners(out: &mut Problems, object: &Value) {
     labels(out, object, "/metadata/labels", "metadata.labels");
     annotations(out, object, "/metadata/annotations", "metadata.annotations");
     owners(out, object);
 }
 
-fn fixed(out: &mut Problems, new: &Value, old: &Value) {
+fn immutable_fields(out: &mut Problems, new: &Value, old: &Value) {
     for field in ["name", "namespace", "uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         immutable(out, new, old, &format!("/metadata/{field}"), &format!("metadata.{field}"));
     }
@@ -144,21 +149,21 @@ fn fixed(out: &mut Problems, new: &Value, old: &Value) {
     }
 }
 
-/// Labels, wherever they are.
+/// Validates labels, in metadata and elsewhere.
 pub(super) fn labels(out: &mut Problems, object: &Value, pointer: &str, field: &str) {
     for (key, value) in entries(object, pointer) {
-        wrong_text(out, field, key, names::qualified(key));
+        invalid_string(out, field, key, names::qualified(key));
         let value = value.as_str().unwrap_or_default();
-        wrong_text(out, field, value, names::label_value(value));
+        invalid_string(out, field, value, names::label_value(value));
     }
 }
 
-/// Annotations, wherever they are: their keys are checked in lower case.
+/// Validates annotations, in metadata and elsewhere. Their keys are checked in lower case.
 pub(super) fn annotations(out: &mut Problems, object: &Value, pointer: &str, field: &str) {
     let mut size = 0;
     for (key, value) in entries(object, pointer) {
         size += key.len() + value.as_str().unwrap_or_default().len();
-        wrong_text(out, field, key, names::qualified(&key.to_lowercase()));
+        invalid_string(out, field, key, names::qualified(&key.to_lowercase()));
     }
     if size > ANNOTATIONS_LIMIT {
         let detail = format!("may not be more than {ANNOTATIONS_LIMIT} bytes");
@@ -185,7 +190,7 @@ fn owners(out: &mut Problems, object: &Value) {
             }
         }
         if version == "v1" && text(owner, "/kind") == "Event" {
-            let shown = Shown(&owner_fields(owner)).to_string();
+            let shown = ShownFields(&owner_fields(owner)).to_string();
             let detail = "/v1, Kind=Event is disallowed from being an owner";
             out.push(Problem::with_value(field, ProblemKind::Invalid, shown, detail));
         }
@@ -193,7 +198,7 @@ fn owners(out: &mut Problems, object: &Value) {
             if let Some(first) = controller {
                 let all: Vec<String> = items(object, "/metadata/ownerReferences")
                     .iter()
-                    .map(|owner| Shown(&owner_fields(owner)).to_string())
+                    .map(|owner| ShownFields(&owner_fields(owner)).to_string())
                     .collect();
                 let named = |owner: &Value| format!("{}/{}", text(owner, "/kind"), text(owner, "/name"));
                 let detail = format!(
@@ -210,7 +215,7 @@ fn owners(out: &mut Problems, object: &Value) {
     }
 }
 
-/// The fields of an owner in the order in which they are shown.
+/// Returns the fields of an owner reference in the order in which messages show them.
 fn owner_fields(owner: &Value) -> Vec<(&'static str, Value)> {
     ["apiVersion", "kind", "name", "uid"]
         .into_iter()
@@ -223,18 +228,19 @@ fn owner_fields(owner: &Value) -> Vec<(&'static str, Value)> {
         .collect()
 }
 
-struct Shown<'a>(&'a [(&'static str, Value)]);
+struct ShownFields<'a>(&'a [(&'static str, Value)]);
 
-impl std::fmt::Display for Shown<'_> {
+impl std::fmt::Display for ShownFields<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let fields: Vec<String> = self.0.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
         write!(f, "{{{}}}", fields.join(","))
     }
 }
 
-/// Whether finalizers of a kind need a domain. Those of custom objects, of definitions and of some others do not.
-fn wants_standard_finalizers(group: &str, plural: &str) -> bool {
-    group != "apiextensions.k8s.io" && looks(group, plural).finalizers > 0
+/// Returns true if finalizers of a kind need a domain. Those of custom objects, of definitions and
+/// of some others do not.
+fn requires_standard_finalizers(group: &str, plural: &str) -> bool {
+    group != "apiextensions.k8s.io" && passes(group, plural).finalizers > 0
 }
 
 fn standard_finalizers(out: &mut Problems, object: &Value) {
@@ -247,7 +253,7 @@ fn standard_finalizers(out: &mut Problems, object: &Value) {
 fn finalizers(out: &mut Problems, object: &Value) {
     let all = items(object, "/metadata/finalizers");
     for name in all.iter().map(|it| it.as_str().unwrap_or_default()) {
-        wrong_text(out, "metadata.finalizers", name, names::qualified(name));
+        invalid_string(out, "metadata.finalizers", name, names::qualified(name));
     }
     let has = |name: &str| all.iter().any(|it| it == name);
     if has("orphan") && has("foregroundDeletion") {
@@ -261,19 +267,19 @@ fn finalizers(out: &mut Problems, object: &Value) {
     }
 }
 
-/// A finalizer: a qualified name, with a domain unless it is a standard one.
+/// Validates a finalizer: a qualified name, with a domain unless it is a standard one.
 pub(super) fn finalizer(out: &mut Problems, name: &str, field: &str, indexed: &str) {
-    wrong_text(out, field, name, names::qualified(name));
+    invalid_string(out, field, name, names::qualified(name));
     standard_finalizer(out, name, indexed);
 }
 
-/// The finalizers a namespace is given through `/finalize`.
+/// Validates the finalizers in a write to `/finalize` of a namespace.
 pub fn namespace_finalizers(namespace: &Value) -> Vec<Problem> {
     let mut out = Vec::new();
     for (index, name) in items(namespace, "/spec/finalizers").iter().filter_map(Value::as_str).enumerate() {
         let field = format!("spec.finalizers[{index}]");
         standard_finalizer(&mut out, name, &field);
-        wrong_text(&mut out, &field, name, names::qualified(name));
+        invalid_string(&mut out, &field, name, names::qualified(name));
     }
     out
 }
@@ -296,18 +302,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finalizers_need_a_domain_only_where_the_original_says_so() {
+    fn finalizers_need_a_domain_only_where_kube_apiserver_requires_one() {
         let object =
             json!({"metadata": {"name": "a", "namespace": "b", "finalizers": ["plain.example.com"]}});
-        for (group, plural, namespaced, refused) in [
+        for (group, plural, namespaced, rejected) in [
             ("", "configmaps", true, true),
             ("coordination.k8s.io", "leases", true, false),
             ("apiextensions.k8s.io", "customresourcedefinitions", false, false),
         ] {
-            let told =
+            let has_problem =
                 |problems: &[Problem]| problems.iter().any(|it| it.message.contains("neither a standard"));
-            assert_eq!(told(&create(group, plural, namespaced, &object)), refused, "{plural}");
-            assert_eq!(told(&update(group, plural, &object, &object)), refused, "{plural}");
+            assert_eq!(has_problem(&create(group, plural, namespaced, &object)), rejected, "{plural}");
+            assert_eq!(has_problem(&update(group, plural, &object, &object)), rejected, "{plural}");
         }
         assert!(
             common(NameRule::Subdomain, true, &object).is_empty()
@@ -316,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_may_hold_so_much_and_no_more() {
+    fn the_size_of_annotations_is_limited() {
         let with = |size: usize| json!({"metadata": {"name": "a", "annotations": {"k": "v".repeat(size)}}});
         let problems = |size| common(NameRule::Subdomain, false, &with(size));
         assert!(problems(ANNOTATIONS_LIMIT - 1).is_empty());
@@ -325,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn no_finalizer_is_added_to_what_is_being_deleted() {
+    fn no_finalizer_can_be_added_to_an_object_that_is_being_deleted() {
         let meta = |finalizers: &[&str]| json!({"metadata": {"name": "a", "deletionTimestamp": "t", "finalizers": finalizers}});
         let problems = update_common(&meta(&["a.b/c", "d.e/f"]), &meta(&["a.b/c"]));
         assert_eq!(

@@ -1,8 +1,8 @@
-//! What is wrong with an object, in the words of the original.
+//! Validation of objects, with kube-apiserver's messages.
 //!
-//! Metadata is checked for every kind, the rest for the kinds people meet most. All problems are found. Objects must
-//! have their defaults and be prepared. Not checked here: versions and preconditions,
-//! which are settled before.
+//! Metadata is validated for every kind, the rest for the most common kinds. All problems of an
+//! object are reported. Objects must have been defaulted and prepared before. Resource versions and
+//! preconditions are not checked here, but before.
 //!
 //! The `mod` lines below are in layer order.
 
@@ -19,17 +19,17 @@ mod workloads;
 mod events;
 mod limits;
 mod network;
-mod registered;
+mod infrastructure;
 mod service;
-mod core;
-mod others;
+mod core_group;
+mod named_groups;
 
 use serde_json::Value;
 
 use crate::Problem;
 use crate::kinds::prepare::KindNames;
 
-/// What is wrong with a new object.
+/// Validates a new object.
 pub fn create(names: KindNames<'_>, namespaced: bool, object: &Value) -> Vec<Problem> {
     let mut out = metadata::create(names.group, names.plural, namespaced, object);
     match (names.group, names.kind) {
@@ -39,24 +39,24 @@ pub fn create(names: KindNames<'_>, namespaced: bool, object: &Value) -> Vec<Pro
         ("", "ReplicationController") | ("apps" | "batch", _) => {
             workloads::create(&mut out, names.kind, object);
             if names.kind == "StatefulSet" {
-                core::claim_templates(&mut out, object);
+                core_group::claim_templates(&mut out, object);
             }
         }
         ("events.k8s.io", "Event") => events::create(&mut out, object),
-        ("", kind) => core::create(&mut out, kind, object),
-        (group, kind) => others::create(&mut out, group, kind, object),
+        ("", kind) => core_group::create(&mut out, kind, object),
+        (group, kind) => named_groups::create(&mut out, group, kind, object),
     }
     out
 }
 
-/// What is wrong with an object whose status has changed.
+/// Validates an object whose status has changed.
 pub fn update_status(names: KindNames<'_>, new: &Value, old: &Value) -> Vec<Problem> {
     let mut out = metadata::update(names.group, names.plural, new, old);
     status::update(&mut out, names.group, names.kind, new, old);
     out
 }
 
-/// What is wrong with a pod whose ephemeral containers or sizes have changed.
+/// Validates a pod whose ephemeral containers or resources have changed.
 pub fn update_pod_part(part: &str, new: &Value, old: &Value) -> Vec<Problem> {
     let mut out = metadata::update_common(new, old);
     match part {
@@ -66,7 +66,8 @@ pub fn update_pod_part(part: &str, new: &Value, old: &Value) -> Vec<Problem> {
     out
 }
 
-/// What is wrong with the new state of an object. A problem may be there more than once, as in the original's causes.
+/// Validates the new state of an object. A problem may occur more than once, as in the causes of
+/// kube-apiserver.
 pub fn update(names: KindNames<'_>, new: &Value, old: &Value) -> Vec<Problem> {
     let mut out = metadata::update(names.group, names.plural, new, old);
     match (names.group, names.kind) {
@@ -77,8 +78,8 @@ pub fn update(names: KindNames<'_>, new: &Value, old: &Value) -> Vec<Problem> {
             workloads::update(&mut out, names.kind, new, old);
         }
         ("events.k8s.io", "Event") => events::update(&mut out, new, old),
-        ("", kind) => core::update(&mut out, kind, new, old),
-        (group, kind) => others::update(&mut out, group, kind, new, old),
+        ("", kind) => core_group::update(&mut out, kind, new, old),
+        (group, kind) => named_groups::update(&mut out, group, kind, new, old),
     }
     out
 }

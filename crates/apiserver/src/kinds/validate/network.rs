@@ -1,4 +1,4 @@
-//! What is wrong with the kinds that say where traffic goes: ingresses, network policies, endpoint slices.
+//! Validation of ingresses, network policies, endpoint slices, service CIDRs and IP addresses.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -6,14 +6,14 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::check::{
-    Problems, address, beyond_the_link, duplicate, forbidden, invalid, one_of, port_number, required,
-    unsupported, wrong_text,
+    Problems, address, duplicate, forbidden, invalid, invalid_string, one_of, port_number, required,
+    routable_address, unsupported,
 };
 use super::selector;
 use crate::kinds::look::{at, items, number, text};
 use crate::kinds::names;
 
-/// An ingress.
+/// Validates the spec of an ingress.
 pub(super) fn ingress(out: &mut Problems, spec: &Value) {
     let rules = items(spec, "/rules");
     if rules.is_empty() && at(spec, "/defaultBackend").is_none() {
@@ -30,7 +30,7 @@ pub(super) fn ingress(out: &mut Problems, spec: &Value) {
         } else if !host.is_empty() {
             let reasons =
                 if host.contains('*') { names::wildcard_subdomain(host) } else { names::subdomain(host) };
-            wrong_text(out, &format!("{path}.host"), host, reasons);
+            invalid_string(out, &format!("{path}.host"), host, reasons);
         }
         let Some(http) = at(rule, "/http") else { continue };
         if items(http, "/paths").is_empty() {
@@ -42,11 +42,11 @@ pub(super) fn ingress(out: &mut Problems, spec: &Value) {
     }
     for (index, secret) in items(spec, "/tls").iter().map(|it| text(it, "/secretName")).enumerate() {
         if !secret.is_empty() {
-            wrong_text(out, &format!("spec.tls[{index}].secretName"), secret, names::subdomain(secret));
+            invalid_string(out, &format!("spec.tls[{index}].secretName"), secret, names::subdomain(secret));
         }
     }
     if let Some(Value::String(class)) = at(spec, "/ingressClassName") {
-        wrong_text(out, "spec.ingressClassName", class, names::subdomain(class));
+        invalid_string(out, "spec.ingressClassName", class, names::subdomain(class));
     }
 }
 
@@ -90,14 +90,14 @@ fn backend(out: &mut Problems, backend: &Value, path: &str) {
     }
     match text(service, "/name") {
         "" => required(out, &format!("{path}.service.name"), ""),
-        name => wrong_text(out, &format!("{path}.service.name"), name, names::label(name)),
+        name => invalid_string(out, &format!("{path}.service.name"), name, names::label(name)),
     }
     let name = text(service, "/port/name");
     let number_ = number(service, "/port/number").unwrap_or(0);
     if !name.is_empty() && number_ != 0 {
         invalid(out, path, &"".into(), "cannot set both port name & port number");
     } else if !name.is_empty() {
-        wrong_text(out, &format!("{path}.service.port.name"), name, names::port_name(name));
+        invalid_string(out, &format!("{path}.service.port.name"), name, names::port_name(name));
     } else if number_ != 0 {
         port_number(out, &format!("{path}.service.port.number"), number_);
     } else {
@@ -105,7 +105,7 @@ fn backend(out: &mut Problems, backend: &Value, path: &str) {
     }
 }
 
-/// A network policy.
+/// Validates the spec of a network policy.
 pub(super) fn network_policy(out: &mut Problems, spec: &Value) {
     selector::check(out, &spec["podSelector"], "spec.podSelector");
     for (list, peers) in [("ingress", "from"), ("egress", "to")] {
@@ -116,7 +116,7 @@ pub(super) fn network_policy(out: &mut Problems, spec: &Value) {
                 one_of(out, port, "/protocol", &format!("{path}.protocol"), &["SCTP", "TCP", "UDP"]);
                 match at(port, "/port") {
                     Some(Value::String(name)) => {
-                        wrong_text(out, &format!("{path}.port"), name, names::port_name(name))
+                        invalid_string(out, &format!("{path}.port"), name, names::port_name(name))
                     }
                     Some(number) => port_number(out, &format!("{path}.port"), number.as_i64().unwrap_or(0)),
                     None => {}
@@ -157,7 +157,7 @@ fn policy_peer(out: &mut Problems, peer: &Value, path: &str) {
         if range.is_empty() {
             required(out, &format!("{path}.ipBlock.cidr"), "");
         } else {
-            range_text(out, &format!("{path}.ipBlock.cidr"), range);
+            cidr(out, &format!("{path}.ipBlock.cidr"), range);
         }
         if found > 0 {
             forbidden(out, path, "may not specify both ipBlock and another peer");
@@ -167,38 +167,38 @@ fn policy_peer(out: &mut Problems, peer: &Value, path: &str) {
     }
 }
 
-/// A range of the addresses of services.
+/// Validates a ServiceCIDR.
 pub(super) fn service_range(out: &mut Problems, object: &Value) {
     let ranges = items(object, "/spec/cidrs");
     if ranges.is_empty() {
         required(out, "spec.cidrs", "at least one CIDR required");
     }
     for (index, range) in ranges.iter().filter_map(Value::as_str).enumerate() {
-        range_text(out, &format!("spec.cidrs[{index}]"), range);
+        cidr(out, &format!("spec.cidrs[{index}]"), range);
     }
 }
 
-/// An address that something has.
+/// Validates an IPAddress.
 pub(super) fn allocated_address(out: &mut Problems, object: &Value) {
     let Some(parent) = at(object, "/spec/parentRef") else { return required(out, "spec.parentRef", "") };
     for key in ["resource", "name"] {
         let field = format!("spec.parentRef.{key}");
         match text(parent, &format!("/{key}")) {
             "" => required(out, &field, ""),
-            value => wrong_text(out, &field, value, names::path_segment(value)),
+            value => invalid_string(out, &field, value, names::path_segment(value)),
         }
     }
 }
 
-/// Checks that a text is a range of addresses.
-pub(super) fn range_text(out: &mut Problems, field: &str, range: &str) {
-    if !is_range(range) {
+/// Checks that a string is a CIDR.
+pub(super) fn cidr(out: &mut Problems, field: &str, range: &str) {
+    if !is_cidr(range) {
         let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
         invalid(out, field, &range.into(), detail);
     }
 }
 
-fn is_range(text: &str) -> bool {
+fn is_cidr(text: &str) -> bool {
     let Some((ip, bits)) = text.split_once('/') else { return false };
     let most = match ip.parse::<IpAddr>() {
         Ok(IpAddr::V4(_)) => 32,
@@ -208,7 +208,7 @@ fn is_range(text: &str) -> bool {
     bits.parse::<u8>().is_ok_and(|bits| bits <= most)
 }
 
-/// A slice of the endpoints of a service.
+/// Validates an endpoint slice.
 pub(super) fn endpoint_slice(out: &mut Problems, object: &Value) {
     let kind = text(object, "/addressType");
     match kind {
@@ -220,12 +220,12 @@ pub(super) fn endpoint_slice(out: &mut Problems, object: &Value) {
         let path = format!("endpoints[{index}]");
         let node = text(endpoint, "/nodeName");
         if !node.is_empty() {
-            wrong_text(out, &format!("{path}.nodeName"), node, names::subdomain(node));
+            invalid_string(out, &format!("{path}.nodeName"), node, names::subdomain(node));
         }
         for (index, zone) in items(endpoint, "/hints/forZones").iter().enumerate() {
             let zone = text(zone, "/name");
             let field = format!("{path}.hints.forZones[{index}].name");
-            wrong_text(out, &field, zone, names::label_value(zone));
+            invalid_string(out, &field, zone, names::label_value(zone));
         }
         let path = format!("{path}.addresses");
         let all = items(endpoint, "/addresses");
@@ -235,13 +235,13 @@ pub(super) fn endpoint_slice(out: &mut Problems, object: &Value) {
         for (index, one) in all.iter().filter_map(Value::as_str).enumerate() {
             let field = format!("{path}[{index}]");
             match (kind, one.parse::<IpAddr>()) {
-                ("FQDN", _) => wrong_text(out, &field, one, names::subdomain(one.trim_end_matches('.'))),
+                ("FQDN", _) => invalid_string(out, &field, one, names::subdomain(one.trim_end_matches('.'))),
                 (_, Err(_)) => address(out, &field, one),
                 ("IPv4", Ok(IpAddr::V6(_))) => invalid(out, &path, &one.into(), "must be an IPv4 address"),
                 ("IPv6", Ok(IpAddr::V4(_))) => invalid(out, &path, &one.into(), "must be an IPv6 address"),
                 _ => {}
             }
-            beyond_the_link(out, &field, one);
+            routable_address(out, &field, one);
         }
     }
     let ports = items(object, "/ports");
@@ -250,7 +250,7 @@ pub(super) fn endpoint_slice(out: &mut Problems, object: &Value) {
         let path = format!("ports[{index}]");
         let name = text(port, "/name");
         if !name.is_empty() {
-            wrong_text(out, &format!("{path}.name"), name, names::label(name));
+            invalid_string(out, &format!("{path}.name"), name, names::label(name));
         }
         if !names_before.insert(name) {
             duplicate(out, &format!("{path}.name"), &name.into());

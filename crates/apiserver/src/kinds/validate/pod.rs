@@ -1,13 +1,13 @@
-//! What is wrong with a pod, or with the template of one in another kind.
+//! Validation of pods, and of pod templates in other kinds.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
 use super::check::{
-    Problems, address, duplicate, forbidden, invalid, one_of, required, unsupported, wrong_text,
+    Problems, address, duplicate, forbidden, invalid, invalid_string, one_of, required, unsupported,
 };
-use super::container::{Around, containers};
+use super::container::{PodContext, containers};
 use super::metadata::{annotations, labels};
 use super::selector;
 use super::sysctl::sysctls;
@@ -17,7 +17,7 @@ use crate::kinds::names;
 
 const MUTABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
-/// A new pod.
+/// Validates a new pod.
 pub(super) fn create(out: &mut Problems, pod: &Value) {
     spec(out, &pod["spec"], "spec");
     if !items(pod, "/spec/ephemeralContainers").is_empty() {
@@ -25,7 +25,7 @@ pub(super) fn create(out: &mut Problems, pod: &Value) {
     }
 }
 
-/// The template of a pod: what is wrong is named by the path of the template.
+/// Validates a pod template at this path.
 pub(super) fn template(out: &mut Problems, template: &Value, field: &str) {
     labels(out, template, "/metadata/labels", &format!("{field}.labels"));
     annotations(out, template, "/metadata/annotations", &format!("{field}.annotations"));
@@ -36,7 +36,7 @@ pub(super) fn template(out: &mut Problems, template: &Value, field: &str) {
     }
 }
 
-/// The new state of a pod: hardly anything may change.
+/// Validates the new state of a pod: hardly any field is mutable.
 pub(super) fn update(out: &mut Problems, new: &Value, old: &Value) {
     spec(out, &new["spec"], "spec");
     let mut counted = false;
@@ -47,7 +47,7 @@ pub(super) fn update(out: &mut Problems, new: &Value, old: &Value) {
             counted = true;
             continue;
         }
-        // Told twice: it is looked at as part of the whole, too.
+        // Reported twice, as in kube-apiserver: the validation of the whole spec finds it too.
         for (index, container) in items(new, &pointer).iter().enumerate() {
             if text(container, "/image").trim().is_empty() {
                 required(out, &format!("spec.{list}[{index}].image"), "");
@@ -83,17 +83,18 @@ pub(super) fn update(out: &mut Problems, new: &Value, old: &Value) {
             "existing toleration can not be modified except its tolerationSeconds",
         );
     }
-    if fixed_parts(new, old) != fixed_parts(old, old) {
+    if immutable_parts(new, old) != immutable_parts(old, old) {
         forbidden(out, "spec", MUTABLE);
     }
 }
 
-/// A pod that was resized.
+/// Validates a resized pod.
 pub(super) fn resize(out: &mut Problems, pod: &Value) {
     spec(out, &pod["spec"], "spec");
 }
 
-/// A pod that was given ephemeral containers: they have names of their own, and those that are there stay as they are.
+/// Validates a pod with changed ephemeral containers: their names are unique, and existing ones are
+/// immutable.
 pub(super) fn update_ephemeral(out: &mut Problems, new: &Value, old: &Value) {
     let lists = ["/spec/containers", "/spec/initContainers"];
     let mut seen: HashSet<&str> =
@@ -104,7 +105,7 @@ pub(super) fn update_ephemeral(out: &mut Problems, new: &Value, old: &Value) {
         match text(container, "/name") {
             "" => required(out, &format!("{path}.name"), ""),
             name => {
-                wrong_text(out, &format!("{path}.name"), name, names::label(name));
+                invalid_string(out, &format!("{path}.name"), name, names::label(name));
                 if !seen.insert(name) {
                     duplicate(out, &format!("{path}.name"), &name.into());
                 }
@@ -126,8 +127,8 @@ pub(super) fn update_ephemeral(out: &mut Problems, new: &Value, old: &Value) {
     }
 }
 
-/// The spec of a pod without the parts that may change.
-fn fixed_parts(pod: &Value, old: &Value) -> Value {
+/// Returns the spec of a pod without its mutable parts.
+fn immutable_parts(pod: &Value, old: &Value) -> Value {
     let mut spec = pod["spec"].clone();
     let Some(map) = spec.as_object_mut() else { return spec };
     for key in ["activeDeadlineSeconds", "tolerations"] {
@@ -141,7 +142,8 @@ fn fixed_parts(pod: &Value, old: &Value) -> Value {
             old["spec"]["terminationGracePeriodSeconds"].clone(),
         );
     }
-    // A pod that is held back may still be told where to go, and be let go.
+    // The node constraints of a pod with scheduling gates may still change, and its gates be
+    // removed.
     if !items(old, "/spec/schedulingGates").is_empty() {
         for key in ["schedulingGates", "nodeSelector", "affinity"] {
             map.remove(key);
@@ -160,21 +162,21 @@ fn fixed_parts(pod: &Value, old: &Value) -> Value {
 
 fn spec(out: &mut Problems, spec: &Value, field: &str) {
     let known = volumes(out, items(spec, "/volumes"), &format!("{field}.volumes"));
-    let around = Around { volumes: &known, host_network: flag(spec, "/hostNetwork") };
+    let pod_context = PodContext { volumes: &known, host_network: flag(spec, "/hostNetwork") };
     let list = items(spec, "/containers");
     if list.is_empty() {
         required(out, &format!("{field}.containers"), "");
     }
     let mut seen = HashSet::new();
-    containers(out, list, &format!("{field}.containers"), false, &around, &mut seen);
+    containers(out, list, &format!("{field}.containers"), false, &pod_context, &mut seen);
     let init = items(spec, "/initContainers");
-    containers(out, init, &format!("{field}.initContainers"), true, &around, &mut seen);
+    containers(out, init, &format!("{field}.initContainers"), true, &pod_context, &mut seen);
     one_of(out, spec, "/restartPolicy", &format!("{field}.restartPolicy"), &["Always", "OnFailure", "Never"]);
     let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
     one_of(out, spec, "/dnsPolicy", &format!("{field}.dnsPolicy"), &policies);
     labels(out, spec, "/nodeSelector", &format!("{field}.nodeSelector"));
     sysctls(out, spec, field);
-    named(out, spec, field);
+    name_fields(out, spec, field);
     if let Some(limit) =
         number(spec, "/activeDeadlineSeconds").filter(|it| !(1..=i64::from(i32::MAX)).contains(it))
     {
@@ -183,15 +185,15 @@ fn spec(out: &mut Problems, spec: &Value, field: &str) {
     }
     for (index, gate) in items(spec, "/readinessGates").iter().enumerate() {
         let kind = text(gate, "/conditionType");
-        wrong_text(
+        invalid_string(
             out,
             &format!("{field}.readinessGates[{index}].conditionType"),
             kind,
             names::qualified(kind),
         );
     }
-    gates(out, spec, field);
-    shared_with_the_node(out, spec, field);
+    scheduling_gates(out, spec, field);
+    host_settings(out, spec, field);
     tolerations(out, spec, field);
     spread(out, spec, field);
     affinity(out, spec, field);
@@ -228,7 +230,7 @@ fn affinity(out: &mut Problems, spec: &Value, field: &str) {
     }
 }
 
-/// Checks what selects nodes: there must be a term, and each must make sense.
+/// Checks a node selector: it needs at least one term, and each must be valid.
 pub(super) fn node_terms(out: &mut Problems, selector: &Value, field: &str) {
     let terms = items(selector, "/nodeSelectorTerms");
     if terms.is_empty() {
@@ -264,9 +266,9 @@ fn node_term(out: &mut Problems, term: &Value, field: &str) {
             }
         }
         let key = text(expression, "/key");
-        wrong_text(out, &format!("{path}.key"), key, names::qualified(key));
+        invalid_string(out, &format!("{path}.key"), key, names::qualified(key));
         for (index, value) in values.iter().filter_map(Value::as_str).enumerate() {
-            wrong_text(out, &format!("{path}.values[{index}]"), value, names::label_value(value));
+            invalid_string(out, &format!("{path}.values[{index}]"), value, names::label_value(value));
         }
     }
 }
@@ -281,31 +283,32 @@ fn pod_term(out: &mut Problems, term: &Value, field: &str) {
     if key.is_empty() {
         required(out, &field, "can not be empty");
     }
-    wrong_text(out, &field, key, names::qualified(key));
+    invalid_string(out, &field, key, names::qualified(key));
 }
 
-fn gates(out: &mut Problems, spec: &Value, field: &str) {
+fn scheduling_gates(out: &mut Problems, spec: &Value, field: &str) {
     let gates = items(spec, "/schedulingGates");
     let mut names_before = HashSet::new();
     for (index, gate) in gates.iter().enumerate() {
         let (path, name) = (format!("{field}.schedulingGates[{index}]"), text(gate, "/name"));
-        wrong_text(out, &path, name, names::qualified(name));
+        invalid_string(out, &path, name, names::qualified(name));
         if !names_before.insert(name) {
             duplicate(out, &path, &name.into());
         }
     }
 }
 
-/// What a pod has of its node's: users, addresses, processes, the system itself.
-fn shared_with_the_node(out: &mut Problems, spec: &Value, field: &str) {
+/// Checks the settings that concern the host: user and group ids, processes, host aliases,
+/// operating system.
+fn host_settings(out: &mut Problems, spec: &Value, field: &str) {
     let context = format!("{field}.securityContext");
     for key in ["runAsUser", "runAsGroup", "fsGroup"] {
         if let Some(id) = number(spec, &format!("/securityContext/{key}")) {
-            user(out, &format!("{context}.{key}"), id);
+            user_or_group_id(out, &format!("{context}.{key}"), id);
         }
     }
     for (index, id) in items(spec, "/securityContext/supplementalGroups").iter().enumerate() {
-        user(out, &format!("{context}.supplementalGroups[{index}]"), id.as_i64().unwrap_or(0));
+        user_or_group_id(out, &format!("{context}.supplementalGroups[{index}]"), id.as_i64().unwrap_or(0));
     }
     if flag(spec, "/shareProcessNamespace") && flag(spec, "/hostPID") {
         let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
@@ -315,7 +318,7 @@ fn shared_with_the_node(out: &mut Problems, spec: &Value, field: &str) {
         let path = format!("{field}.hostAliases[{index}]");
         address(out, &format!("{path}.ip"), text(alias, "/ip"));
         for (index, name) in items(alias, "/hostnames").iter().filter_map(Value::as_str).enumerate() {
-            wrong_text(out, &format!("{path}.hostnames[{index}]"), name, names::subdomain(name));
+            invalid_string(out, &format!("{path}.hostnames[{index}]"), name, names::subdomain(name));
         }
     }
     if at(spec, "/os").is_some() {
@@ -323,14 +326,14 @@ fn shared_with_the_node(out: &mut Problems, spec: &Value, field: &str) {
     }
 }
 
-/// Checks that a number is one of a user or a group.
-fn user(out: &mut Problems, field: &str, id: i64) {
+/// Checks that a number is a valid user or group id.
+fn user_or_group_id(out: &mut Problems, field: &str, id: i64) {
     if !(0..=i64::from(i32::MAX)).contains(&id) {
         invalid(out, field, &id.into(), "must be between 0 and 2147483647, inclusive");
     }
 }
 
-fn named(out: &mut Problems, spec: &Value, field: &str) {
+fn name_fields(out: &mut Problems, spec: &Value, field: &str) {
     type Rule = fn(&str) -> Vec<String>;
     let rules: [(&str, Rule); 5] = [
         ("nodeName", names::subdomain),
@@ -342,18 +345,19 @@ fn named(out: &mut Problems, spec: &Value, field: &str) {
     for (key, rule) in rules {
         let name = text(spec, &format!("/{key}"));
         if !name.is_empty() {
-            wrong_text(out, &format!("{field}.{key}"), name, rule(name));
+            invalid_string(out, &format!("{field}.{key}"), name, rule(name));
         }
     }
 }
 
+/// Checks tolerations, of a pod or of a runtime class.
 pub(super) fn tolerations(out: &mut Problems, spec: &Value, field: &str) {
     for (index, toleration) in items(spec, "/tolerations").iter().enumerate() {
         let path = format!("{field}.tolerations[{index}]");
         let (key, operator) = (text(toleration, "/key"), text(toleration, "/operator"));
         let (value, effect) = (text(toleration, "/value"), text(toleration, "/effect"));
         if !key.is_empty() {
-            wrong_text(out, &format!("{path}.key"), key, names::qualified(key));
+            invalid_string(out, &format!("{path}.key"), key, names::qualified(key));
         } else if operator != "Exists" {
             let detail =
                 "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
@@ -364,7 +368,9 @@ pub(super) fn tolerations(out: &mut Problems, spec: &Value, field: &str) {
             invalid(out, &format!("{path}.effect"), &effect.into(), detail);
         }
         match operator {
-            "" | "Equal" => wrong_text(out, &format!("{path}.operator"), value, names::label_value(value)),
+            "" | "Equal" => {
+                invalid_string(out, &format!("{path}.operator"), value, names::label_value(value))
+            }
             "Exists" if !value.is_empty() => {
                 let detail = "value must be empty when `operator` is 'Exists'";
                 invalid(out, &format!("{path}.operator"), &value.into(), detail);

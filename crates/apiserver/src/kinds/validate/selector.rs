@@ -1,19 +1,19 @@
-//! Selectors of labels: what is wrong with one, what it selects, and how it is shown.
+//! Label selectors: validation, matching, and formatting in messages.
 
 use serde_json::Value;
 
-use super::check::{Problems, forbidden, invalid, required, wrong_text};
+use super::check::{Problems, forbidden, invalid, invalid_string, required};
 use crate::kinds::look::{entries, items, text};
 use crate::kinds::names;
 use crate::{Problem, ProblemKind};
 
-/// Checks a selector.
+/// Validates a selector.
 pub(super) fn check(out: &mut Problems, selector: &Value, field: &str) {
     for (key, value) in entries(selector, "/matchLabels") {
         let field = format!("{field}.matchLabels");
-        wrong_text(out, &field, key, names::qualified(key));
+        invalid_string(out, &field, key, names::qualified(key));
         let value = value.as_str().unwrap_or_default();
-        wrong_text(out, &field, value, names::label_value(value));
+        invalid_string(out, &field, value, names::label_value(value));
     }
     for (index, expression) in items(selector, "/matchExpressions").iter().enumerate() {
         let field = format!("{field}.matchExpressions[{index}]");
@@ -33,19 +33,19 @@ pub(super) fn check(out: &mut Problems, selector: &Value, field: &str) {
             }
         }
         let key = text(expression, "/key");
-        wrong_text(out, &format!("{field}.key"), key, names::qualified(key));
+        invalid_string(out, &format!("{field}.key"), key, names::qualified(key));
         for (index, value) in values.iter().filter_map(Value::as_str).enumerate() {
-            wrong_text(out, &format!("{field}.values[{index}]"), value, names::label_value(value));
+            invalid_string(out, &format!("{field}.values[{index}]"), value, names::label_value(value));
         }
     }
 }
 
-/// Whether a selector selects everything.
+/// Returns true if a selector matches everything.
 pub(super) fn is_empty(selector: &Value) -> bool {
     entries(selector, "/matchLabels").next().is_none() && items(selector, "/matchExpressions").is_empty()
 }
 
-/// Whether a selector selects labels.
+/// Returns true if a selector matches labels.
 pub(super) fn selects(selector: &Value, labels: Option<&Value>) -> bool {
     let label = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);
     let plain = entries(selector, "/matchLabels").all(|(key, value)| label(key) == value.as_str());
@@ -65,8 +65,8 @@ pub(super) fn selects(selector: &Value, labels: Option<&Value>) -> bool {
         })
 }
 
-/// A problem that shows a selector, with its fields in the original's order.
-pub(super) fn wrong(out: &mut Problems, selector: &Value, field: &str, detail: &str) {
+/// Reports a problem that shows a selector, with its fields in kube-apiserver's order.
+pub(super) fn invalid_selector(out: &mut Problems, selector: &Value, field: &str, detail: &str) {
     let parts: Vec<String> = ["matchLabels", "matchExpressions"]
         .into_iter()
         .filter_map(|key| Some(format!("\"{key}\":{}", selector.get(key)?)))

@@ -1,4 +1,4 @@
-//! What is wrong with a service: its ports, its addresses, and who may reach it.
+//! Validation of services: ports, addresses, and traffic policies.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -6,14 +6,15 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::check::{
-    Problems, address, duplicate, forbidden, invalid, one_of, outward, port_number, required, wrong_text,
+    Problems, address, duplicate, external_address, forbidden, invalid, invalid_string, one_of, port_number,
+    required,
 };
 use super::metadata::labels;
 use crate::kinds::look::{at, entries, items, number, text};
 use crate::kinds::names;
 use crate::{Problem, ProblemKind};
 
-/// A new service.
+/// Validates a new service.
 pub(super) fn create(out: &mut Problems, object: &Value) {
     let spec = &object["spec"];
     let kind = text(spec, "/type");
@@ -29,7 +30,9 @@ pub(super) fn create(out: &mut Problems, object: &Value) {
         }
         "ExternalName" => match text(spec, "/externalName") {
             "" => required(out, "spec.externalName", ""),
-            name => wrong_text(out, "spec.externalName", name, names::subdomain(name.trim_end_matches('.'))),
+            name => {
+                invalid_string(out, "spec.externalName", name, names::subdomain(name.trim_end_matches('.')))
+            }
         },
         _ => {}
     }
@@ -50,7 +53,7 @@ pub(super) fn create(out: &mut Problems, object: &Value) {
     for (index, one) in items(spec, "/externalIPs").iter().filter_map(Value::as_str).enumerate() {
         let field = format!("spec.externalIPs[{index}]");
         address(out, &field, one);
-        outward(out, &field, one);
+        external_address(out, &field, one);
     }
     let kinds = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
     one_of(out, spec, "/type", "spec.type", &kinds);
@@ -67,7 +70,8 @@ pub(super) fn create(out: &mut Problems, object: &Value) {
         let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
         invalid(out, "spec.healthCheckNodePort", &port.into(), detail);
     }
-    // Services without a selector are said to have both families, whatever the cluster has.
+    // Headless services without a selector get both families as a default, whatever the cluster
+    // has.
     let policy = text(spec, "/ipFamilyPolicy");
     let selects = entries(spec, "/selector").next().is_some();
     if policy == "RequireDualStack" && (!headless || selects) {
@@ -96,7 +100,7 @@ fn service_ports(out: &mut Problems, spec: &Value, kind: &str, headless: bool) {
                 required(out, &format!("{path}.name"), "");
             }
         } else {
-            wrong_text(out, &format!("{path}.name"), name, names::label(name));
+            invalid_string(out, &format!("{path}.name"), name, names::label(name));
             if !names_before.insert(name) {
                 duplicate(out, &format!("{path}.name"), &name.into());
             }
@@ -104,13 +108,13 @@ fn service_ports(out: &mut Problems, spec: &Value, kind: &str, headless: bool) {
         let number_ = number(port, "/port").unwrap_or(0);
         port_number(out, &format!("{path}.port"), number_);
         one_of(out, port, "/protocol", &format!("{path}.protocol"), &["SCTP", "TCP", "UDP"]);
-        let spoken = text(port, "/appProtocol");
-        if !spoken.is_empty() {
-            wrong_text(out, &format!("{path}.appProtocol"), spoken, names::qualified(spoken));
+        let protocol = text(port, "/appProtocol");
+        if !protocol.is_empty() {
+            invalid_string(out, &format!("{path}.appProtocol"), protocol, names::qualified(protocol));
         }
         match at(port, "/targetPort") {
             Some(Value::String(name)) => {
-                wrong_text(out, &format!("{path}.targetPort"), name, names::port_name(name));
+                invalid_string(out, &format!("{path}.targetPort"), name, names::port_name(name));
             }
             target => {
                 let target = target.and_then(Value::as_i64).unwrap_or(0);
@@ -132,7 +136,7 @@ fn service_ports(out: &mut Problems, spec: &Value, kind: &str, headless: bool) {
     }
 }
 
-/// The new state of a service.
+/// Validates the new state of a service.
 pub(super) fn update(out: &mut Problems, new: &Value, old: &Value) {
     let allocated = |object: &Value| text(object, "/spec/type") != "ExternalName";
     if allocated(new) && allocated(old) {

@@ -1,4 +1,5 @@
-//! What is wrong with the status of a workload: numbers below nothing, and parts that are more than the whole.
+//! Validation of the status of workloads: negative numbers, and counts that exceed the number of
+//! replicas.
 
 use serde_json::Value;
 
@@ -6,7 +7,8 @@ use super::check::{Problems, forbidden, immutable};
 use crate::kinds::look::{at, items, number, text};
 use crate::{Problem, ProblemKind};
 
-/// The numbers of a status, and which of them count part of all replicas.
+/// Returns the numbers in the status of a kind, and those of them that count a part of the
+/// replicas.
 fn numbers(group: &str, kind: &str) -> Option<(&'static [&'static str], &'static [&'static str])> {
     Some(match (group, kind) {
         ("apps", "Deployment") => (
@@ -57,7 +59,7 @@ fn numbers(group: &str, kind: &str) -> Option<(&'static [&'static str], &'static
     })
 }
 
-/// What is wrong with a changed status.
+/// Validates a changed status.
 pub(super) fn update(out: &mut Problems, group: &str, kind: &str, object: &Value, old: &Value) {
     if (group, kind) == ("", "Service")
         && text(object, "/spec/type") != "LoadBalancer"
@@ -73,21 +75,21 @@ pub(super) fn update(out: &mut Problems, group: &str, kind: &str, object: &Value
     }
     let Some((all, parts)) = numbers(group, kind) else { return };
     let value = |name: &str| number(object, &format!("/status/{name}")).unwrap_or(0);
-    let mut refuse = |name: &str, why: &str| {
+    let mut report = |name: &str, why: &str| {
         out.push(Problem::with_value(format!("status.{name}"), ProblemKind::Invalid, value(name), why));
     };
     for name in all.iter().filter(|name| value(name) < 0) {
-        refuse(name, "must be greater than or equal to 0");
+        report(name, "must be greater than or equal to 0");
     }
     for name in parts.iter().filter(|name| value(name) > value("replicas")) {
-        refuse(name, "cannot be greater than status.replicas");
+        report(name, "cannot be greater than status.replicas");
     }
     if parts.contains(&"availableReplicas") && value("availableReplicas") > value("readyReplicas") {
-        refuse("availableReplicas", "cannot be greater than readyReplicas");
+        report("availableReplicas", "cannot be greater than readyReplicas");
     }
 }
 
-/// A namespace is active until it is deleted, and terminating from then on.
+/// Checks the phase of a namespace: active until it is deleted, terminating from then on.
 fn namespace(out: &mut Problems, object: &Value) {
     let (wanted, held) = match at(object, "/metadata/deletionTimestamp") {
         None => ("Active", "empty"),
@@ -96,6 +98,8 @@ fn namespace(out: &mut Problems, object: &Value) {
     let phase = text(object, "/status/phase");
     if phase != wanted {
         let why = format!("may only be '{wanted}' if `deletionTimestamp` is {held}");
+        // The capital letter is that of k8s.io/kubernetes v1.36.4
+        // pkg/apis/core/validation/validation.go.
         out.push(Problem::with_value("status.Phase", ProblemKind::Invalid, format_args!("{phase:?}"), &why));
     }
 }
@@ -107,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_number_is_below_nothing_and_no_part_more_than_the_whole() {
+    fn numbers_are_not_negative_and_parts_do_not_exceed_the_whole() {
         let found = |status: Value| {
             let mut out = Problems::default();
             update(&mut out, "apps", "Deployment", &json!({ "status": status }), &json!({}));

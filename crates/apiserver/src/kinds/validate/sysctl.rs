@@ -1,4 +1,4 @@
-//! What is wrong with the kernel parameters of a pod.
+//! Validation of the kernel parameters (sysctls) of a pod.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use crate::kinds::look::{flag, items, text};
 
 const SHAPE: &str = r"must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 
-/// The parameters in the security context of a pod.
+/// Checks the parameters in the security context of a pod.
 pub(super) fn sysctls(out: &mut Problems, spec: &Value, field: &str) {
     let mut seen = HashSet::new();
     for (index, it) in items(spec, "/securityContext/sysctls").iter().enumerate() {
@@ -22,10 +22,10 @@ pub(super) fn sysctls(out: &mut Problems, spec: &Value, field: &str) {
             duplicate(out, &field, &name.into());
         }
         seen.insert(name);
-        let shared = match part(name) {
-            Part::Network => "hostNetwork",
-            Part::Processes => "hostIPC",
-            Part::Other => continue,
+        let shared = match host_namespace(name) {
+            HostNamespace::Network => "hostNetwork",
+            HostNamespace::Ipc => "hostIPC",
+            HostNamespace::Other => continue,
         };
         if flag(spec, &format!("/{shared}")) {
             let detail = format!("may not be specified when '{shared}' is true");
@@ -45,27 +45,27 @@ fn is_name(name: &str) -> bool {
     name.len() <= 253 && name.split(['.', '/']).all(is_part)
 }
 
-/// What of a machine a parameter is about.
-enum Part {
+/// The namespace of the host that a parameter belongs to.
+enum HostNamespace {
     Network,
-    Processes,
+    Ipc,
     Other,
 }
 
-fn part(name: &str) -> Part {
-    // Whichever separator comes first is the one that counts.
+fn host_namespace(name: &str) -> HostNamespace {
+    // The separator that comes first determines the notation.
     let name = match name.find(['.', '/']) {
         Some(at) if name[at..].starts_with('/') => name.replace('/', "."),
         _ => name.to_owned(),
     };
     if name.starts_with("net.") {
-        Part::Network
+        HostNamespace::Network
     } else if name == "kernel.sem"
         || ["kernel.shm", "kernel.msg", "fs.mqueue."].iter().any(|it| name.starts_with(it))
     {
-        Part::Processes
+        HostNamespace::Ipc
     } else {
-        Part::Other
+        HostNamespace::Other
     }
 }
 
@@ -78,14 +78,14 @@ mod tests {
     fn wrong(spec: Value) -> Vec<String> {
         let mut out = Problems::default();
         sysctls(&mut out, &spec, "spec");
-        let said = |it: &crate::Problem| {
+        let shortened = |it: &crate::Problem| {
             it.to_string().replace("spec.securityContext.sysctls", "").replace(SHAPE, "…")
         };
-        out.iter().map(said).collect()
+        out.iter().map(shortened).collect()
     }
 
     #[test]
-    fn parameters_have_names_each_once_and_none_of_what_is_shared_with_the_node() {
+    fn parameters_need_unique_names_and_a_namespace_of_the_pod() {
         let list =
             |names: &[&str]| names.iter().map(|it| json!({ "name": it, "value": "1" })).collect::<Value>();
         let names =

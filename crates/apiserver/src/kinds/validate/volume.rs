@@ -1,14 +1,14 @@
-//! What is wrong with the volumes of a pod.
+//! Validation of the volumes of a pod.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::check::{Problems, duplicate, forbidden, invalid, required, unsupported, wrong_text};
+use super::check::{Problems, duplicate, forbidden, invalid, invalid_string, required, unsupported};
 use crate::kinds::look::{at, items, number, text};
 use crate::kinds::names;
 
-/// The kinds of sources, in the order in which a second one is refused.
+/// The volume types, in the order in which a second one is reported.
 const SOURCES: &[&str] = &[
     "emptyDir",
     "hostPath",
@@ -41,12 +41,12 @@ const SOURCES: &[&str] = &[
     "ephemeral",
     "image",
 ];
-/// Sources that no pod names, only a volume of the cluster.
-const ELSEWHERE: &[&str] = &["local"];
+/// The volume types of persistent volumes only.
+const PERSISTENT_SOURCES: &[&str] = &["local"];
 const PATH_TYPES: &[&str] =
     &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 
-/// Checks the volumes of a pod; gives their names.
+/// Validates the volumes of a pod, and returns their names.
 pub(super) fn volumes<'a>(out: &mut Problems, list: &'a [Value], field: &str) -> HashSet<&'a str> {
     let mut names_ = HashSet::new();
     for (index, volume) in list.iter().enumerate() {
@@ -55,7 +55,7 @@ pub(super) fn volumes<'a>(out: &mut Problems, list: &'a [Value], field: &str) ->
         if name.is_empty() {
             required(out, &format!("{path}.name"), "");
         } else {
-            wrong_text(out, &format!("{path}.name"), name, names::label(name));
+            invalid_string(out, &format!("{path}.name"), name, names::label(name));
         }
         let mut found = false;
         for kind in SOURCES.iter().copied() {
@@ -77,14 +77,14 @@ pub(super) fn volumes<'a>(out: &mut Problems, list: &'a [Value], field: &str) ->
     names_
 }
 
-/// Whether an object names the source of a volume.
+/// Returns true if an object has a volume source.
 pub(super) fn has_source(object: &Value) -> bool {
-    SOURCES.iter().chain(ELSEWHERE).any(|kind| at(object, &format!("/{kind}")).is_some())
+    SOURCES.iter().chain(PERSISTENT_SOURCES).any(|kind| at(object, &format!("/{kind}")).is_some())
 }
 
-/// Whether a field says where a volume is.
+/// Returns true if a field is a volume source.
 pub(super) fn is_source(field: &str) -> bool {
-    SOURCES.iter().chain(ELSEWHERE).any(|kind| *kind == field)
+    SOURCES.iter().chain(PERSISTENT_SOURCES).any(|kind| *kind == field)
 }
 
 fn one(out: &mut Problems, kind: &str, source: &Value, path: &str) {

@@ -1,12 +1,13 @@
-//! What is wrong with the kinds that run pods: the group `apps`, replication controllers, jobs and cron jobs.
+//! Validation of the kinds that run pods: the group `apps`, replication controllers, jobs and cron
+//! jobs.
 
 use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
 use super::check::{
-    Problems, at_most_all, forbidden, immutable, invalid, not_negative, number_or_percent, one_of, required,
-    unsupported, wrong_text,
+    Problems, at_most_100_percent, forbidden, immutable, invalid, invalid_string, not_negative,
+    number_or_percent, one_of, required, unsupported,
 };
 use super::{cron, pod, selector};
 use crate::kinds::look::{at, entries, flag, items, number, text};
@@ -16,7 +17,7 @@ use crate::{Problem, ProblemKind};
 const UNMATCHED: &str = "`selector` does not match template `labels`";
 const FIXED_STATEFUL_SET: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
 
-/// A new object of one of these kinds.
+/// Validates a new object of one of these kinds.
 pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
     let spec = &object["spec"];
     match kind {
@@ -40,7 +41,7 @@ pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
     }
 }
 
-/// The new state of an object of one of these kinds.
+/// Validates the new state of an object of one of these kinds.
 pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
     if kind == "ControllerRevision" {
         not_negative(out, new, "/revision", "revision");
@@ -79,11 +80,11 @@ pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
 
 fn fixed_selector(out: &mut Problems, new: &Value, old: &Value) {
     if at(new, "/spec/selector") != at(old, "/spec/selector") {
-        selector::wrong(out, &new["spec"]["selector"], "spec.selector", "field is immutable");
+        selector::invalid_selector(out, &new["spec"]["selector"], "spec.selector", "field is immutable");
     }
 }
 
-/// The selector and the template it must select.
+/// Validates a selector and the template that it must select.
 fn selected_template(out: &mut Problems, spec: &Value, of: &str, must_select: bool) {
     let labels = at(spec, "/template/metadata/labels");
     let template = match of {
@@ -102,11 +103,16 @@ fn selected_template(out: &mut Problems, spec: &Value, of: &str, must_select: bo
             let before = out.len();
             selector::check(out, chosen, "spec.selector");
             if out.len() > before {
-                selector::wrong(out, chosen, "spec.selector", "invalid label selector");
+                selector::invalid_selector(out, chosen, "spec.selector", "invalid label selector");
                 return pod::template(out, &template, "spec.template");
             }
             if selector::is_empty(chosen) {
-                selector::wrong(out, chosen, "spec.selector", &format!("empty selector is invalid for {of}"));
+                selector::invalid_selector(
+                    out,
+                    chosen,
+                    "spec.selector",
+                    &format!("empty selector is invalid for {of}"),
+                );
             } else {
                 right = selector::selects(chosen, labels);
             }
@@ -117,22 +123,22 @@ fn selected_template(out: &mut Problems, spec: &Value, of: &str, must_select: bo
         invalid(out, "spec.template.metadata.labels", &shown, UNMATCHED);
     }
     pod::template(out, &template, "spec.template");
-    always_restarts(out, spec);
+    restart_policy_always(out, spec);
     if at(spec, "/template/spec/activeDeadlineSeconds").is_some() && of == "deployment" {
         let detail = "activeDeadlineSeconds in ReplicaSet is not Supported";
         forbidden(out, "spec.template.spec.activeDeadlineSeconds", detail);
     }
 }
 
-fn always_restarts(out: &mut Problems, spec: &Value) {
+fn restart_policy_always(out: &mut Problems, spec: &Value) {
     let policy = text(spec, "/template/spec/restartPolicy");
     if matches!(policy, "OnFailure" | "Never") {
         unsupported(out, "spec.template.spec.restartPolicy", &policy.into(), &["Always"]);
     }
 }
 
-/// A value in the shape in which the original shows it.
-fn shown(out: &mut Problems, kind: ProblemKind, field: &str, value: &str, detail: &str) {
+/// Reports a problem with a value in kube-apiserver's notation.
+fn report(out: &mut Problems, kind: ProblemKind, field: &str, value: &str, detail: &str) {
     out.push(Problem::with_value(field, kind, value, detail));
 }
 
@@ -150,7 +156,7 @@ fn deployment(out: &mut Problems, spec: &Value) {
         other => {
             let value = format!("{{\"Type\":{},\"RollingUpdate\":null}}", Value::from(other));
             let detail = "supported values: \"Recreate\", \"RollingUpdate\"";
-            shown(out, ProblemKind::NotSupported, "spec.strategy", &value, detail);
+            report(out, ProblemKind::NotSupported, "spec.strategy", &value, detail);
         }
     }
     for key in ["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
@@ -168,16 +174,16 @@ fn rolling_deployment(out: &mut Problems, spec: &Value) {
     for key in ["maxUnavailable", "maxSurge"] {
         number_or_percent(out, spec, &format!("{pointer}/{key}"), &format!("{field}.{key}"));
     }
-    at_most_all(out, spec, &format!("{pointer}/maxUnavailable"), &format!("{field}.maxUnavailable"));
-    let none = |key: &str| is_none(at(spec, &format!("{pointer}/{key}")));
+    at_most_100_percent(out, spec, &format!("{pointer}/maxUnavailable"), &format!("{field}.maxUnavailable"));
+    let none = |key: &str| is_zero(at(spec, &format!("{pointer}/{key}")));
     if none("maxUnavailable") && none("maxSurge") {
         let value = spec["strategy"]["rollingUpdate"]["maxUnavailable"].clone();
         invalid(out, &format!("{field}.maxUnavailable"), &value, "may not be 0 when `maxSurge` is 0");
     }
 }
 
-/// Whether a number or percentage is nothing.
-fn is_none(value: Option<&Value>) -> bool {
+/// Returns true if a number or percentage is zero.
+fn is_zero(value: Option<&Value>) -> bool {
     value.is_some_and(|value| value.as_i64() == Some(0) || value.as_str() == Some("0%"))
 }
 
@@ -198,13 +204,13 @@ fn stateful_set(out: &mut Problems, spec: &Value) {
                 let most = rolling.get("maxUnavailable").cloned().unwrap_or_default();
                 let value = format!("{{\"Partition\":{partition},\"MaxUnavailable\":{most}}}");
                 let detail = "only allowed for updateStrategy 'RollingUpdate'";
-                shown(out, ProblemKind::Invalid, "spec.updateStrategy.rollingUpdate", &value, detail);
+                report(out, ProblemKind::Invalid, "spec.updateStrategy.rollingUpdate", &value, detail);
             }
         }
         other => {
             let value = format!("{{\"Type\":{},\"RollingUpdate\":null}}", Value::from(other));
             let detail = "must be 'RollingUpdate' or 'OnDelete'";
-            shown(out, ProblemKind::Invalid, "spec.updateStrategy", &value, detail);
+            report(out, ProblemKind::Invalid, "spec.updateStrategy", &value, detail);
         }
     }
     for key in ["replicas", "minReadySeconds", "revisionHistoryLimit"] {
@@ -220,8 +226,9 @@ fn stateful_set(out: &mut Problems, spec: &Value) {
     selected_template(out, spec, "statefulset", true);
 }
 
-/// The template of a stateful set as its pods will be: with a volume for each claim template, in place of a volume of the
-/// same name, and without the host name and the subdomain, which the controller sets for each pod.
+/// Returns the template of a StatefulSet as its pods will be: with a volume for each claim
+/// template, which replaces a volume of the same name, and without hostname and subdomain, which
+/// the controller sets for each pod.
 fn stateful_template(spec: &Value) -> Cow<'_, Value> {
     let template = &spec["template"];
     let claims = items(spec, "/volumeClaimTemplates");
@@ -260,10 +267,10 @@ fn daemon_set(out: &mut Problems, spec: &Value) {
         "RollingUpdate" => {
             for key in ["maxUnavailable", "maxSurge"] {
                 number_or_percent(out, spec, &format!("{pointer}/{key}"), &format!("{field}.{key}"));
-                at_most_all(out, spec, &format!("{pointer}/{key}"), &format!("{field}.{key}"));
+                at_most_100_percent(out, spec, &format!("{pointer}/{key}"), &format!("{field}.{key}"));
             }
             let surge = at(spec, &format!("{pointer}/maxSurge"));
-            match (is_none(at(spec, &format!("{pointer}/maxUnavailable"))), is_none(surge)) {
+            match (is_zero(at(spec, &format!("{pointer}/maxUnavailable"))), is_zero(surge)) {
                 (true, true) => {
                     required(out, &format!("{field}.maxUnavailable"), "cannot be 0 when maxSurge is 0")
                 }
@@ -278,7 +285,7 @@ fn daemon_set(out: &mut Problems, spec: &Value) {
         other => {
             let value = format!("{{\"Type\":{},\"RollingUpdate\":null}}", Value::from(other));
             let detail = "supported values: \"RollingUpdate\", \"OnDelete\"";
-            shown(out, ProblemKind::NotSupported, "spec.updateStrategy", &value, detail);
+            report(out, ProblemKind::NotSupported, "spec.updateStrategy", &value, detail);
         }
     }
 }
@@ -299,7 +306,7 @@ fn replication_controller(out: &mut Problems, spec: &Value) {
         invalid(out, "spec.template.metadata.labels", &value, UNMATCHED);
     }
     pod::template(out, template, "spec.template");
-    always_restarts(out, spec);
+    restart_policy_always(out, spec);
 }
 
 fn job(out: &mut Problems, job: &Value) {
@@ -320,7 +327,7 @@ fn selected_job(out: &mut Problems, spec: &Value) {
     }
 }
 
-/// A job that does not select by itself selects by its uid and by nothing else.
+/// Checks that a job without a manual selector selects by its uid and nothing else.
 fn generated_selector(out: &mut Problems, job: &Value) {
     let Some(chosen) = at(job, "/spec/selector").filter(|_| !flag(job, "/spec/manualSelector")) else {
         return;
@@ -329,7 +336,7 @@ fn generated_selector(out: &mut Problems, job: &Value) {
     let expected = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
     let older = json!({"matchLabels": {"controller-uid": uid}});
     if *chosen != expected && *chosen != older {
-        selector::wrong(out, chosen, "spec.selector", "`selector` not auto-generated");
+        selector::invalid_selector(out, chosen, "spec.selector", "`selector` not auto-generated");
     }
 }
 
@@ -391,7 +398,7 @@ fn failure_policy(out: &mut Problems, spec: &Value, field: &str) {
         for (index, condition) in conditions.iter().enumerate() {
             let path = format!("{path}.onPodConditions[{index}]");
             let kind = text(condition, "/type");
-            wrong_text(out, &format!("{path}.type"), kind, names::qualified(kind));
+            invalid_string(out, &format!("{path}.type"), kind, names::qualified(kind));
             match text(condition, "/status") {
                 "" => {
                     let detail = r#"valid values: ["False" "True" "Unknown"]"#;
@@ -413,7 +420,7 @@ fn failure_policy(out: &mut Problems, spec: &Value, field: &str) {
 }
 
 fn job_update(out: &mut Problems, new: &Value, old: &Value) {
-    // The original looks at the spec twice, and says so twice.
+    // kube-apiserver validates the spec twice, and reports its problems twice.
     selected_job(out, &new["spec"]);
     let elastic = text(new, "/spec/completionMode") == "Indexed"
         && number(new, "/spec/completions") == number(new, "/spec/parallelism");
@@ -432,6 +439,8 @@ fn job_update(out: &mut Problems, new: &Value, old: &Value) {
 
 fn cron_job(out: &mut Problems, object: &Value) {
     let name = text(object, "/metadata/name");
+    // The controller appends 11 characters, a hyphen and a timestamp, to make the name of a job,
+    // which is limited to 63 (k8s.io/kubernetes v1.36.4 pkg/apis/batch/validation/validation.go).
     if name.len() > 52 {
         invalid(out, "metadata.name", &name.into(), "must be no more than 52 characters");
     }
@@ -471,7 +480,7 @@ mod tests {
     fn a_claim_template_is_a_volume_of_the_pods_of_a_stateful_set() {
         assert_eq!(problems(&stateful_set("data", &json!([]))), [""; 0]);
         let own = json!([{ "name": "data", "emptyDir": {} }, { "name": "other", "emptyDir": {} }]);
-        assert_eq!(problems(&stateful_set("data", &own)), [""; 0], "the claim takes the place of the volume");
+        assert_eq!(problems(&stateful_set("data", &own)), [""; 0], "the claim replaces the volume");
         assert_eq!(problems(&stateful_set("other", &own)), [""; 0]);
         let wrong = problems(&stateful_set("dta", &own));
         let expected = r#"spec.template.spec.containers[0].volumeMounts[0].name: Not found: "dta""#;

@@ -1,31 +1,32 @@
-//! What is wrong with the kinds of the core group that run no pods.
+//! Validation of the kinds of the core group that run no pods.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::check::{
-    Problems, address, beyond_the_link, forbidden, immutable, invalid, not_negative, one_of, port_number,
-    required, unsupported, wrong_text,
+    Problems, address, forbidden, immutable, invalid, invalid_string, not_negative, one_of, port_number,
+    required, routable_address, unsupported,
 };
+use super::infrastructure;
 use super::limits;
 use super::metadata::finalizer;
 use super::pod::node_terms;
-use super::registered;
 use super::volume::{has_source, is_source};
 use crate::kinds::look::{at, entries, items, number, text};
 use crate::kinds::names;
 use crate::kinds::quantity::Quantity;
 use crate::{Problem, ProblemKind};
 
-/// How much all keys of a ConfigMap or Secret may hold together.
+/// The number of bytes that all keys of a ConfigMap or Secret may hold together, `MaxSecretSize` of
+/// k8s.io/kubernetes v1.36.4 pkg/apis/core/types.go.
 const DATA_LIMIT: usize = 1024 * 1024;
 const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-/// Where a volume says how much it holds.
+/// The field for the capacity of a volume.
 const STORAGE: &str = "spec.capacity[storage]";
 const IMMUTABLE: &str = "field is immutable when `immutable` is set";
 
-/// A new object of one of these kinds.
+/// Validates a new object of one of these kinds.
 pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
     match kind {
         "ConfigMap" => config_map(out, object),
@@ -41,11 +42,11 @@ pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
         "Endpoints" => endpoints(out, object),
         "ResourceQuota" => limits::quota(out, object),
         "LimitRange" => limits::range(out, object),
-        _ => registered::create(out, kind, object),
+        _ => infrastructure::create(out, kind, object),
     }
 }
 
-/// The new state of an object of one of these kinds.
+/// Validates the new state of an object of one of these kinds.
 pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
     match kind {
         "ConfigMap" | "Secret" => {
@@ -90,12 +91,12 @@ pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
             }
         }
         "ResourceQuota" => limits::quota_update(out, new, old),
-        "Node" => registered::update(out, kind, new, old),
+        "Node" => infrastructure::update(out, kind, new, old),
         _ => create(out, kind, new),
     }
 }
 
-/// Where a volume is, of all that is said of it.
+/// Returns the source fields of the spec of a volume.
 fn source(volume: &Value) -> Vec<(&str, &Value)> {
     entries(volume, "/spec").filter(|(key, _)| is_source(key)).collect()
 }
@@ -107,7 +108,7 @@ fn too_large(out: &mut Problems, size: usize) {
     }
 }
 
-/// How many bytes a base64 text stands for.
+/// Returns the number of bytes that a base64 string decodes to.
 fn decoded_size(value: &Value) -> usize {
     value.as_str().map_or(0, |text| text.trim_end_matches('=').len() * 3 / 4)
 }
@@ -115,7 +116,7 @@ fn decoded_size(value: &Value) -> usize {
 fn config_map(out: &mut Problems, object: &Value) {
     let mut size = 0;
     for (key, value) in entries(object, "/data") {
-        wrong_text(out, &format!("data[{key}]"), key, names::config_key(key));
+        invalid_string(out, &format!("data[{key}]"), key, names::config_key(key));
         if entries(object, "/binaryData").any(|(other, _)| other == key) {
             let detail = "duplicate of key present in binaryData";
             invalid(out, &format!("data[{key}]"), &key.into(), detail);
@@ -123,7 +124,7 @@ fn config_map(out: &mut Problems, object: &Value) {
         size += value.as_str().unwrap_or_default().len();
     }
     for (key, value) in entries(object, "/binaryData") {
-        wrong_text(out, &format!("binaryData[{key}]"), key, names::config_key(key));
+        invalid_string(out, &format!("binaryData[{key}]"), key, names::config_key(key));
         size += decoded_size(value);
     }
     if size > DATA_LIMIT {
@@ -135,7 +136,7 @@ fn config_map(out: &mut Problems, object: &Value) {
 fn secret(out: &mut Problems, object: &Value) {
     let mut size = 0;
     for (key, value) in entries(object, "/data") {
-        wrong_text(out, &format!("data[{key}]"), key, names::config_key(key));
+        invalid_string(out, &format!("data[{key}]"), key, names::config_key(key));
         size += decoded_size(value);
     }
     too_large(out, size);
@@ -166,7 +167,7 @@ fn secret(out: &mut Problems, object: &Value) {
     }
 }
 
-/// Checks that what a registry secret holds is JSON; never shows it.
+/// Checks that the contents of a registry secret are JSON. The message never contains them.
 fn docker(out: &mut Problems, key: &str, value: &Value) {
     let bytes = STANDARD.decode(value.as_str().unwrap_or_default()).unwrap_or_default();
     if serde_json::from_slice::<Value>(&bytes).is_ok() {
@@ -190,7 +191,8 @@ fn access_modes(out: &mut Problems, spec: &Value) {
     }
 }
 
-/// The claim templates of a new stateful set. They cannot change later, so that updates need not look at them.
+/// Validates the claim templates of a new StatefulSet. They are immutable, so updates need not be
+/// checked.
 pub(super) fn claim_templates(out: &mut Problems, stateful_set: &Value) {
     for (index, template) in items(stateful_set, "/spec/volumeClaimTemplates").iter().enumerate() {
         let mut found = Problems::new();
@@ -214,7 +216,7 @@ fn claim(out: &mut Problems, object: &Value) {
     }
     let class = text(spec, "/storageClassName");
     if !class.is_empty() {
-        wrong_text(out, "spec.storageClassName", class, names::subdomain(class));
+        invalid_string(out, "spec.storageClassName", class, names::subdomain(class));
     }
     let amount = at(spec, "/resources/requests/storage");
     match amount.and_then(Quantity::read) {
@@ -295,7 +297,7 @@ fn endpoints(out: &mut Problems, object: &Value) {
                 let node = text(one, "/nodeName");
                 if !node.is_empty() {
                     let field = format!("{path}.{list}[{index}].nodeName");
-                    wrong_text(out, &field, node, names::subdomain(node));
+                    invalid_string(out, &field, node, names::subdomain(node));
                 }
                 let field = format!("{path}.{list}[{index}].ip");
                 let ip = text(one, "/ip");
@@ -304,7 +306,7 @@ fn endpoints(out: &mut Problems, object: &Value) {
                 if out.len() > before {
                     invalid(out, &field, &ip.into(), "must be a valid IP address");
                 }
-                beyond_the_link(out, &field, ip);
+                routable_address(out, &field, ip);
             }
         }
         let ports = items(subset, "/ports");
@@ -313,7 +315,7 @@ fn endpoints(out: &mut Problems, object: &Value) {
             match text(port, "/name") {
                 "" if ports.len() > 1 => required(out, &format!("{path}.name"), ""),
                 "" => {}
-                name => wrong_text(out, &format!("{path}.name"), name, names::label(name)),
+                name => invalid_string(out, &format!("{path}.name"), name, names::label(name)),
             }
             port_number(out, &format!("{path}.port"), number(port, "/port").unwrap_or(0));
             one_of(out, port, "/protocol", &format!("{path}.protocol"), &["SCTP", "TCP", "UDP"]);
@@ -321,7 +323,7 @@ fn endpoints(out: &mut Problems, object: &Value) {
     }
 }
 
-/// A new lease.
+/// Validates a lease.
 pub(super) fn lease(out: &mut Problems, object: &Value) {
     if let Some(seconds) = number(object, "/spec/leaseDurationSeconds").filter(|it| *it <= 0) {
         invalid(out, "spec.leaseDurationSeconds", &seconds.into(), "must be greater than 0");
@@ -336,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_may_hold_a_mebibyte_and_no_more() {
+    fn data_is_limited_to_one_mebibyte() {
         let problems = |size: usize| {
             let mut out = Problems::new();
             config_map(&mut out, &json!({"data": {"k": "v".repeat(size)}}));
@@ -347,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_secret_is_not_shown() {
+    fn the_message_for_an_invalid_secret_does_not_contain_it() {
         let mut out = Problems::new();
         let data = STANDARD.encode("{\"auths\": hunter2");
         secret(&mut out, &json!({"type": "kubernetes.io/dockercfg", "data": {".dockercfg": data}}));

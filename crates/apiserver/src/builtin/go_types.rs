@@ -1,15 +1,15 @@
-//! How the original names types and fields when a value does not fit: in the words of its own language.
+//! The Go names of types and fields, which decoding errors of kube-apiserver contain.
 //!
-//! Definitions tell the name of a structure, but not of a named text type or of a structure inside another; the common
-//! ones of those are listed here. Fed by [`super::decode`].
+//! Definitions contain the names of structures, but not those of string types and embedded
+//! structures; the common ones are listed here. Used by [`super::decode`].
 
 use serde_json::Value;
 
 use super::tables;
 use crate::schema::{Definitions, Scalar, Schema};
 
-/// Fields whose type is text with a name of its own: structure, field, type.
-const NAMED_TEXTS: [(&str, &str, &str); 22] = [
+/// Fields whose Go type is a named string type: structure, field, type.
+const NAMED_STRINGS: [(&str, &str, &str); 22] = [
     ("ContainerPort", "protocol", "v1.Protocol"),
     ("ServicePort", "protocol", "v1.Protocol"),
     ("Container", "imagePullPolicy", "v1.PullPolicy"),
@@ -34,8 +34,8 @@ const NAMED_TEXTS: [(&str, &str, &str); 22] = [
     ("OwnerReference", "uid", "types.UID"),
 ];
 
-/// Structures that have the name of an object as a structure inside them.
-const NAMING: [&str; 7] = [
+/// Structures that embed `LocalObjectReference`.
+const LOCAL_REFERENCES: [&str; 7] = [
     "ConfigMapEnvSource",
     "ConfigMapKeySelector",
     "ConfigMapProjection",
@@ -45,12 +45,12 @@ const NAMING: [&str; 7] = [
     "SecretProjection",
 ];
 
-/// The last part of the name of a definition.
+/// Returns the last part of the name of a definition.
 pub(super) fn short(definition: &str) -> &str {
     definition.rsplit('.').next().unwrap_or(definition)
 }
 
-/// The structure inside `definition` that has the field, where it is not `definition` itself.
+/// Returns the structure embedded in `definition` that has the field, unless the field is its own.
 pub(super) fn embedded(definition: &str, field: &str) -> Option<&'static str> {
     match (short(definition), field) {
         ("Volume", "name") => None,
@@ -58,12 +58,12 @@ pub(super) fn embedded(definition: &str, field: &str) -> Option<&'static str> {
         ("EphemeralContainer", "targetContainerName") => None,
         ("EphemeralContainer", _) => Some("EphemeralContainerCommon"),
         ("Probe", "exec" | "grpc" | "httpGet" | "tcpSocket") => Some("ProbeHandler"),
-        (owner, "name") if NAMING.contains(&owner) => Some("LocalObjectReference"),
+        (owner, "name") if LOCAL_REFERENCES.contains(&owner) => Some("LocalObjectReference"),
         _ => None,
     }
 }
 
-/// The type of what `schema` holds, found in (an entry of) `field` of `definition`.
+/// Returns the Go type of a value with this schema in (an entry of) `field` of `definition`.
 pub(super) fn type_of(
     schema: &Schema,
     definition: &str,
@@ -87,13 +87,13 @@ pub(super) fn type_of(
         Schema::Scalar(Scalar::Number) => "float64".to_owned(),
         Schema::Scalar(Scalar::Boolean) => "bool".to_owned(),
         Schema::Scalar(Scalar::Bytes) => "[]uint8".to_owned(),
-        Schema::Scalar(Scalar::String) => named_text(definition, field).to_owned(),
+        Schema::Scalar(Scalar::String) => named_string(definition, field).to_owned(),
         Schema::Scalar(_) => "string".to_owned(),
         Schema::Struct(_) | Schema::Any => "interface {}".to_owned(),
     }
 }
 
-/// True if whole numbers in (an entry of) the field have 64 bits.
+/// Returns true if integers in (an entry of) the field have 64 bits.
 pub(super) fn is_long(definition: &str, field: &str) -> bool {
     let Some(json) = tables::definition_json(definition) else { return true };
     let Ok(json) = serde_json::from_str::<Value>(json) else { return true };
@@ -105,14 +105,14 @@ pub(super) fn is_long(definition: &str, field: &str) -> bool {
         .unwrap_or(true)
 }
 
-/// `v1.PodSpec` of `io.k8s.api.core.v1.PodSpec`.
+/// Returns `v1.PodSpec` for `io.k8s.api.core.v1.PodSpec`.
 fn qualified(definition: &str) -> String {
     let mut parts = definition.rsplit('.');
     let (name, package) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     format!("{package}.{name}")
 }
 
-fn named_text(definition: &str, field: &str) -> &'static str {
+fn named_string(definition: &str, field: &str) -> &'static str {
     let owner = short(definition);
-    NAMED_TEXTS.iter().find(|it| it.0 == owner && it.1 == field).map_or("string", |it| it.2)
+    NAMED_STRINGS.iter().find(|it| it.0 == owner && it.1 == field).map_or("string", |it| it.2)
 }

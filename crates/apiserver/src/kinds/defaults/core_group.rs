@@ -1,4 +1,4 @@
-//! Defaults of the kinds of the core group that are not pods.
+//! Defaults of the kinds of the core group other than pods.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,11 +6,11 @@ use serde_json::{Map, Value, json};
 
 use super::pod::template;
 use super::storage::{claim, source};
-use crate::kinds::look::{each, fill, object, object_if_there};
+use crate::kinds::look::{each, fill, object, object_if_present};
 
 type Object = Map<String, Value>;
 
-/// Fills in the defaults of a kind of the core group.
+/// Sets the defaults of a kind of the core group.
 pub(super) fn apply(kind: &str, map: &mut Object) {
     match kind {
         "Secret" => secret(map),
@@ -122,7 +122,7 @@ fn replication_controller(map: &mut Object) {
     }
     let spec = object(map, "spec");
     fill(spec, "replicas", 1);
-    if let Some(found) = object_if_there(spec, "template") {
+    if let Some(found) = object_if_present(spec, "template") {
         template(found);
     }
 }

@@ -1,4 +1,5 @@
-//! What is wrong with what other parts of a cluster say of themselves: drivers, nodes, classes, webhooks, flows of requests.
+//! Validation of kinds that components of a cluster register: nodes, drivers, classes, webhooks,
+//! flow control and others.
 
 use std::collections::HashSet;
 
@@ -7,21 +8,21 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::check::{
-    Problems, duplicate, forbidden, immutable, invalid, one_of, required, unsupported, wrong_text,
+    Problems, duplicate, forbidden, immutable, invalid, invalid_string, one_of, required, unsupported,
 };
-use super::network::range_text;
+use super::network::cidr;
 use crate::kinds::look::{at, flag, items, number, text};
 use crate::kinds::names;
 use crate::{Problem, ProblemKind};
 
-/// A new object of one of these kinds.
+/// Validates a new object of one of these kinds.
 pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
     match kind {
         "Node" => {
             taints(out, object);
             for (index, range) in items(object, "/spec/podCIDRs").iter().filter_map(Value::as_str).enumerate()
             {
-                range_text(out, &format!("spec.podCIDRs[{index}]"), range);
+                cidr(out, &format!("spec.podCIDRs[{index}]"), range);
             }
         }
         "IngressClass" => {
@@ -41,17 +42,17 @@ pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
     }
 }
 
-/// The new state of an object of one of these kinds.
+/// Validates the new state of an object of one of these kinds.
 pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
     create(out, kind, new);
     changes(out, kind, new, old);
 }
 
-/// What may not change of these kinds.
+/// Checks the immutable fields of these kinds.
 pub(super) fn changes(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
     match kind {
         "Node" => {
-            // Looked at twice, and said twice.
+            // kube-apiserver validates taints twice, and reports their problems twice.
             taints(out, new);
             let before = items(old, "/spec/podCIDRs");
             if !before.is_empty() && before != items(new, "/spec/podCIDRs") {
@@ -61,6 +62,8 @@ pub(super) fn changes(out: &mut Problems, kind: &str, new: &Value, old: &Value) 
         }
         "IngressClass" => immutable(out, new, old, "/spec/controller", "spec.controller"),
         "CSIDriver" => {
+            // The misspelled path is that of k8s.io/kubernetes v1.36.4
+            // pkg/apis/storage/validation/validation.go.
             immutable(out, new, old, "/spec/attachRequired", "spec.attachedRequired");
             immutable(out, new, old, "/spec/volumeLifecycleModes", "spec.volumeLifecycleModes");
         }
@@ -81,10 +84,12 @@ pub(super) fn changes(out: &mut Problems, kind: &str, new: &Value, old: &Value) 
 
 fn taints(out: &mut Problems, node: &Value) {
     for (index, taint) in items(node, "/spec/taints").iter().enumerate() {
+        // Taints are in `spec`, but `ValidateNode` of k8s.io/kubernetes v1.36.4
+        // pkg/apis/core/validation/validation.go reports them below `metadata`.
         let path = format!("metadata.taints[{index}]");
         let (key, value) = (text(taint, "/key"), text(taint, "/value"));
-        wrong_text(out, &format!("{path}.key"), key, names::qualified(key));
-        wrong_text(out, &format!("{path}.value"), value, names::label_value(value));
+        invalid_string(out, &format!("{path}.key"), key, names::qualified(key));
+        invalid_string(out, &format!("{path}.value"), value, names::label_value(value));
         match text(taint, "/effect") {
             "" => required(out, &format!("{path}.effect"), ""),
             "NoSchedule" | "PreferNoSchedule" | "NoExecute" => {}
@@ -105,7 +110,7 @@ fn controller(out: &mut Problems, name: &str) {
         let detail = "must be a domain-prefixed path (such as \"acme.io/foo\")";
         invalid(out, field, &name.into(), detail);
     } else {
-        wrong_text(out, field, domain, names::subdomain(domain));
+        invalid_string(out, field, domain, names::subdomain(domain));
     }
 }
 
@@ -163,7 +168,7 @@ fn attachment(out: &mut Problems, attachment: &Value) {
     }
     let node = text(attachment, "/spec/nodeName");
     if !node.is_empty() {
-        wrong_text(out, "spec.nodeName", node, names::subdomain(node));
+        invalid_string(out, "spec.nodeName", node, names::subdomain(node));
     }
     let has = |key: &str| at(attachment, &format!("/spec/source/{key}")).is_some();
     if has("inlineVolumeSpec") == has("persistentVolumeName") {
@@ -173,12 +178,12 @@ fn attachment(out: &mut Problems, attachment: &Value) {
 }
 
 fn signing_request(out: &mut Problems, request: &Value) {
-    let asked = text(request, "/spec/request");
-    let pem = STANDARD.decode(asked).ok().and_then(|it| String::from_utf8(it).ok()).unwrap_or_default();
+    let encoded = text(request, "/spec/request");
+    let pem = STANDARD.decode(encoded).ok().and_then(|it| String::from_utf8(it).ok()).unwrap_or_default();
     // Text before the first block is skipped.
     let block = pem.lines().find(|it| it.starts_with("-----BEGIN "));
     if block.is_none_or(|it| it.trim_end() != "-----BEGIN CERTIFICATE REQUEST-----") {
-        invalid(out, "spec.request", &asked.into(), "PEM block type must be CERTIFICATE REQUEST");
+        invalid(out, "spec.request", &encoded.into(), "PEM block type must be CERTIFICATE REQUEST");
     }
     let signer = text(request, "/spec/signerName");
     let good = signer.split_once('/').is_some_and(|(domain, path)| {
@@ -205,7 +210,7 @@ fn webhooks(out: &mut Problems, configuration: &Value) {
             let detail = "should be a domain with at least three segments separated by dots";
             invalid(out, &format!("{path}.name"), &name.into(), detail);
         } else {
-            wrong_text(out, &format!("{path}.name"), name, names::subdomain(name));
+            invalid_string(out, &format!("{path}.name"), name, names::subdomain(name));
         }
         let versions = items(webhook, "/admissionReviewVersions");
         if versions.is_empty() {
@@ -311,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_registered_is_checked_in_the_words_of_the_original() {
+    fn problems_have_the_messages_of_kube_apiserver() {
         for (kind, object, problem) in [
             (
                 "IngressClass",
@@ -340,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_change_does_not() {
+    fn immutable_fields_cannot_change() {
         let node = |range: &str| json!({"spec": {"podCIDRs": [range]}});
         assert!(found("Node", &node("10.0.0.0/24"), Some(&json!({"spec": {}}))).is_empty());
         assert_eq!(

@@ -1,21 +1,23 @@
-//! Where a strategic merge is in the schema: which field means what, and how its lists merge.
+//! The position of a strategic merge in the schema: the schema of a field and its patch strategy.
+//!
+//! The messages are those of k8s.io/apimachinery v0.36.4 third_party/forked/golang/json/fields.go.
 
 use serde_json::Value;
 
 use crate::Refusal;
 use crate::schema::{Definitions, PatchStrategy, Scalar, Schema};
 
-/// A part of a schema with all names followed, and what messages call it.
+/// A resolved schema, and its name in messages.
 #[derive(Clone)]
-pub(super) struct Place<'a> {
+pub(super) struct SchemaNode<'a> {
     definitions: &'a dyn Definitions,
     schema: Schema,
     /// The last part of the definition's name, such as `PodSpec`.
     name: String,
 }
 
-impl<'a> Place<'a> {
-    /// The place a schema describes.
+impl<'a> SchemaNode<'a> {
+    /// Creates the node for a schema.
     pub(super) fn new(schema: &Schema, definitions: &'a dyn Definitions) -> Self {
         let mut schema = schema.clone();
         let mut name = String::new();
@@ -29,8 +31,8 @@ impl<'a> Place<'a> {
         Self { definitions, schema, name }
     }
 
-    /// The place of a field, and how a patch treats it. Only structs have fields: the original merges objects no deeper
-    /// than it knows them.
+    /// Returns the schema of a field, and its patch strategy. Only structures have fields:
+    /// kube-apiserver does not merge objects of other types.
     pub(super) fn field(&self, key: &str) -> Result<(Self, PatchStrategy), Refusal> {
         let unknown = || {
             let name = &self.name;
@@ -53,7 +55,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// The place of the items of a list field, and how a patch treats the list.
+    /// Returns the schema of the items of a list field, and the patch strategy of the list.
     pub(super) fn items(&self, key: &str) -> Result<(Self, PatchStrategy), Refusal> {
         let (field, strategy) = self.field(key)?;
         match &field.schema {
@@ -68,7 +70,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// What the original would call the type of the value here.
+    /// Returns the Go kind (`reflect.Kind`) of the value, as kube-apiserver's messages contain it.
     pub(super) fn kind(&self) -> &'static str {
         match &self.schema {
             Schema::Map(_) => "map",

@@ -1,4 +1,5 @@
-//! The words of the original: the names of types, values the way its messages print them, and its plainest refusal.
+//! Go's names of types and its formatting of values, as kube-apiserver's messages contain them, and
+//! its generic 422.
 
 use std::fmt;
 
@@ -7,12 +8,13 @@ use serde_json::{Number, Value};
 
 use crate::Refusal;
 
-/// 422 as the original gives it for a patch that does not apply; its details say nothing more.
+/// Creates the 422 that kube-apiserver returns for a patch that does not apply. Its details are
+/// empty.
 pub(super) fn rejected() -> Refusal {
     Refusal::new(Reason::Invalid, "the server rejected our request due to an error in our request")
 }
 
-/// What a value is called where a message tells two types apart.
+/// Returns the Go type of a value, for messages about types that differ.
 pub(super) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",
@@ -25,7 +27,7 @@ pub(super) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// What a value is called where it cannot be decoded.
+/// Returns the JSON type of a value, for messages about values that cannot be decoded.
 pub(crate) fn json_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -37,33 +39,34 @@ pub(crate) fn json_name(value: &Value) -> &'static str {
     }
 }
 
-/// The type of a list in messages.
+/// The Go type of a list.
 pub(super) const LIST: &str = "[]interface {}";
 
-/// The type of an object in messages.
+/// The Go type of an object.
 pub(super) const MAP: &str = "map[string]interface {}";
 
-/// A value as messages show it: `map[image:x ports:[80 81]]`.
-pub(super) struct Shown<'a>(pub(super) &'a Value);
+/// A value that is displayed as Go's `%v` formats it: `map[image:x ports:[80 81]]`.
+pub(super) struct GoValue<'a>(pub(super) &'a Value);
 
-/// A value where the message expects text, so that all other scalars are marked: `%!s(int64=5)`.
-pub(super) struct ShownAsText<'a>(pub(super) &'a Value);
+/// A value that is displayed as Go's `%s` formats it, which marks all scalars other than strings:
+/// `%!s(int64=5)`.
+pub(super) struct GoString<'a>(pub(super) &'a Value);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for GoValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         show(self.0, false, f)
     }
 }
 
-impl fmt::Display for ShownAsText<'_> {
+impl fmt::Display for GoString<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         show(self.0, true, f)
     }
 }
 
-/// Several lists as messages show them, in one pair of brackets.
-pub(super) fn shown_lists(lists: &[&[Value]]) -> String {
-    let one = |list: &&[Value]| Shown(&Value::Array(list.to_vec())).to_string();
+/// Formats several lists in one pair of brackets.
+pub(super) fn format_lists(lists: &[&[Value]]) -> String {
+    let one = |list: &&[Value]| GoValue(&Value::Array(list.to_vec())).to_string();
     format!("[{}]", lists.iter().map(one).collect::<Vec<_>>().join(" "))
 }
 
@@ -97,7 +100,8 @@ fn show(value: &Value, as_text: bool, f: &mut fmt::Formatter<'_>) -> fmt::Result
     }
 }
 
-/// A number as the original prints it: whole numbers plainly, others shortest, with an exponent where they are far from 1.
+/// Formats a number as Go does: integers plainly, others in their shortest form, with an exponent
+/// if far from 1.
 fn digits(number: &Number) -> String {
     if number.is_i64() {
         return number.to_string();
@@ -121,7 +125,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn values_are_shown_as_the_original_shows_them() {
+    fn values_are_formatted_as_go_formats_them() {
         for (value, shown) in [
             (json!({"b": [1, "c", null], "a": {}}), "map[a:map[] b:[1 c <nil>]]"),
             (json!([1.5, -3, true]), "[1.5 -3 true]"),
@@ -130,12 +134,12 @@ mod tests {
             (json!(2.0), "2"),
             (json!(u64::MAX), "18446744073709552000"),
         ] {
-            assert_eq!(Shown(&value).to_string(), shown);
+            assert_eq!(GoValue(&value).to_string(), shown);
         }
     }
 
     #[test]
-    fn values_that_are_not_text_are_marked_where_text_is_expected() {
+    fn values_that_are_not_strings_are_marked_where_a_string_is_expected() {
         for (value, shown) in [
             (json!("bogus"), "bogus"),
             (json!(5), "%!s(int64=5)"),
@@ -144,7 +148,7 @@ mod tests {
             (json!(null), "%!s(<nil>)"),
             (json!(["x", 1]), "[x %!s(int64=1)]"),
         ] {
-            assert_eq!(ShownAsText(&value).to_string(), shown);
+            assert_eq!(GoString(&value).to_string(), shown);
         }
     }
 }

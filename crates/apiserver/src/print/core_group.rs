@@ -1,13 +1,13 @@
-//! Rows of the kinds of the core group that are not pods.
+//! Rows of the kinds of the core group other than pods.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::describe::{access_modes, containers, first_three, joined, labels, load_balancer, name, or};
-use super::{age, describe};
+use super::cell::{access_modes, containers, first_three, joined, labels, load_balancer, name, non_empty_or};
+use super::{age, cell};
 use crate::kinds::look::{at, entries, flag, items, number, text};
 
-/// The cells of an object, where its kind has a printer here.
+/// Returns the cells of an object if this module prints its kind.
 pub(super) fn cells(plural: &str, object: &Value, now: Timestamp) -> Option<Vec<Value>> {
     let age = age::since_creation(object, now);
     let first = name(object);
@@ -87,7 +87,7 @@ fn node(object: &Value, age: Value) -> Vec<Value> {
         let found = items(object, "/status/addresses").iter().find(|it| text(it, "/type") == kind);
         Value::from(found.map_or("<none>", |it| text(it, "/address")))
     };
-    let info = |field: &str| or(text(object, &format!("/status/nodeInfo/{field}")), "<unknown>");
+    let info = |field: &str| non_empty_or(text(object, &format!("/status/nodeInfo/{field}")), "<unknown>");
     let mut kernel = info("kernelVersion").to_owned();
     let architecture = text(object, "/status/nodeInfo/architecture");
     if !architecture.is_empty() {
@@ -114,10 +114,10 @@ fn phase(object: &Value) -> Value {
     text(object, "/status/phase").into()
 }
 
-/// The storage class, which an old annotation may name instead of the spec.
+/// Returns the storage class, which a deprecated annotation may name instead of the spec.
 fn storage_class(object: &Value) -> Value {
     let old = text(object, "/metadata/annotations/volume.beta.kubernetes.io~1storage-class");
-    or(old, text(object, "/spec/storageClassName")).into()
+    non_empty_or(old, text(object, "/spec/storageClassName")).into()
 }
 
 fn unset(object: &Value, pointer: &str) -> Value {
@@ -130,7 +130,7 @@ fn volume(object: &Value, age: Value) -> Vec<Value> {
         .unwrap_or_default();
     vec![
         name(object),
-        or(text(object, "/spec/capacity/storage"), "0").into(),
+        non_empty_or(text(object, "/spec/capacity/storage"), "0").into(),
         access_modes(object, "/spec/accessModes").into(),
         text(object, "/spec/persistentVolumeReclaimPolicy").into(),
         phase(object),
@@ -148,7 +148,7 @@ fn claim(object: &Value, age: Value) -> Vec<Value> {
     let (capacity, modes) = if volume.is_empty() {
         (String::new(), String::new())
     } else {
-        let capacity = or(text(object, "/status/capacity/storage"), "0").to_owned();
+        let capacity = non_empty_or(text(object, "/status/capacity/storage"), "0").to_owned();
         (capacity, access_modes(object, "/status/accessModes"))
     };
     vec![
@@ -168,7 +168,7 @@ fn service(object: &Value, age: Value) -> Vec<Value> {
     let kind = text(object, "/spec/type");
     let external: Vec<String> =
         items(object, "/spec/externalIPs").iter().filter_map(Value::as_str).map(str::to_owned).collect();
-    let reached = match kind {
+    let addresses = match kind {
         "ClusterIP" | "NodePort" => joined(&external, "<none>"),
         "LoadBalancer" => {
             let balanced = load_balancer(object);
@@ -190,24 +190,24 @@ fn service(object: &Value, age: Value) -> Vec<Value> {
             }
         })
         .collect();
-    let address = or(text(object, "/spec/clusterIP"), "<none>");
+    let address = non_empty_or(text(object, "/spec/clusterIP"), "<none>");
     vec![
         name(object),
         kind.into(),
         address.into(),
-        reached.into(),
+        addresses.into(),
         joined(&ports, "<none>").into(),
         age,
         labels(object, "/spec/selector").into(),
     ]
 }
 
-/// The cells of an event, whichever group it is shown in.
+/// Returns the cells of an event, of either group.
 fn event(object: &Value, now: Timestamp) -> Vec<Value> {
-    let either = |core: &'static str, new: &'static str| or(text(object, core), text(object, new));
+    let either = |core: &'static str, new: &'static str| non_empty_or(text(object, core), text(object, new));
     let event_time = text(object, "/eventTime");
-    let first = or(either("/firstTimestamp", "/deprecatedFirstTimestamp"), event_time);
-    let mut last = or(either("/lastTimestamp", "/deprecatedLastTimestamp"), first);
+    let first = non_empty_or(either("/firstTimestamp", "/deprecatedFirstTimestamp"), event_time);
+    let mut last = non_empty_or(either("/lastTimestamp", "/deprecatedLastTimestamp"), first);
     let mut count = number(object, "/count")
         .or(number(object, "/deprecatedCount"))
         .filter(|count| *count != 0)
@@ -221,11 +221,12 @@ fn event(object: &Value, now: Timestamp) -> Vec<Value> {
         "" => kind,
         name => format!("{kind}/{name}"),
     };
-    let component = or(
+    let component = non_empty_or(
         either("/source/component", "/deprecatedSource/component"),
         either("/reportingComponent", "/reportingController"),
     );
-    let instance = or(either("/source/host", "/deprecatedSource/host"), text(object, "/reportingInstance"));
+    let instance =
+        non_empty_or(either("/source/host", "/deprecatedSource/host"), text(object, "/reportingInstance"));
     let source = if instance.is_empty() { component.to_owned() } else { format!("{component}, {instance}") };
     vec![
         age::since(last, now).into(),
@@ -237,7 +238,7 @@ fn event(object: &Value, now: Timestamp) -> Vec<Value> {
         either("/message", "/note").trim().into(),
         age::since(first, now).into(),
         count.into(),
-        describe::name(object),
+        cell::name(object),
     ]
 }
 

@@ -1,15 +1,15 @@
-//! What is wrong with the kinds outside the core group that run no pods.
+//! Validation of the kinds outside the core group that run no pods.
 
 use serde_json::Value;
 
 use super::check::{
-    Problems, at_most_all, forbidden, immutable, invalid, number_or_percent, one_of, required, unsupported,
-    wrong_text,
+    Problems, at_most_100_percent, forbidden, immutable, invalid, invalid_string, number_or_percent, one_of,
+    required, unsupported,
 };
+use super::infrastructure;
 use super::metadata::labels;
 use super::network;
 use super::pod;
-use super::registered;
 use super::selector;
 use crate::kinds::look::{at, flag, items, number, text};
 use crate::kinds::names;
@@ -18,13 +18,13 @@ use crate::{Problem, ProblemKind};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// A new object of one of these kinds.
+/// Validates a new object of one of these kinds.
 pub(super) fn create(out: &mut Problems, group: &str, kind: &str, object: &Value) {
     match (group, kind) {
         ("networking.k8s.io", "Ingress") => network::ingress(out, &object["spec"]),
         ("networking.k8s.io", "NetworkPolicy") => network::network_policy(out, &object["spec"]),
         ("discovery.k8s.io", "EndpointSlice") => network::endpoint_slice(out, object),
-        ("coordination.k8s.io", "Lease") => super::core::lease(out, object),
+        ("coordination.k8s.io", "Lease") => super::core_group::lease(out, object),
         ("policy", "PodDisruptionBudget") => disruption_budget(out, &object["spec"]),
         ("autoscaling", "HorizontalPodAutoscaler") => autoscaler(out, &object["spec"]),
         (RBAC, "Role" | "ClusterRole") => role(out, object, kind == "Role"),
@@ -34,21 +34,22 @@ pub(super) fn create(out: &mut Problems, group: &str, kind: &str, object: &Value
         ("node.k8s.io", "RuntimeClass") => {
             match text(object, "/handler") {
                 "" => required(out, "handler", ""),
-                handler => wrong_text(out, "handler", handler, names::label(handler)),
+                handler => invalid_string(out, "handler", handler, names::label(handler)),
             }
             labels(out, object, "/scheduling/nodeSelector", "scheduling.nodeSelector");
             pod::tolerations(out, &object["scheduling"], "scheduling");
         }
         ("networking.k8s.io", "ServiceCIDR") => network::service_range(out, object),
         ("networking.k8s.io", "IPAddress") => network::allocated_address(out, object),
-        _ => registered::create(out, kind, object),
+        _ => infrastructure::create(out, kind, object),
     }
 }
 
-/// The new state of an object of one of these kinds.
+/// Validates the new state of an object of one of these kinds.
 pub(super) fn update(out: &mut Problems, group: &str, kind: &str, new: &Value, old: &Value) {
     match (group, kind) {
-        // With another type of addresses the old ones are all wrong; that is said once.
+        // After a change of the address type, all old addresses are invalid; only the change itself
+        // is reported.
         ("discovery.k8s.io", "EndpointSlice") if new["addressType"] != old["addressType"] => {}
         _ => create(out, group, kind, new),
     }
@@ -93,7 +94,7 @@ pub(super) fn update(out: &mut Problems, group: &str, kind: &str, new: &Value, o
             let detail = "field is immutable";
             out.push(Problem::with_value("spec.parentRef", ProblemKind::Invalid, shown, detail));
         }
-        _ => registered::changes(out, kind, new, old),
+        _ => infrastructure::changes(out, kind, new, old),
     }
 }
 
@@ -112,7 +113,7 @@ fn disruption_budget(out: &mut Problems, spec: &Value) {
     }
     for key in ["minAvailable", "maxUnavailable"] {
         number_or_percent(out, spec, &format!("/{key}"), &format!("spec.{key}"));
-        at_most_all(out, spec, &format!("/{key}"), &format!("spec.{key}"));
+        at_most_100_percent(out, spec, &format!("/{key}"), &format!("spec.{key}"));
     }
     if let Some(chosen) = at(spec, "/selector") {
         selector::check(out, chosen, "spec.selector");
@@ -140,7 +141,7 @@ fn autoscaler(out: &mut Problems, spec: &Value) {
         let field = format!("spec.scaleTargetRef.{key}");
         match text(spec, &format!("/scaleTargetRef/{key}")) {
             "" => required(out, &field, ""),
-            name => wrong_text(out, &field, name, names::path_segment(name)),
+            name => invalid_string(out, &field, name, names::path_segment(name)),
         }
     }
     let version = text(spec, "/scaleTargetRef/apiVersion");
@@ -293,7 +294,7 @@ fn binding(out: &mut Problems, object: &Value, kind: &str) {
     one_of(out, object, "/roleRef/kind", "roleRef.kind", kinds);
     match text(object, "/roleRef/name") {
         "" => required(out, "roleRef.name", ""),
-        name => wrong_text(out, "roleRef.name", name, names::path_segment(name)),
+        name => invalid_string(out, "roleRef.name", name, names::path_segment(name)),
     }
     for (index, subject) in items(object, "/subjects").iter().enumerate() {
         let path = format!("subjects[{index}]");
@@ -305,7 +306,7 @@ fn binding(out: &mut Problems, object: &Value, kind: &str) {
         match text(subject, "/kind") {
             "ServiceAccount" => {
                 if !name.is_empty() {
-                    wrong_text(out, &format!("{path}.name"), name, names::subdomain(name));
+                    invalid_string(out, &format!("{path}.name"), name, names::subdomain(name));
                 }
                 if !group.is_empty() {
                     unsupported(out, &format!("{path}.apiGroup"), &group.into(), &[""]);
@@ -330,7 +331,7 @@ fn binding(out: &mut Problems, object: &Value, kind: &str) {
 fn storage_class(out: &mut Problems, object: &Value) {
     match text(object, "/provisioner").to_lowercase().as_str() {
         "" => required(out, "provisioner", ""),
-        provisioner => wrong_text(out, "provisioner", provisioner, names::qualified(provisioner)),
+        provisioner => invalid_string(out, "provisioner", provisioner, names::qualified(provisioner)),
     }
     for (index, term) in items(object, "/allowedTopologies").iter().enumerate() {
         for (at, expression) in items(term, "/matchLabelExpressions").iter().enumerate() {
@@ -339,7 +340,7 @@ fn storage_class(out: &mut Problems, object: &Value) {
                 required(out, &format!("{path}.values"), "");
             }
             let key = text(expression, "/key");
-            wrong_text(out, &format!("{path}.key"), key, names::qualified(key));
+            invalid_string(out, &format!("{path}.key"), key, names::qualified(key));
         }
     }
     one_of(out, object, "/reclaimPolicy", "reclaimPolicy", &["Delete", "Retain"]);

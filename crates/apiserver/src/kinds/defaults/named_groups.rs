@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::kinds::look::{each, fill, fill_zero, object, object_if_there};
+use crate::kinds::look::{each, fill, fill_zero, object, object_if_present};
 
 type Object = Map<String, Value>;
 
-/// Annotations by which autoscalers of version 1 say what those of version 2 have fields for.
+/// Annotations in which autoscalers of version 1 keep what version 2 has fields for.
 const OF_OLD_AUTOSCALERS: [&str; 4] = [
     "autoscaling.alpha.kubernetes.io/metrics",
     "autoscaling.alpha.kubernetes.io/behavior",
@@ -16,7 +16,7 @@ const OF_OLD_AUTOSCALERS: [&str; 4] = [
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Fills in the defaults of a kind.
+/// Sets the defaults of a kind.
 pub(super) fn apply(group: &str, version: &str, kind: &str, map: &mut Object) {
     match (group, kind) {
         ("networking.k8s.io", "IngressClass") => ingress_class(map),
@@ -57,9 +57,9 @@ fn requested_devices(spec: &mut Object) {
             fill_zero(request, "count", 1);
         }
     };
-    let Some(devices) = object_if_there(spec, "devices") else { return };
+    let Some(devices) = object_if_present(spec, "devices") else { return };
     for request in each(devices, "requests") {
-        if let Some(exact) = object_if_there(request, "exactly") {
+        if let Some(exact) = object_if_present(request, "exactly") {
             fill_request(exact);
         }
         each(request, "firstAvailable").for_each(fill_request);
@@ -67,14 +67,15 @@ fn requested_devices(spec: &mut Object) {
 }
 
 fn priority_level(spec: &mut Object) {
-    if let Some(exempt) = object_if_there(spec, "exempt") {
+    if let Some(exempt) = object_if_present(spec, "exempt") {
         fill(exempt, "nominalConcurrencyShares", 0);
         fill(exempt, "lendablePercent", 0);
     }
-    if let Some(limited) = object_if_there(spec, "limited") {
+    if let Some(limited) = object_if_present(spec, "limited") {
         fill(limited, "nominalConcurrencyShares", 30);
         fill(limited, "lendablePercent", 0);
-        let queuing = object_if_there(limited, "limitResponse").and_then(|it| object_if_there(it, "queuing"));
+        let queuing =
+            object_if_present(limited, "limitResponse").and_then(|it| object_if_present(it, "queuing"));
         if let Some(queuing) = queuing {
             fill_zero(queuing, "handSize", 8);
             fill_zero(queuing, "queues", 64);
@@ -93,13 +94,13 @@ fn webhook(webhook: &mut Object, mutating: bool) {
         fill(webhook, "reinvocationPolicy", "Never");
     }
     each(webhook, "rules").for_each(|it| fill(it, "scope", "*"));
-    if let Some(service) = object_if_there(object(webhook, "clientConfig"), "service") {
+    if let Some(service) = object_if_present(object(webhook, "clientConfig"), "service") {
         fill(service, "port", 443);
     }
 }
 
 fn ingress_class(map: &mut Object) {
-    if let Some(parameters) = object_if_there(object(map, "spec"), "parameters") {
+    if let Some(parameters) = object_if_present(object(map, "spec"), "parameters") {
         fill(parameters, "scope", "Cluster");
     }
 }
@@ -131,9 +132,10 @@ fn autoscaler(version: &str, map: &mut Object) {
     if version == "v1" {
         return;
     }
-    // They hold what version 1 has no fields for; in version 2 they mean nothing, and are never kept.
+    // In version 2 these annotations have no meaning, because it has fields for what they hold, and
+    // are never kept.
     let metadata = object(map, "metadata");
-    if let Some(annotations) = object_if_there(metadata, "annotations") {
+    if let Some(annotations) = object_if_present(metadata, "annotations") {
         let before = annotations.len();
         annotations.retain(|name, _| !OF_OLD_AUTOSCALERS.contains(&name.as_str()));
         if annotations.is_empty() && before > 0 {
@@ -145,7 +147,7 @@ fn autoscaler(version: &str, map: &mut Object) {
         json!([{"type": "Resource", "resource": {"name": "cpu",
                 "target": {"type": "Utilization", "averageUtilization": 80}}}])
     });
-    if let Some(behavior) = object_if_there(spec, "behavior") {
+    if let Some(behavior) = object_if_present(spec, "behavior") {
         let up = object(behavior, "scaleUp");
         fill(up, "stabilizationWindowSeconds", 0);
         fill(up, "selectPolicy", "Max");

@@ -4,12 +4,12 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::age;
-use super::describe::{first_three, joined, load_balancer, name, or, selector};
-use super::upkeep;
+use super::cell::{first_three, joined, load_balancer, name, non_empty_or, selector};
+use super::control_plane;
 use crate::kinds::autoscaling;
 use crate::kinds::look::{at, flag, items, number, text};
 
-/// The cells of an object, where its kind has a printer here.
+/// Returns the cells of an object if this module prints its kind.
 pub(super) fn cells(group: &str, plural: &str, object: &Value, now: Timestamp) -> Option<Vec<Value>> {
     let age = age::since_creation(object, now);
     let first = name(object);
@@ -77,7 +77,7 @@ pub(super) fn cells(group: &str, plural: &str, object: &Value, now: Timestamp) -
             vec![first, plain("/metadata/creationTimestamp")]
         }
         ("node.k8s.io", "runtimeclasses") => vec![first, plain("/handler"), age],
-        _ => return upkeep::cells(group, plural, object, age),
+        _ => return control_plane::cells(group, plural, object, age),
     })
 }
 
@@ -129,7 +129,7 @@ fn hosts(ingress: &Value) -> String {
     let named: Vec<&str> =
         rules.iter().map(|rule| text(rule, "/host")).filter(|host| !host.is_empty()).collect();
     let shown: Vec<&str> = named.iter().take(3).copied().collect();
-    // Rules are counted, with or without a host, once three hosts are shown.
+    // As kube-apiserver does: once three hosts are shown, rules are counted with or without a host.
     let third = rules.iter().enumerate().filter(|(_, rule)| !text(rule, "/host").is_empty()).nth(2);
     match third {
         _ if shown.is_empty() => "*".to_owned(),
@@ -208,7 +208,7 @@ fn metrics(object: &Value) -> String {
     }
 }
 
-/// One measure: what it is, and what it should be.
+/// Formats one metric: its current value and its target.
 fn metric(spec: &Value, status: Option<&Value>) -> String {
     let (field, named) = match text(spec, "/type") {
         "External" => ("external", false),
@@ -221,7 +221,7 @@ fn metric(spec: &Value, status: Option<&Value>) -> String {
     let wanted = |value: &str| text(spec, &format!("/{field}/target/{value}"));
     let current = |value: &str| {
         let found = status.map_or("", |status| text(status, &format!("/{field}/current/{value}")));
-        or(found, "<unknown>").to_owned()
+        non_empty_or(found, "<unknown>").to_owned()
     };
     let average = wanted("averageValue");
     if named {

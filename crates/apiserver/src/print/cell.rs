@@ -1,25 +1,25 @@
-//! Parts of cells that several kinds share: names, lists with an end, selectors, containers.
+//! Parts of cells that several kinds share: names, shortened lists, selectors, containers.
 
 use serde_json::Value;
 
 use crate::kinds::look::{at, entries, items, text};
 
-/// The name of an object.
+/// Returns the name of an object.
 pub(super) fn name(object: &Value) -> Value {
     text(object, "/metadata/name").into()
 }
 
-/// A text, or what stands for none.
-pub(super) fn or<'a>(text: &'a str, none: &'a str) -> &'a str {
+/// Returns a text, or `none` if it is empty.
+pub(super) fn non_empty_or<'a>(text: &'a str, none: &'a str) -> &'a str {
     if text.is_empty() { none } else { text }
 }
 
-/// A list with commas, and what stands for an empty one.
+/// Joins a list with commas, or returns `none` if it is empty.
 pub(super) fn joined(list: &[String], none: &str) -> String {
     if list.is_empty() { none.to_owned() } else { list.join(",") }
 }
 
-/// The first three of a list, and how many more there are.
+/// Joins the first three of a list and adds the number of the others.
 pub(super) fn first_three(list: &[String], none: &str) -> String {
     match list {
         [] => none.to_owned(),
@@ -28,7 +28,7 @@ pub(super) fn first_three(list: &[String], none: &str) -> String {
     }
 }
 
-/// Labels as they are selected by: `a=b,c=d`.
+/// Formats labels as a selector: `a=b,c=d`.
 pub(super) fn labels(object: &Value, pointer: &str) -> String {
     let list: Vec<String> = entries(object, pointer)
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
@@ -36,7 +36,7 @@ pub(super) fn labels(object: &Value, pointer: &str) -> String {
     joined(&list, "<none>")
 }
 
-/// A selector of labels as text.
+/// Formats a label selector.
 pub(super) fn selector(object: &Value, pointer: &str) -> String {
     let Some(selector) = at(object, pointer) else { return "<none>".to_owned() };
     let mut list: Vec<String> = entries(selector, "/matchLabels")
@@ -57,7 +57,7 @@ pub(super) fn selector(object: &Value, pointer: &str) -> String {
     joined(&list, "<none>")
 }
 
-/// Names and images of the containers of a pod spec.
+/// Returns the names and images of the containers of a pod spec.
 pub(super) fn containers(object: &Value, pod_spec: &str) -> [Value; 2] {
     let list = |field: &str| {
         let texts: Vec<&str> = items(object, &format!("{pod_spec}/containers"))
@@ -69,11 +69,11 @@ pub(super) fn containers(object: &Value, pod_spec: &str) -> [Value; 2] {
     [list("/name"), list("/image")]
 }
 
-/// Addresses of a load balancer, each once, sorted.
+/// Returns the addresses of a load balancer, sorted and without duplicates.
 pub(super) fn load_balancer(object: &Value) -> String {
     let mut list: Vec<&str> = items(object, "/status/loadBalancer/ingress")
         .iter()
-        .map(|point| or(text(point, "/ip"), text(point, "/hostname")))
+        .map(|point| non_empty_or(text(point, "/ip"), text(point, "/hostname")))
         .filter(|address| !address.is_empty())
         .collect();
     list.sort_unstable();
@@ -81,7 +81,7 @@ pub(super) fn load_balancer(object: &Value) -> String {
     list.join(",")
 }
 
-/// The short names of access modes, each once.
+/// Returns the short names of access modes, without duplicates.
 pub(super) fn access_modes(object: &Value, pointer: &str) -> String {
     let has = |mode: &str| items(object, pointer).iter().any(|known| known == mode);
     let short: Vec<&str> = [
@@ -97,7 +97,7 @@ pub(super) fn access_modes(object: &Value, pointer: &str) -> String {
     short.join(",")
 }
 
-/// Whether a condition of that type is true.
+/// Returns true if the condition of that type is true.
 pub(super) fn condition(object: &Value, kind: &str) -> bool {
     items(object, "/status/conditions")
         .iter()

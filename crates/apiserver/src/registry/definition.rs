@@ -1,8 +1,8 @@
-//! One stored definition of a custom kind, read and compiled.
+//! One stored definition of a custom kind, parsed and compiled.
 //!
-//! Reading a definition is cheap, compiling its schemas is not. A catalog that follows another takes over what has
-//! not changed: the definition as a whole when it is at the same version, and its compiled kinds when only labels or
-//! conditions are others.
+//! Parsing a definition is cheap, compiling its schemas is not. A new catalog reuses what has not
+//! changed: the whole definition if its resource version is the same, and its compiled kinds if
+//! only labels or conditions have changed.
 
 use std::sync::Arc;
 
@@ -15,39 +15,39 @@ use crate::custom::{CustomKind, Names, Scope, Version, names};
 use crate::openapi;
 use crate::store::{CollectionName, Encoded};
 
-/// A definition as it is stored.
+/// A stored CustomResourceDefinition.
 #[derive(Debug)]
-pub struct Defined {
+pub struct StoredDefinition {
     key: ObjectKey,
     uid: String,
-    /// The version of the definition as an object.
+    /// The resource version of the definition.
     version: u64,
-    /// Counts the changes of its `spec`.
+    /// Incremented by each change of its `spec`.
     generation: Option<i64>,
     /// The API group of the kind.
     pub group: String,
-    /// Where its objects are stored.
+    /// The collection that its objects are stored in.
     pub collection: CollectionName,
-    /// The names that it asks for.
+    /// The requested names (`spec.names`).
     pub requested: Names,
-    /// The names that it has.
+    /// The accepted names (`status.acceptedNames`).
     pub accepted: Names,
     established: bool,
     terminating: bool,
     served: Arc<ServedKinds>,
 }
 
-/// The compiled kinds of a definition, one for each version that is served.
+/// The compiled kinds of a definition, one for each served version.
 #[derive(Debug, Default)]
 pub(super) struct ServedKinds {
     pub(super) kinds: Vec<Arc<Kind>>,
-    /// The same for the OpenAPI documents.
+    /// The same kinds for the OpenAPI documents.
     pub(super) published: Vec<Arc<openapi::CustomKind>>,
 }
 
-impl Defined {
-    /// Reads a stored definition; takes over what `before` has compiled where that is still true. Returns whether
-    /// anything had to be compiled too.
+impl StoredDefinition {
+    /// Parses a stored definition. Reuses the kinds that `before` has compiled if they are still
+    /// valid. The returned flag is true if anything was compiled.
     pub(super) fn read(stored: &Encoded, before: Option<&Self>) -> (Self, bool) {
         let definition = stored.to_value();
         let spec = &definition["spec"];
@@ -77,42 +77,43 @@ impl Defined {
         (read, false)
     }
 
-    /// Whether this is the definition in that very state.
+    /// Returns true if `stored` is this definition at the same resource version.
     pub(super) fn is(&self, stored: &Encoded) -> bool {
         self.version == stored.version() && self.uid == stored.uid()
     }
 
-    /// Whether its objects are those of that definition: not of one that had the same name before.
-    pub(super) fn is_successor_of(&self, other: &Self) -> bool {
+    /// Returns true if both are states of one definition, as opposed to a deleted and re-created
+    /// one of the same name.
+    pub(super) fn is_same_definition_as(&self, other: &Self) -> bool {
         self.uid == other.uid
     }
 
-    /// The key of the definition.
+    /// Returns the key of the definition.
     pub fn key(&self) -> &ObjectKey {
         &self.key
     }
 
-    /// The version of the definition as an object.
+    /// Returns the resource version of the definition.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Whether its kind is served.
+    /// Returns true if its kind is served.
     pub fn is_established(&self) -> bool {
         self.established
     }
 
-    /// Whether it is being deleted, and its objects before it.
+    /// Returns true while the definition is being deleted. Its objects are deleted first.
     pub fn is_terminating(&self) -> bool {
         self.terminating
     }
 
-    /// The uid of the definition.
+    /// Returns the uid of the definition.
     pub fn uid(&self) -> &str {
         &self.uid
     }
 
-    /// Whether it has all names that it asks for, so that there is nothing left to decide.
+    /// Returns true if it has all the names it requests, so that there is nothing left to decide.
     pub fn is_settled(&self) -> bool {
         self.established && self.requested == self.accepted
     }
@@ -121,7 +122,10 @@ impl Defined {
         &self.served
     }
 
-    /// Every change of `spec` has a generation of its own, and of the status only the names matter.
+    /// Returns true if the compiled kinds of `self` are valid for `other`.
+    ///
+    /// Every change of `spec` increments the generation, and only the accepted names of the status
+    /// matter.
     fn compiles_to_the_same(&self, other: &Self) -> bool {
         self.established
             && self.generation.is_some()
@@ -132,7 +136,8 @@ impl Defined {
 impl ServedKinds {
     fn compile(definition: &Value, generation: Option<i64>) -> Self {
         let kind = Arc::new(CustomKind::read(definition));
-        // A definition that was changed may have let other objects in before.
+        // Objects that are already stored may have been written under an older schema or in another
+        // version.
         let evolved = generation != Some(1) || kind.versions.len() > 1;
         let mut compiled = Self::default();
         for (at, version) in kind.versions.iter().enumerate().filter(|(_, it)| it.served) {
@@ -149,7 +154,7 @@ impl ServedKinds {
     }
 }
 
-/// A version of a custom kind as discovery shows it.
+/// Returns the discovery entry of a version of a custom kind.
 fn resource_def(kind: &CustomKind, version: &Version) -> ResourceDef {
     let part = |name: &str, group: &str, version: &str, kind: &str| SubresourceDef {
         name: name.to_owned(),

@@ -1,15 +1,15 @@
-//! Rows of the kinds that keep the server itself going: flows and their levels, addresses of services, parts of the API,
-//! requests for certificates.
+//! Rows of the kinds that configure the server itself: flow control, IP addresses, API services,
+//! certificate signing requests.
 
 use serde_json::Value;
 
 use super::age;
-use super::describe::name;
+use super::cell::name;
 use crate::kinds::look::{at, items, number, text};
 
 const NONE: &str = "<none>";
 
-/// The cells of an object, where its kind has a printer here.
+/// Returns the cells of an object if this module prints its kind.
 pub(super) fn cells(group: &str, plural: &str, object: &Value, age: Value) -> Option<Vec<Value>> {
     let first = name(object);
     let plain = |pointer: &str| Value::from(text(object, pointer));
@@ -48,7 +48,7 @@ pub(super) fn cells(group: &str, plural: &str, object: &Value, age: Value) -> Op
     })
 }
 
-/// How far a request for a certificate has come: `Approved,Issued`.
+/// Returns the state of a certificate signing request: `Approved,Issued`.
 fn signing_state(request: &Value) -> String {
     let decided = |kind: &str| condition(request, kind).is_some();
     let mut state = match (decided("Denied"), decided("Approved")) {
@@ -70,7 +70,7 @@ fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     items(object, "/status/conditions").iter().find(|it| text(it, "/type") == kind)
 }
 
-/// Whose address it is: `services/default/web`.
+/// Returns the owner of an IP address: `services/default/web`.
 fn parent(address: &Value) -> String {
     let Some(parent) = at(address, "/spec/parentRef") else { return NONE.to_owned() };
     let parts = ["/resource", "/group"].map(|it| text(parent, it).to_lowercase());
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_for_a_certificate_has_a_cell_for_each_column() {
+    fn a_certificate_signing_request_has_a_cell_for_each_column() {
         let (group, plural) = ("certificates.k8s.io", "certificatesigningrequests");
         let columns = crate::print::columns(group, "v1", plural);
         let pending = row(group, plural, json!({ "spec": { "signerName": "s", "username": "u" } }));
@@ -124,9 +124,9 @@ mod tests {
         assert_eq!(state(&["Approved", "Denied", "Failed"], "")[5], "Denied,Failed");
     }
 
-    /// Each was shown by the original.
+    /// Recorded from kube-apiserver.
     #[test]
-    fn rows_say_what_the_original_says() {
+    fn rows_are_those_of_kube_apiserver() {
         let flow = "flowcontrol.apiserver.k8s.io";
         let schema = json!({ "spec": { "matchingPrecedence": 123, "priorityLevelConfiguration": { "name": "exempt" },
             "distinguisherMethod": { "type": "ByUser" } },
