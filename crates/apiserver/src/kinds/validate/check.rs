@@ -131,7 +131,7 @@ pub(super) fn routable_address(out: &mut Problems, field: &str, text: &str) {
         IpAddr::V6(ip) => (ip.is_unicast_link_local(), ip.segments()[0] & 0xffcf == 0xff02),
     };
     if ip.is_unspecified() {
-        invalid(out, field, &text.into(), "may not be unspecified (0.0.0.0 or ::)");
+        invalid(out, field, &text.into(), &format!("may not be unspecified ({text})"));
     }
     if link {
         invalid(out, field, &text.into(), "may not be in the link-local range (169.254.0.0/16, fe80::/10)");
