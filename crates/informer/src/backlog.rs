@@ -1,7 +1,9 @@
-//! The changes that wait for one handler: batches that all handlers share or, where the handler is behind, merged changes.
+//! The pending changes of one handler: batches shared with all handlers or, if the handler is
+//! behind, merged changes.
 //!
-//! A handler that keeps up never pays for merging, and receives every change: a batch is handed out as it is unless a second one
-//! comes before the first was taken. Nothing here locks, waits or calls a handler.
+//! A handler that keeps up receives every change and never pays for merging: a batch is handed out
+//! unchanged unless a second one arrives before the first was taken. Nothing here locks, waits or
+//! calls a handler.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -14,18 +16,19 @@ use tokio::time::Instant;
 use crate::change::Change;
 use crate::coalesce::Folded;
 
-/// How many changes may wait unmerged before the informer's task merges them, when the reader does not come to do it. Twice that
-/// is the most that is kept beyond what merging leaves.
+/// The number of changes that may wait unmerged before the informer's task merges them, if the
+/// reader does not do it. At most twice as many are kept in addition to the merged ones.
 const UNMERGED: usize = 4096;
 
-/// How objects are told apart; one for all mailboxes of an informer, so that what it computes can be shared.
+/// The hasher of object keys. All mailboxes of an informer use the same one, so that they can share
+/// hashes.
 pub(crate) type KeyHasher = hashbrown::DefaultHashBuilder;
 
-/// Changes that were made at once, shared by the mailboxes they were put into.
+/// Changes that were applied together, shared by the mailboxes that contain them.
 #[derive(Debug)]
 pub(crate) struct Batch<T> {
     changes: Vec<Change<T>>,
-    /// When the store showed them.
+    /// The time at which the store published them.
     since: Instant,
     hasher: KeyHasher,
     /// The hash of each object's key, computed by the first mailbox that merges the batch.
@@ -37,7 +40,7 @@ impl<T: Object> Batch<T> {
         Self { changes, since, hasher, hashes: OnceLock::new() }
     }
 
-    /// How many changes there are.
+    /// Returns the number of changes.
     pub(crate) fn len(&self) -> usize {
         self.changes.len()
     }
@@ -53,12 +56,12 @@ impl<T: Object> Batch<T> {
     }
 }
 
-/// What a reader took, to be worked on without a lock.
+/// The changes that a reader took, to be processed without a lock.
 #[derive(Debug)]
 pub(crate) struct Hand<T> {
     shared: Option<(Arc<Batch<T>>, Range<usize>)>,
     own: Vec<Change<T>>,
-    /// How many changes the reader had not been told of when it took these, including them.
+    /// The number of changes that the reader had not processed when it took these, including these.
     pub(crate) waiting: usize,
 }
 
@@ -82,12 +85,12 @@ impl<T> Default for Hand<T> {
     }
 }
 
-/// The rest of a batch, from the first change that was not taken.
+/// The rest of a batch, starting with the first change that was not taken.
 #[derive(Debug)]
 struct Rest<T> {
     batch: Arc<Batch<T>>,
     from: usize,
-    /// The place of the first change of the batch in the line.
+    /// The sequence number of the first change of the batch.
     place: u64,
 }
 
@@ -105,34 +108,35 @@ impl<T: Object> Rest<T> {
     }
 }
 
-/// The changes that wait, oldest first.
+/// The pending changes, oldest first.
 ///
 /// Everything in `folded` is older than everything in `arrived`.
 #[derive(Debug)]
 pub(crate) struct Backlog<T> {
-    /// Whether changes of one object are merged while they wait.
+    /// True if updates of one object are merged while they wait.
     merges: bool,
     folded: Folded<T>,
     arrived: VecDeque<Rest<T>>,
-    /// How many changes are in `arrived`.
+    /// The number of changes in `arrived`.
     unmerged: usize,
-    /// What a reader carries away to merge it: how much, and since when the oldest waits.
+    /// Set while a reader merges the changes without the lock: their number, and the time of the
+    /// oldest.
     lifted: Option<(usize, Instant)>,
-    /// The place in the line of the next change that comes.
+    /// The sequence number of the next change.
     next_place: u64,
 }
 
-/// What a reader finds.
+/// The result of asking for the next changes.
 #[derive(Debug)]
 pub(crate) enum Next<T> {
     Nothing,
     /// The hand was filled.
     Taken,
-    /// Merge this, and give it back.
+    /// The caller must merge this and give it back with [`Backlog::lower`].
     Fold(Lifted<T>),
 }
 
-/// What was lifted out to be merged without a lock.
+/// Changes that were taken out to be merged without the lock.
 #[derive(Debug)]
 pub(crate) struct Lifted<T> {
     folded: Folded<T>,
@@ -148,7 +152,8 @@ impl<T: Object> Lifted<T> {
 }
 
 impl<T: Object> Backlog<T> {
-    /// An empty one. `before` is how many changes will be put before all others later.
+    /// Creates an empty backlog. `before` is the number of changes that [`Self::prepend`] will put
+    /// before all others later.
     pub(crate) fn new(merges: bool, before: usize) -> Self {
         Self {
             merges,
@@ -173,7 +178,7 @@ impl<T: Object> Backlog<T> {
         }
     }
 
-    /// Puts a batch before everything else; its places are those that were left free for it.
+    /// Puts a batch before everything else; its sequence numbers were reserved for it.
     pub(crate) fn prepend(&mut self, batch: Batch<T>) {
         let rest = Rest { batch: Arc::new(batch), from: 0, place: 0 };
         if self.folded.len() > 0 {
@@ -186,7 +191,8 @@ impl<T: Object> Backlog<T> {
         }
     }
 
-    /// Fills an empty hand with up to `limit` of the oldest changes, or says what has to be done first.
+    /// Fills an empty hand with up to `limit` of the oldest changes, or returns what has to be done
+    /// first.
     pub(crate) fn next(&mut self, limit: usize, hand: &mut Hand<T>) -> Next<T> {
         hand.clear();
         if self.folded.len() > 0 && self.arrived.is_empty() {
@@ -220,32 +226,32 @@ impl<T: Object> Backlog<T> {
         Lifted { folded: std::mem::take(&mut self.folded), arrived: std::mem::take(&mut self.arrived) }
     }
 
-    /// Gives back what was lifted, merged.
+    /// Gives back the changes that were taken out, merged.
     pub(crate) fn lower(&mut self, folded: Folded<T>) {
         self.lifted = None;
         self.folded = folded;
     }
 
-    /// How many changes wait.
+    /// Returns the number of pending changes.
     pub(crate) fn len(&self) -> usize {
         self.folded.len() + self.unmerged + self.lifted.map_or(0, |(count, _)| count)
     }
 
-    /// Since when the oldest waits.
+    /// Returns the time of the oldest pending change.
     pub(crate) fn oldest(&self) -> Option<Instant> {
         let lifted = self.lifted.map(|(_, since)| since);
         let folded = || self.folded.front().map(|(_, since)| since);
         lifted.or_else(folded).or_else(|| self.arrived.front().map(|it| it.batch.since))
     }
 
-    /// The place of the oldest change, or of the next to come.
+    /// Returns the sequence number of the oldest pending change, or of the next one to come.
     pub(crate) fn front_place(&self) -> u64 {
         let folded = self.folded.front().map(|(place, _)| place);
         let arrived = || self.arrived.front().map(|it| it.place + it.from as u64);
         folded.or_else(arrived).unwrap_or(self.next_place)
     }
 
-    /// The place of the next change that comes.
+    /// Returns the sequence number of the next change to come.
     pub(crate) fn next_place(&self) -> u64 {
         self.next_place
     }

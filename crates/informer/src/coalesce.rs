@@ -1,12 +1,15 @@
-//! The merged backlog of a handler that is behind: consecutive updates of one object become one update, and nothing else is merged.
+//! The merged backlog of a handler that is behind: consecutive updates of one object become one
+//! update, and nothing else is merged.
 //!
-//! A handler that reads a merged backlog receives a shorter history that could have happened: every addition with the state in which
-//! the object was added, one update from the oldest state it did not see to the newest, and every deletion. So it always learns that
-//! an object came, changed or went, and under which labels and owners the object was known first and last; only the states in
-//! between are dropped. An addition and a deletion do not cancel out: whoever wrote the object, or owns it, waits for its deletion
-//! even if the addition was never delivered.
+//! A handler that reads a merged backlog receives a shorter history that could have happened: every
+//! addition with the state in which the object was added, one update from the oldest state that it
+//! did not see to the newest, and every deletion. So it always learns that an object was created,
+//! changed or deleted, with the first and last known labels and owners of the object; only the
+//! states in between are dropped. An addition and a deletion do not cancel out: the writer or owner
+//! of the object waits for its deletion even if the addition was never delivered.
 //!
-//! [`Life`] holds the rule, [`Folded`] is the queue that applies it. Neither knows of locks, tasks or handlers.
+//! [`Life`] implements the rule, [`Folded`] is the queue that applies it. Neither knows of locks,
+//! tasks or handlers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,13 +20,13 @@ use tokio::time::Instant;
 
 use crate::change::{Change, Deleted};
 
-/// The pending changes of one object, from one addition to its deletion at most: an object of the same name that is created later
-/// has a life of its own.
+/// The pending changes of one object, at most from one addition to its deletion: a later object of
+/// the same name has changes of its own.
 #[derive(Debug)]
 struct Life<T> {
     /// The state in which it was added, and whether the addition is an initial one.
     added: Option<(Arc<T>, bool)>,
-    /// The oldest state that the handler would otherwise not learn of, and the newest.
+    /// The oldest state that the handler would otherwise not see, and the newest.
     updated: Option<(Arc<T>, Arc<T>)>,
     deleted: Option<Deleted<T>>,
 }
@@ -39,16 +42,17 @@ impl<T: Object> Life<T> {
         life
     }
 
-    /// Adds a later change of the same object. Never called after a deletion.
+    /// Merges a later change of the same object. Never called after a deletion.
     fn merge(&mut self, change: &Change<T>) {
         match change {
             Change::Deleted(last) => self.deleted = Some(last.clone()),
-            // The store reports no addition of an object that it shows. If it did, this would still be a correct history.
+            // The store reports no addition of an object that it already shows. If it did, this
+            // would still be a correct history.
             Change::Added { object: new, .. } | Change::Updated { new, .. } => match &mut self.updated {
                 Some((_, newest)) => *newest = Arc::clone(new),
                 None => {
                     let known = Arc::clone(self.newest());
-                    // A resync of a state that waits already says nothing new.
+                    // A resync of a state that is already pending adds nothing.
                     if !Arc::ptr_eq(&known, new) {
                         self.updated = Some((known, Arc::clone(new)));
                     }
@@ -61,16 +65,16 @@ impl<T: Object> Life<T> {
         let deleted = self.deleted.as_ref().map(Deleted::last);
         let updated = || self.updated.as_ref().map(|(_, new)| new);
         let added = || self.added.as_ref().map(|(object, _)| object);
-        deleted.or_else(updated).or_else(added).expect("a life begins with a change")
+        deleted.or_else(updated).or_else(added).expect("it is created with a change")
     }
 
-    /// Whether a change is of the same name.
+    /// Returns true if a change is of an object with the same name.
     fn concerns(&self, change: &Change<T>) -> bool {
         let known = match change {
             Change::Updated { old, .. } => old,
             other => other.object(),
         };
-        // Nearly always the very state that is pending, which saves a look at the object itself.
+        // Nearly always the pending state itself, which saves a comparison of names.
         Arc::ptr_eq(known, self.newest()) || {
             let (one, other) = (self.newest().header(), known.header());
             one.name == other.name && one.namespace == other.namespace
@@ -83,7 +87,7 @@ impl<T: Object> Life<T> {
             + usize::from(self.deleted.is_some())
     }
 
-    /// Hands out the changes, in order.
+    /// Appends the changes to `to`, in order.
     fn report(self, to: &mut Vec<Change<T>>) {
         to.extend(self.added.map(|(object, initial)| Change::Added { object, initial }));
         to.extend(self.updated.map(|(old, new)| Change::Updated { old, new }));
@@ -91,31 +95,32 @@ impl<T: Object> Life<T> {
     }
 }
 
-/// Pending changes by object, in the order in which each object first had one.
+/// The pending changes by object, in the order in which each object first had one.
 ///
-/// It holds at most three changes for each object that existed since the handler last took something.
+/// It holds at most three changes for each object that existed since the handler last took changes.
 ///
-/// Invariants: every slot whose object is not deleted has exactly one entry in `entries`, found by the key of its object, and no other
-/// slot has one. So a name has at most one entry, and the slots of its earlier objects are before that.
+/// Invariants: every slot whose object is not deleted has exactly one entry in `entries`, found by
+/// the key of its object, and no other slot has one. So a name has at most one entry, and the slots
+/// of earlier objects of that name are before it.
 #[derive(Debug)]
 pub(crate) struct Folded<T> {
     slots: VecDeque<Slot<T>>,
-    /// The number of the first slot; the others follow.
+    /// The number of the first slot; the others follow consecutively.
     first: u64,
     /// The slots that can still be merged into, by the hash of the object's key.
     entries: HashTable<Entry>,
-    /// How many changes are in the slots.
+    /// The number of changes in the slots.
     changes: usize,
 }
 
 #[derive(Debug)]
 struct Slot<T> {
     life: Life<T>,
-    /// The position of the object's first pending change in the line of changes.
+    /// The sequence number of the object's first pending change.
     place: u64,
     /// The hash of the object's key.
     hash: u64,
-    /// When the oldest of what was merged here came.
+    /// The time of the oldest change that was merged here.
     since: Instant,
 }
 
@@ -133,7 +138,8 @@ impl<T> Default for Folded<T> {
 }
 
 impl<T: Object> Folded<T> {
-    /// Adds a change. `place` is not smaller than that of any change before it, `hash` that of its object's key.
+    /// Adds a change. `place` is its sequence number, which must not decrease, and `hash` is that
+    /// of its object's key.
     pub(crate) fn add(&mut self, place: u64, hash: u64, change: &Change<T>, since: Instant) {
         let Self { slots, first, entries, changes } = self;
         let concerned = |it: &Entry| {
@@ -162,7 +168,7 @@ impl<T: Object> Folded<T> {
         }
     }
 
-    /// Takes the changes of the objects that wait longest, of at most `limit` of them.
+    /// Takes all changes of the objects that wait longest, at most `limit` objects.
     pub(crate) fn take(&mut self, limit: usize, to: &mut Vec<Change<T>>) {
         for _ in 0..limit {
             let Some(slot) = self.slots.pop_front() else { return };
@@ -176,7 +182,7 @@ impl<T: Object> Folded<T> {
         }
     }
 
-    /// Puts what is pending there behind what is pending here, merged. Everything there came later.
+    /// Appends a backlog of later changes, merging the two.
     pub(crate) fn append(&mut self, later: Self) {
         let mut changes = Vec::with_capacity(3);
         for Slot { life, place, hash, since } in later.slots {
@@ -187,12 +193,12 @@ impl<T: Object> Folded<T> {
         }
     }
 
-    /// How many changes wait.
+    /// Returns the number of pending changes.
     pub(crate) fn len(&self) -> usize {
         self.changes
     }
 
-    /// The place of the object that waits longest, and since when it does.
+    /// Returns the sequence number and the time of the object that waits longest.
     pub(crate) fn front(&self) -> Option<(u64, Instant)> {
         self.slots.front().map(|slot| (slot.place, slot.since))
     }
@@ -216,7 +222,8 @@ mod tests {
         Arc::new(map)
     }
 
-    /// `+1` adds version 1, `!1` adds it as one of the first list, `1>2` updates, `-2` deletes, `~2` deletes unseen.
+    /// Parses a change: `+1` adds version 1, `!1` adds it as part of the initial list, `1>2`
+    /// updates, `-2` deletes, `~2` deletes unseen.
     fn change(name: &str, text: &str) -> Change<ConfigMap> {
         let at = |text: &str| map(name, text.parse().expect("a version"));
         match text.split_at(1) {
@@ -246,7 +253,7 @@ mod tests {
         let hasher = hashbrown::DefaultHashBuilder::default();
         let mut folded = Folded::default();
         for (place, change) in changes.iter().enumerate() {
-            // Few hashes, so that different objects share some.
+            // Few distinct hashes, so that different objects collide.
             let hash = hasher.hash_one(change.object().header().name) % 3;
             folded.add(place as u64, hash, change, Instant::now());
         }
@@ -282,9 +289,9 @@ mod tests {
         }
     }
 
-    /// An owner that wrote a child, or one that lost it, has to learn that the child went.
+    /// An owner that wrote a child, or that lost it, has to learn that the child was deleted.
     #[test]
-    fn the_owner_before_and_the_owner_after_are_both_in_what_is_reported_of_an_object_that_went() {
+    fn the_changes_of_a_deleted_object_show_its_owners_before_and_after_the_update() {
         let owned = |version, owner: &str| {
             let mut it = ConfigMap::clone(&map("child", version));
             it.metadata.labels = Some([("owner".to_owned(), owner.to_owned())].into());
@@ -310,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resync_of_a_state_that_waits_adds_nothing() {
+    fn a_resync_of_a_pending_state_adds_nothing() {
         let (object, newer) = (map("a", 1), map("a", 2));
         let again = |it: &Arc<ConfigMap>| Change::Updated { old: it.clone(), new: it.clone() };
         let mut waiting = folded(&[
@@ -344,7 +351,7 @@ mod tests {
         assert_eq!((waiting.len(), waiting.entries.len()), (0, 0));
     }
 
-    /// What a handler that keeps a copy has after it was told.
+    /// Applies changes to a copy, as a handler that keeps one would.
     fn fold<'a>(copy: &mut Map<String, u64>, changes: impl IntoIterator<Item = &'a Change<ConfigMap>>) {
         for change in changes {
             let header = change.object().header();
@@ -365,7 +372,7 @@ mod tests {
         }
     }
 
-    /// A history of some objects that a server could have made.
+    /// Generates a history of some objects that a server could have produced.
     fn history(steps: &[(u8, u8)]) -> Vec<Change<ConfigMap>> {
         let mut live = Map::new();
         let step = |(version, (name, what)): (usize, &(u8, u8))| {
@@ -387,12 +394,12 @@ mod tests {
         steps.iter().enumerate().map(step).collect()
     }
 
-    /// What a reader that derives work from changes must not miss.
+    /// The facts that a reader which derives work from changes must not miss.
     #[derive(Debug, Default, PartialEq)]
     struct Facts {
-        /// The newest state in which each name was reported, and whether that was a deletion.
+        /// The newest reported state of each name, and whether it was a deletion.
         last: Map<String, (u64, bool)>,
-        /// Each addition and each deletion, in order, with its state.
+        /// Each addition and each deletion with its state, sorted.
         ends: Vec<(String, String)>,
     }
 
@@ -412,8 +419,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whenever the handler reads: it ends with the state of the store, never takes a step back, receives every addition and every
-        /// deletion once, and each name that changed is reported in its newest state.
+        /// Whenever the handler reads, it ends with the state of the store, its versions never go
+        /// back, it receives every addition and every deletion once, and each changed name is
+        /// reported in its newest state.
         #[test]
         fn merged_changes_lose_no_object_no_deletion_and_no_newest_state(
             steps in prop::collection::vec((0u8..4, 0u8..5), 1..60),
@@ -445,7 +453,7 @@ mod tests {
             prop_assert_eq!(facts(&reported), facts(&history));
         }
 
-        /// Two lines, put together, are as one.
+        /// Appending a second backlog gives the same as adding its changes one by one.
         #[test]
         fn appending_is_adding(steps in prop::collection::vec((0u8..4, 0u8..5), 1..40), cut in 0usize..40) {
             let history = history(&steps);

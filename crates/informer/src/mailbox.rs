@@ -1,7 +1,8 @@
-//! Between an informer and one handler: a mailbox with a policy for what happens when the handler is slower than the changes.
+//! The mailbox between an informer and one handler, with a policy for a handler that is slower than
+//! the changes.
 //!
-//! The informer's task puts batches in, the handler's task takes them out. It is the only thing the two share. The lock is held
-//! to move pointers, never to merge, to wait or to call.
+//! The informer's task puts batches in, the handler's task takes them out, and they share nothing
+//! else. The lock is held only to move pointers, never to merge, to wait or to call a handler.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,69 +19,76 @@ use crate::change::Change;
 use crate::metrics::HandlerMetrics;
 use crate::numbers::Number;
 
-/// What happens to changes that a handler has no time for yet.
+/// The policy for the changes that a handler has not processed yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Overflow {
-    /// Consecutive updates of one object become one, from the oldest state to the newest. Nothing else is merged: a slow handler
-    /// still receives every addition and every deletion, in order, so what it reads is a shorter history that could have happened.
+    /// Consecutive updates of one object become one update from the oldest state to the newest.
+    /// Nothing else is merged: a slow handler still receives every addition and every deletion, in
+    /// order, so it reads a shorter history that could have happened.
     ///
-    /// Only states between two updates are dropped. The state in which an object was added, the one that the handler knew before
-    /// an update, and the last one before a deletion are all delivered, with the owners and labels that they had. A handler
-    /// that must see the states in between too, because it derives keys from them (an owner that had a child only for a moment),
-    /// uses [`Grow`](Self::Grow) and is quick: it puts keys into a queue that drops duplicates.
+    /// Only intermediate states of consecutive updates are dropped. The state in which an object
+    /// was added, the one that the handler knew before an update, and the last one before a
+    /// deletion are all delivered, with their owners and labels. A handler that must see the
+    /// intermediate states too, because it derives keys from them (an owner that had a child only
+    /// for a moment), uses [`Grow`](Self::Grow) and returns quickly, for example by adding keys to
+    /// a deduplicating queue.
     ///
-    /// At most three changes wait for each object that existed since the handler last read, and a few thousand beyond that. The
-    /// backlog is merged when a second batch of changes arrives before the handler took the first; a handler that takes each
-    /// batch before the next one arrives receives every change. Objects come in the order in which each first had a change.
+    /// At most three changes wait for each object that existed since the handler last read, plus a
+    /// few thousand. The backlog is merged when a second batch of changes arrives before the
+    /// handler took the first; a handler that takes each batch before the next one arrives receives
+    /// every change. Objects come in the order in which each first had a change.
     #[default]
     Coalesce,
-    /// Every change is kept until the handler receives it, in the order of the server. Memory has no bound.
+    /// Every change is kept until the handler receives it, in the server's order. Memory is not
+    /// bounded.
     Grow,
-    /// Every change is delivered, and the informer waits when more than this many of them wait: its store then stands still, and so does
-    /// every handler once it was told what the store shows. What the store applies at once is put in at once, so as
-    /// many changes as one batch has may wait beyond the number.
+    /// Every change is delivered, and the informer waits while more than this many changes are
+    /// pending: its store then does not change, and no other handler receives changes beyond the
+    /// store's state. Batches are put in whole, so the number may be exceeded by one batch.
     Block(usize),
 }
 
-/// How far behind a handler is.
+/// A handler's backlog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lag {
-    /// How many changes it still has to be told of, with those it is being told of. Some of them may yet be merged.
+    /// The number of changes that the handler has not processed yet, including those in hand. Some
+    /// of them may still be merged.
     pub pending: usize,
-    /// For how long the oldest of those that wait has waited.
+    /// The age of the oldest pending change.
     pub oldest: Option<Duration>,
-    /// How many calls of the handler have panicked.
+    /// The number of handler calls that have panicked.
     pub panics: u64,
 }
 
-/// How far a handler has come.
+/// The progress of a handler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// It was told of everything of the first list.
+    /// The handler has received the whole initial list.
     pub(crate) synced: bool,
-    /// It will not be called any more.
+    /// The handler is not called any more.
     pub(crate) ended: bool,
 }
 
-/// What a handler that comes late is told first: built by its own task, since there may be much of it.
+/// The existing objects, which a handler that is added late receives first. Built by the handler's
+/// own task, since there may be many.
 pub(crate) struct Replay<T> {
-    /// How many changes it will be.
+    /// The number of changes that `build` returns.
     pub(crate) len: usize,
     pub(crate) build: Box<dyn FnOnce() -> Vec<Change<T>> + Send>,
 }
 
-/// One handler's mailbox.
+/// The mailbox of one handler.
 #[derive(Debug)]
 pub(crate) struct Mailbox<T> {
     name: Arc<str>,
-    /// The number that is its name, where it was given none.
+    /// The number that serves as its name, if the handler was not named.
     _number: Option<Number>,
     overflow: Overflow,
     hasher: KeyHasher,
     metrics: HandlerMetrics,
-    /// Looked at before each call, so that nothing is told any more once `remove` has returned.
+    /// Checked before each call, so that no call begins once `remove` has returned.
     removed: AtomicBool,
     panics: AtomicU64,
     progress: watch::Sender<Progress>,
@@ -89,20 +97,20 @@ pub(crate) struct Mailbox<T> {
 
 struct State<T> {
     backlog: Backlog<T>,
-    /// What comes before the backlog, and since when it waits.
+    /// The changes to deliver before the backlog, and since when they wait.
     replay: Option<(Replay<T>, Instant)>,
-    /// How many changes the reader has in hand.
+    /// The number of changes in the reader's hand.
     in_hand: usize,
-    /// The place in the line after everything of the first list, once that is known.
+    /// The sequence number after the initial list, once it is known.
     synced_at: Option<u64>,
-    /// The place in the line after the last resync.
+    /// The sequence number after the last resync.
     resynced_to: u64,
-    /// Nothing more will come.
+    /// Set when no more changes will come.
     closed: bool,
-    /// Whether the reader has begun.
+    /// Set once the reader has started.
     reading: bool,
     reader: Option<Waker>,
-    /// The informer's task, when it waits for room.
+    /// The waker of the informer's task, while it waits for room.
     writer: Option<Waker>,
 }
 
@@ -137,7 +145,8 @@ impl<T: Object> Mailbox<T> {
         }
     }
 
-    /// Has a handler told first of what is there already. To be called before anything is put in.
+    /// Delivers the existing objects before all changes. Must be called before the first change is
+    /// put in.
     pub(crate) fn replay(&self, replay: Replay<T>, since: Instant) {
         let mut state = self.state();
         state.backlog = Backlog::new(self.overflow == Overflow::Coalesce, replay.len);
@@ -145,7 +154,7 @@ impl<T: Object> Mailbox<T> {
         wake(state, |it| &mut it.reader);
     }
 
-    /// Puts a batch in; wakes the reader. What comes after the end is dropped.
+    /// Puts a batch in and wakes the reader. A closed mailbox drops it.
     pub(crate) fn push(&self, batch: &Arc<Batch<T>>) {
         let mut state = self.state();
         if state.closed {
@@ -157,8 +166,8 @@ impl<T: Object> Mailbox<T> {
         self.metrics.pending(pending);
     }
 
-    /// Puts every object in again, unless the informer waits for room, or what was put in so the last time still waits: a handler
-    /// that is slower than its resyncs would be further behind after each of them.
+    /// Puts every object in again, unless the mailbox is full or the last resync is still pending:
+    /// a handler that is slower than its resyncs would fall further behind with each of them.
     pub(crate) fn push_resync(&self, batch: &Arc<Batch<T>>) {
         if self.is_full() {
             return;
@@ -172,14 +181,16 @@ impl<T: Object> Mailbox<T> {
         self.push(batch);
     }
 
-    /// Says, once, that the first list is whole: the handler is synced when it was told of what is in now.
+    /// Marks the initial list as complete: the handler is synced once it has processed everything
+    /// that is in now. Must be called only once.
     pub(crate) fn first_list_is_in(&self) {
         let mut state = self.state();
         state.synced_at = Some(state.backlog.next_place());
         wake(state, |it| &mut it.reader);
     }
 
-    /// Takes up to `limit` changes, and tells by it that those taken before are done. `false`: there will be no more.
+    /// Takes up to `limit` changes, and marks those that were taken before as processed. Returns
+    /// `false` if there will be no more.
     pub(crate) fn poll_take(&self, limit: usize, hand: &mut Hand<T>, cx: &mut Context<'_>) -> Poll<bool> {
         loop {
             let mut state = self.state();
@@ -231,7 +242,7 @@ impl<T: Object> Mailbox<T> {
         }
     }
 
-    /// Waits, under [`Overflow::Block`], until there is room for more. Only one may wait.
+    /// Waits, under [`Overflow::Block`], until there is room for more. Only one task may wait.
     pub(crate) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state();
         if state.closed || self.is_removed() || self.has_room(state.pending()) {
@@ -249,7 +260,7 @@ impl<T: Object> Mailbox<T> {
         matches!(self.overflow, Overflow::Block(_))
     }
 
-    /// Whether the informer has to wait for room.
+    /// Returns true if the informer has to wait for room.
     pub(crate) fn is_full(&self) -> bool {
         self.is_blocking() && !self.is_removed() && {
             let state = self.state();
@@ -261,7 +272,7 @@ impl<T: Object> Mailbox<T> {
         self.removed.load(Ordering::Acquire)
     }
 
-    /// Says that the handler will not be called any more. The informer forgets it when it next has something to deliver.
+    /// Records that the handler is not called any more. The informer drops it at its next delivery.
     pub(crate) fn ended(&self) {
         self.removed.store(true, Ordering::Release);
         let state = {
@@ -273,7 +284,7 @@ impl<T: Object> Mailbox<T> {
             }
             (std::mem::replace(&mut state.backlog, Backlog::new(false, 0)), state.replay.take())
         };
-        // What was dropped may be much: not under the lock.
+        // Dropping the backlog may take long, so it happens outside the lock.
         drop(state);
         self.metrics.pending(0);
         self.progress.send_if_modified(|it| !std::mem::replace(&mut it.ended, true));
@@ -287,7 +298,7 @@ impl<T: Object> Mailbox<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Nothing more will come; what is in is still told.
+    /// Closes the mailbox: no more changes will come, and the pending ones are still delivered.
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.closed = true;
@@ -305,21 +316,21 @@ impl<T: Object> State<T> {
     }
 }
 
-/// Lets go of the lock, then wakes whom it names.
-fn wake<T>(mut state: MutexGuard<'_, State<T>>, whom: impl FnOnce(&mut State<T>) -> &mut Option<Waker>) {
-    let waker = whom(&mut state).take();
+/// Releases the lock, then wakes the selected task.
+fn wake<T>(mut state: MutexGuard<'_, State<T>>, select: impl FnOnce(&mut State<T>) -> &mut Option<Waker>) {
+    let waker = select(&mut state).take();
     drop(state);
     if let Some(waker) = waker {
         waker.wake();
     }
 }
 
-/// What can be asked of a mailbox without knowing what is in it.
+/// The operations of a mailbox that do not depend on the type of its objects.
 pub(crate) trait Subscription: Send + Sync {
     fn name(&self) -> &str;
     fn progress(&self) -> watch::Receiver<Progress>;
     fn lag(&self) -> Lag;
-    /// Drops what waits and ends the handler after the call that is under way.
+    /// Drops the pending changes and ends the handler after a running call.
     fn remove(&self);
 }
 
@@ -374,7 +385,7 @@ mod tests {
     use super::*;
     use crate::metrics::InformerMetrics;
 
-    /// Somebody who waits, and whether they were woken.
+    /// A waiting task, and whether it was woken.
     #[derive(Debug, Default)]
     struct Sleeper(AtomicBool);
 
@@ -412,7 +423,7 @@ mod tests {
         Mailbox::new(name, None, overflow, KeyHasher::default(), metrics)
     }
 
-    /// Additions of objects that nobody has heard of.
+    /// Creates additions of new objects.
     fn additions(count: u8, made: &mut u32) -> Vec<Change<ConfigMap>> {
         let mut one = || {
             *made += 1;
@@ -423,7 +434,7 @@ mod tests {
         (0..count).map(|_| one()).collect()
     }
 
-    /// A mailbox with who reads it and who waits for room in it.
+    /// A mailbox with a reader and a writer that waits for room.
     struct Scene {
         mailbox: Mailbox<ConfigMap>,
         hand: Hand<ConfigMap>,
@@ -463,39 +474,41 @@ mod tests {
                 }
                 Deed::Remove => self.mailbox.remove(),
                 Deed::Close => {
-                    // Who closes it is who would wait for room.
+                    // The writer closes the mailbox, so it does not wait for room any more.
                     self.writer = None;
                     self.mailbox.close();
                 }
             }
         }
 
-        /// Who sleeps and was not woken has missed nothing: asked again, there is still nothing for them.
+        /// Checks that no wake-up was lost: a task that waits and was not woken is polled again and
+        /// must still be pending.
         fn check(&mut self) -> Result<(), TestCaseError> {
             let asleep = |it: &Arc<Sleeper>| !it.0.load(Ordering::Relaxed);
             if let Some(sleeper) = self.reader.clone().filter(asleep) {
                 let (waker, before) = (sleeper.into(), *self.mailbox.progress().borrow());
                 let again = self.mailbox.poll_take(1, &mut self.hand, &mut Context::from_waker(&waker));
-                prop_assert!(again.is_pending(), "the reader sleeps, and there is {again:?}");
+                prop_assert!(again.is_pending(), "the reader was not woken for {again:?}");
                 prop_assert_eq!(
                     *self.mailbox.progress().borrow(),
                     before,
-                    "the reader slept through the sync"
+                    "the reader was not woken for the sync"
                 );
             }
             if let Some(sleeper) = self.writer.clone().filter(asleep) {
                 let waker = sleeper.into();
                 let again = self.mailbox.poll_room(&mut Context::from_waker(&waker));
-                prop_assert!(again.is_pending(), "the informer sleeps, and there is room");
+                prop_assert!(again.is_pending(), "the writer was not woken although there is room");
             }
             Ok(())
         }
     }
 
     proptest! {
-        /// Everything about a mailbox happens under its lock, so that what several threads do is one of these orders.
+        /// All operations of a mailbox happen under its lock, so any interleaving of threads is one
+        /// of these sequences.
         #[test]
-        fn nobody_sleeps_while_there_is_something_for_them(
+        fn no_wake_up_is_lost_in_any_sequence_of_operations(
             deeds in prop::collection::vec(deed(), 1..60),
             overflow in prop_oneof![
                 Just(Overflow::Coalesce), Just(Overflow::Grow), Just(Overflow::Block(0)), Just(Overflow::Block(2))
@@ -512,20 +525,20 @@ mod tests {
             let ends = |it: &Deed| matches!(it, Deed::Remove | Deed::Close);
             let first_end = deeds.iter().position(ends);
             for (number, deed) in deeds.iter().enumerate() {
-                // The first list is in once.
+                // The initial list is marked only once.
                 let again = deeds[..number].iter().any(|it| matches!(it, Deed::FirstList));
                 if !(again && matches!(deed, Deed::FirstList)) {
                     scene.perform(deed);
                     scene.check()?;
                 }
             }
-            // Unless it was removed or closed, all is told, once.
+            // Unless it was removed or closed, every change is delivered exactly once.
             if first_end.is_none() {
                 for _ in 0..=scene.made {
                     scene.perform(&Deed::Take(9));
                 }
                 prop_assert_eq!(scene.told, scene.made);
-                prop_assert!(scene.reader.is_some(), "it waits for more");
+                prop_assert!(scene.reader.is_some(), "the reader waits for more");
             }
         }
     }

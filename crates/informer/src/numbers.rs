@@ -1,16 +1,17 @@
-//! Numbers that name what has no name of its own, given back when no longer needed.
+//! Numbers as names for handlers that have none, recycled when no longer needed.
 //!
-//! Handlers without a name are numbered, and the number is a label of their metrics. A counter that only grows would make a new time
-//! series for each short-lived stream; the smallest free number keeps them to as many as there are handlers at one time.
+//! The number is a label of the handler's metrics. A counter that only grows would create a new
+//! time series for each short-lived stream; taking the smallest free number limits them to the
+//! number of handlers that exist at the same time.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Hands out numbers from 1 on. A clone hands out from the same.
+/// An allocator of numbers from 1 on. A clone shares the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Numbers(Arc<Mutex<BTreeSet<usize>>>);
 
-/// A number that no other one of its [`Numbers`] has. Dropping it gives it back.
+/// A number that is unique within its [`Numbers`]. Dropping it frees the number.
 #[derive(Debug)]
 pub(crate) struct Number {
     number: usize,
@@ -18,7 +19,7 @@ pub(crate) struct Number {
 }
 
 impl Numbers {
-    /// Takes the smallest number that is free.
+    /// Allocates the smallest free number.
     pub(crate) fn take(&self) -> Number {
         let mut taken = self.taken();
         let number =

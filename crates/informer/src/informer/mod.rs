@@ -1,4 +1,4 @@
-//! One local copy of a collection for a whole program: reflectors, store and fan-out, put together and kept running.
+//! The shared informer: reflectors, store and fan-out, assembled and kept running.
 //!
 //! ```text
 //! Feed (a reflector and its queue) ─┐

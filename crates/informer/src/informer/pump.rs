@@ -1,7 +1,9 @@
-//! The task of an informer: takes deltas, has the store apply them, tells the handlers, and does nothing else.
+//! The task of an informer: takes deltas, has the store apply them and delivers the changes to the
+//! handlers.
 //!
-//! Whatever touches store and handlers together happens here, one after the other. So a handler that is told of a change finds it
-//! in the store, and one that comes late is told exactly of what the store shows at that moment.
+//! Everything that involves both the store and the handlers happens here, sequentially. So a
+//! handler that receives a change finds it in the store, and a handler that is added later receives
+//! exactly the objects that the store shows at that moment.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -25,37 +27,41 @@ use crate::store::{Snapshot, StoreWriter};
 
 /// The policy for the objects of a collection that the server does not serve any more.
 ///
-/// A collection counts as gone as [`NotFound`](crate::NotFound) says. The health of the informer says so under either policy, the
-/// informer asks again from time to time, and when the collection is back, handlers receive the difference.
+/// [`NotFound`](crate::NotFound) decides when a collection counts as gone. Under either policy, the
+/// informer's health reports it, the informer asks again from time to time, and when the collection
+/// is back, handlers receive the difference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnGone {
-    /// The store keeps what is known, and no handler receives a deletion. Where a definition is removed, the server deletes its
-    /// objects first, and the watch delivers that; so what is left is what a server that misbehaves would have deleted.
+    /// The store keeps the known objects, and no handler receives a deletion. When a definition is
+    /// removed, the server deletes its objects first and the watch delivers the deletions; so the
+    /// remaining objects are those that a misbehaving server would have made disappear.
     #[default]
     Keep,
-    /// The store is emptied, and handlers receive a [`Deleted::Missed`](crate::Deleted::Missed) for every object. For readers that show
-    /// what is there, rather than those that clean up after what went. Built-in kinds are kept all the same: a server that
-    /// does not serve them is no whole server.
+    /// The store is emptied, and handlers receive a [`Deleted::Missed`](crate::Deleted::Missed) for
+    /// every object. Meant for programs that display what exists rather than for those that clean
+    /// up after deletions. Objects of built-in kinds are kept nevertheless: a server that does not
+    /// serve them is not working properly.
     Clear,
 }
 
-/// Everything that an informer's task owns.
+/// The state that an informer's task owns.
 pub(super) struct Pump<T: Object> {
     pub(super) feeds: Vec<Feed<T>>,
     pub(super) writer: StoreWriter<T>,
     pub(super) fan_out: FanOut<T>,
     pub(super) joins: mpsc::UnboundedReceiver<Joining<T>>,
-    /// How many deltas are applied at once, at most.
+    /// The maximal number of deltas that are applied at once.
     pub(super) batch: usize,
-    /// How long after the collection was found to be gone it is asked for again.
+    /// The wait before a collection that is gone is asked for again.
     pub(super) revive_after: Option<Duration>,
     pub(super) on_gone: OnGone,
-    /// How long handlers may take in the end for what waits for them.
+    /// The time that handlers have at the end to process their pending changes.
     pub(super) stop_grace: Duration,
 }
 
-/// Says that the informer has stopped, however its task ends. It is made before the task, which a runtime that ends drops unpolled.
+/// Marks the informer as stopped when dropped, however its task ends. It is created before the
+/// task, because a runtime that shuts down may drop the task without polling it.
 pub(super) struct Stopping<T: Object>(pub(super) Arc<Core<T>>);
 
 impl<T: Object> Drop for Stopping<T> {
@@ -65,8 +71,8 @@ impl<T: Object> Drop for Stopping<T> {
 }
 
 impl<T: Object> Pump<T> {
-    /// Runs until it is asked to stop, or there is nothing more to come. Then: the reflectors end, the handlers are told of what
-    /// is left and end, the store is closed (rule IN-10).
+    /// Runs until it is asked to stop, or until no reflector is left. Then the reflectors end, the
+    /// handlers process what is left and end, and the store is closed (rule IN-10).
     pub(super) async fn run(mut self, stopping: Stopping<T>) {
         let core = &stopping.0;
         self.feeds.iter_mut().for_each(Feed::start);
@@ -76,13 +82,13 @@ impl<T: Object> Pump<T> {
         for feed in self.feeds.drain(..) {
             feed.stop().await;
         }
-        // Who was taken on is told, be it late.
+        // Handlers whose registration was accepted are still served.
         while let Ok(joining) = self.joins.try_recv() {
             self.fan_out.join(joining, replay(core.store.snapshot()));
         }
         self.fan_out.close(self.stop_grace).await;
         drop(self.writer);
-        tracing::debug!("the informer has stopped");
+        tracing::debug!("informer stopped");
     }
 
     async fn follow(&mut self, core: &Core<T>) {
@@ -112,7 +118,7 @@ impl<T: Object> Pump<T> {
         }
     }
 
-    /// Brings a batch of one feed into the store and to the handlers.
+    /// Applies a batch of one feed to the store and delivers the changes to the handlers.
     fn turn(&mut self, core: &Core<T>, feed: usize, deltas: &mut Vec<Delta<T>>) {
         let start = Instant::now();
         let (count, waiting): (_, usize) = (deltas.len(), self.feeds.iter().map(Feed::depth).sum());
@@ -133,33 +139,34 @@ impl<T: Object> Pump<T> {
         }
         let took = start.elapsed();
         if is_slow_batch(count, waiting, took) {
-            tracing::info!(informer = core.name, deltas = count, waiting, ?took, "changes are slow to apply");
+            tracing::info!(informer = core.name, deltas = count, waiting, ?took, "applying changes is slow");
         }
         core.members.metrics.processed(took, &core.store.version());
     }
 
-    /// A reflector has ended by itself. `false`: that was the last one, and none will come back.
+    /// Handles the end of a reflector. Returns `false` if it was the last one and none will be
+    /// restarted.
     async fn ended(&mut self, feed: usize, core: &Core<T>) -> bool {
         let why = self.feeds[feed].ended().await;
         if matches!(why, End::Cancelled) {
-            tracing::debug!(informer = core.name, "the runtime ends, and the informer with it");
+            tracing::debug!(informer = core.name, "the informer ends because the runtime shuts down");
             return false;
         }
         let Some(after) = self.revive_after else {
-            tracing::warn!(informer = core.name, ?why, "a reflector has ended for good");
+            tracing::warn!(informer = core.name, ?why, "a reflector has ended and is not restarted");
             core.healths.replace(feed, self.feeds[feed].health());
             return !self.feeds.iter().all(Feed::is_over);
         };
         match why {
             End::Said(Ended::Gone(message)) => {
-                tracing::info!(informer = core.name, %message, "the collection is gone; asking again from time to time");
+                tracing::info!(informer = core.name, %message, "the server does not serve the collection any more; retrying periodically");
                 if self.on_gone == OnGone::Clear && !is_built_in(&core.resource.gvk.group) {
                     self.clear(core, feed);
                     self.feeds[feed].cleared();
                 }
             }
             other => {
-                tracing::error!(informer = core.name, ?other, "a reflector ended badly; it begins again")
+                tracing::error!(informer = core.name, ?other, "a reflector ended unexpectedly; restarting it")
             }
         }
         self.feeds[feed].rest_until(later(Instant::now(), after));
@@ -167,7 +174,8 @@ impl<T: Object> Pump<T> {
         true
     }
 
-    /// What the server does not serve any more is not there any more. What was never read in whole stays that way.
+    /// Removes all objects, as if an empty list had been received. A collection that was never
+    /// synced stays so.
     fn clear(&mut self, core: &Core<T>, feed: usize) {
         if let Some(version) = self.writer.reached(feed) {
             let nothing = Delta::End { version, unreadable: Vec::new() };
@@ -185,7 +193,8 @@ impl<T: Object> Pump<T> {
     }
 }
 
-/// Whether kube-apiserver itself serves the group. The group of a definition has a dot, and may end in `k8s.io` too.
+/// Returns true if kube-apiserver itself serves the group. Groups of custom resources have a dot,
+/// and may end in `k8s.io` too.
 fn is_built_in(group: &str) -> bool {
     const BUILT_IN: [&str; 18] = [
         "admissionregistration.k8s.io",
@@ -210,8 +219,8 @@ fn is_built_in(group: &str) -> bool {
     !group.contains('.') || BUILT_IN.contains(&group)
 }
 
-/// Takes what waits in one of the feeds, beginning with `first` so that none is passed over for ever; which one it was, and whether its
-/// reflector goes on.
+/// Takes waiting deltas of one of the feeds, starting with `first` so that none is starved. Returns
+/// the index of the feed, and whether its reflector is still running.
 async fn receive<T: Object>(
     feeds: &mut [Feed<T>],
     first: usize,
@@ -232,11 +241,11 @@ async fn receive<T: Object>(
 
 /// Waits until the informer is asked to stop.
 async fn asked(stop: &mut watch::Receiver<bool>) {
-    // It fails when nobody can ask any more, which is the same.
+    // It fails if the sender is dropped, which also means to stop.
     let _ = stop.wait_for(|it| *it).await;
 }
 
-/// Waits until then; for ever where there is no such time.
+/// Waits until the given time, or for ever if there is none.
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
@@ -244,14 +253,14 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// What a handler that comes now is told first.
+/// Returns the additions that a handler which is added now receives first.
 fn replay<T: Object>(snapshot: Snapshot<T>) -> Replay<T> {
     let len = snapshot.len();
     let added = |object: &Arc<T>| Change::Added { object: Arc::clone(object), initial: true };
     Replay { len, build: Box::new(move || snapshot.iter().map(added).collect()) }
 }
 
-/// Every object, as an update in which nothing changed.
+/// Returns every object as an update in which nothing changed.
 fn unchanged<T: Object>(snapshot: &Snapshot<T>) -> Vec<Change<T>> {
     snapshot.iter().map(|it| Change::Updated { old: Arc::clone(it), new: Arc::clone(it) }).collect()
 }

@@ -1,4 +1,4 @@
-//! The handle on an informer: what a program reads, waits for and is told through.
+//! The public handle on an informer.
 
 use std::fmt;
 use std::future::Future;
@@ -21,15 +21,16 @@ use crate::lister::Lister;
 use crate::registration::{Changes, HandlerOptions, Registration};
 use crate::store::{Store, WaitError};
 
-/// A local copy of a collection, kept in step with the server, for everybody in the program who needs it.
+/// A local cache of a collection, kept synced with the server and shared by all parts of a program.
 ///
-/// It reads the collection once, follows its changes, and goes on through every failure; [`Self::health`] says how it is doing.
-/// A clone is another handle on the same informer, and so are the stores and listers that it gives out. When the last handle is
-/// dropped the informer stops, as it does after [`Self::stop`]; a stopped informer cannot be started again. What was read from it
-/// stays readable.
+/// It lists the collection once, watches its changes, and keeps going through every failure;
+/// [`Self::health`] reports problems. A clone is another handle on the same informer, and so are
+/// the stores and listers that it returns. When the last handle is dropped the informer stops, as
+/// it does after [`Self::stop`]; a stopped informer cannot be started again, but its store stays
+/// readable.
 ///
-/// Handlers may come at any time before it stops. Each is told first of what is there, and then of every change, in order and from a task
-/// of its own; see [`EventHandler`] for what it can rely on.
+/// Handlers may be added at any time before it stops. Each first receives the existing objects and
+/// then every change, in order and from a task of its own; see [`EventHandler`] for the guarantees.
 ///
 /// ```
 /// # use dogwatch_client::{Api, Client};
@@ -48,23 +49,23 @@ pub struct SharedInformer<T: Object> {
     handle: Arc<Handle<T>>,
 }
 
-/// What all handles own together. Dropped with the last of them.
+/// The state that all handles own together. Dropped with the last of them.
 struct Handle<T: Object> {
     core: Arc<Core<T>>,
-    /// Until the informer is started.
+    /// Present until the informer is started.
     pump: Mutex<Option<Box<Pump<T>>>>,
 }
 
-/// An informer that is not kept alive by this.
+/// A weak handle, which does not keep the informer alive.
 pub(crate) struct WeakInformer<T: Object>(Weak<Handle<T>>);
 
-/// Whether an informer has ended, known without a handle on it.
+/// Reports whether an informer has ended, without a handle on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Life(watch::Receiver<Phase>);
 
-/// The informer has stopped, and takes no more handlers.
+/// The error of adding a handler to an informer that has stopped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the handler was not added to informer {informer} because it has stopped already")]
+#[error("the handler was not added because informer {informer} has already stopped")]
 pub struct InformerStopped {
     informer: String,
 }
@@ -78,52 +79,59 @@ impl<T: Object> SharedInformer<T> {
         &self.handle.core
     }
 
-    /// What it is called in metrics, logs and errors.
+    /// Returns the name in metrics, logs and errors.
     pub fn name(&self) -> &str {
         &self.core().name
     }
 
-    /// The collection it is a copy of.
+    /// Returns the resource type of the collection.
     pub fn resource(&self) -> &ResourceType {
         &self.core().resource
     }
 
-    /// Whether the namespaces and selectors of this informer let it hold an object of this key and these labels, which are `None`
-    /// where the caller does not know them. `None` where only the server can tell: for selectors of other fields than name and
+    /// Returns whether the namespaces and selectors of this informer allow an object with this key
+    /// and these labels. Pass `None` if the labels are not known.
+    ///
+    /// Returns `None` if only the server knows: for selectors of fields other than name and
     /// namespace, and for shards.
     pub fn admits(&self, key: &ObjectKey, labels: Option<Labels<'_>>) -> Option<bool> {
         self.core().coverage.admits(key, labels)
     }
 
-    /// Returns the copy itself, to be read from anywhere. It keeps the informer running, as this handle does.
+    /// Returns the store, which can be read from any task. It keeps the informer running, as this
+    /// handle does.
     ///
-    /// A handler of this informer that keeps one keeps the informer until [`Self::stop`]; it may use [`Store::detached`].
+    /// If a handler of this informer holds one, the informer runs until [`Self::stop`]; such a
+    /// handler can use [`Store::detached`].
     pub fn store(&self) -> Store<T> {
         self.core().store.kept_by(Arc::clone(&self.handle) as _)
     }
 
-    /// Returns a reader of the copy by key, namespace, labels and index. It keeps the informer running.
+    /// Returns a lister, which reads by key, namespace, labels and index. It keeps the informer
+    /// running.
     pub fn lister(&self) -> Lister<T> {
         Lister::new(self.store())
     }
 
-    /// Adds an index to the store; when it returns, every object is found by it.
+    /// Adds an index to the store; when it returns, the index contains every object.
     ///
     /// # Errors
-    /// When there is an index of this name.
+    /// Returns an error if an index of this name exists.
     pub fn add_index(&self, index: Index<T>) -> Result<(), IndexError> {
         self.core().store.add_index(index)
     }
 
-    /// Starts it in tasks of the runtime this is called on. A second call does nothing, and so does one after it was stopped.
+    /// Starts the informer on the current runtime. Does nothing if it was already started or
+    /// stopped.
     ///
     /// # Panics
-    /// When it is called outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     pub fn start(&self) {
         if self.is_started() {
             return;
         }
-        // Before anything is changed: without a runtime this panics, and the informer can still be started elsewhere.
+        // First, before anything is changed: without a runtime this panics, and the informer can
+        // still be started elsewhere.
         let runtime = tokio::runtime::Handle::current();
         let Some(pump) = self.handle.take_pump() else { return };
         let core = Arc::clone(self.core());
@@ -132,13 +140,14 @@ impl<T: Object> SharedInformer<T> {
         runtime.spawn(pump.run(Stopping(core)).instrument(span));
     }
 
-    /// Starts it and waits until it has stopped.
+    /// Starts the informer and waits until it has stopped.
     pub async fn run(&self) {
         self.start();
         self.core().stopped().await;
     }
 
-    /// Starts it, waits for the signal, or until it was stopped otherwise, and stops it.
+    /// Starts the informer, and stops it when the signal completes. Returns when the informer has
+    /// stopped, whatever the reason.
     pub async fn run_until(&self, signal: impl Future) {
         self.start();
         tokio::select! {
@@ -149,9 +158,12 @@ impl<T: Object> SharedInformer<T> {
         self.stop().await;
     }
 
-    /// Stops it and waits until every task of it has ended: first what reads from the server, then the handlers, each after it has
-    /// worked off what was left for it (rule IN-10). What is left after [`InformerBuilder::stop_grace`](crate::InformerBuilder::stop_grace)
-    /// is dropped. A call of a handler that never returns is waited for for ever.
+    /// Stops the informer and waits until all of its tasks have ended: first the reflectors, then
+    /// the handlers, each after it has processed its pending changes (rule IN-10).
+    ///
+    /// Changes that are still pending after
+    /// [`InformerBuilder::stop_grace`](crate::InformerBuilder::stop_grace) are dropped. A handler
+    /// call that never returns blocks the stop for ever.
     pub async fn stop(&self) {
         if self.handle.take_pump().is_some() {
             self.core().end();
@@ -160,64 +172,70 @@ impl<T: Object> SharedInformer<T> {
         self.core().stopped().await;
     }
 
-    /// Whether it was started, even if it has stopped since.
+    /// Returns true if the informer was started, even if it has stopped since.
     pub fn is_started(&self) -> bool {
         let not_yet = self.handle.pump.lock().unwrap_or_else(PoisonError::into_inner).is_some();
         !not_yet
     }
 
-    /// Whether it has stopped: nothing changes any more.
+    /// Returns true if the informer has stopped: its store does not change any more.
     pub fn is_stopped(&self) -> bool {
         self.core().is_stopped()
     }
 
-    /// Whether it has stopped, or was asked to and is about to: it takes no more handlers then.
+    /// Returns true if the informer has stopped or was asked to stop. It does not accept handlers
+    /// then.
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopped() || *self.core().stop.borrow()
     }
 
-    /// Whether the first list is whole and in the store.
+    /// Returns true once the initial list is complete and in the store.
     pub fn is_synced(&self) -> bool {
         self.core().store.synced()
     }
 
-    /// Waits until the first list is whole and in the store. It goes on trying as long as the informer does: where that may be for
-    /// ever, because a permission is missing for example, ask [`Self::synced_within`].
+    /// Waits until the initial list is complete and in the store. It waits as long as the informer
+    /// runs, which may be for ever, for example if a permission is missing: see
+    /// [`Self::synced_within`].
     ///
     /// # Errors
-    /// When the informer has stopped and never was synced.
+    /// Returns an error if the informer stops before it is synced.
     pub async fn synced(&self) -> Result<(), NotSynced> {
         self.core().synced().await
     }
 
-    /// Waits until the first list is whole and in the store, but no longer than this.
+    /// Waits until the initial list is complete and in the store, at most for `timeout`.
     ///
     /// # Errors
-    /// When it is not by then, and why; the informer goes on trying. Or when it has stopped.
-    pub async fn synced_within(&self, patience: Duration) -> Result<(), NotSynced> {
-        self.core().synced_within(patience).await
+    /// Returns an error with the reason if the informer is not synced by then, or stops before.
+    /// After a timeout the informer keeps trying.
+    pub async fn synced_within(&self, timeout: Duration) -> Result<(), NotSynced> {
+        self.core().synced_within(timeout).await
     }
 
-    /// Waits until the store shows this version or a later one: with the version a write returned, one reads one's own writes. See
-    /// [`Store::wait_until`].
+    /// Waits until the store shows this version or a later one. With the version that a write
+    /// returned, a caller reads its own writes. See [`Store::wait_until`].
     ///
     /// # Errors
-    /// When the informer stops before that, or when the versions cannot be compared.
+    /// Returns an error if the informer stops before that, if the versions cannot be compared, or
+    /// if the version is that of an object that could not be decoded.
     pub async fn wait_until(&self, version: &ResourceVersion) -> Result<(), WaitError> {
         self.core().store.wait_until(version).await
     }
 
-    /// The version up to which the store shows everything; unset before it is synced.
+    /// Returns the version up to which the store is complete; unset until it is synced.
     pub fn last_sync_version(&self) -> ResourceVersion {
         self.core().store.version()
     }
 
-    /// How it is doing: what it is at, and what keeps it from being in step. Of several namespaces, what is worst is told.
+    /// Returns the health of the informer: its state, and the problem that keeps it from being
+    /// synced. For several namespaces, it is the worst of them.
     pub fn health(&self) -> Health {
         self.core().health()
     }
 
-    /// Follows how it is doing, until it has stopped. It does not keep the informer alive.
+    /// Returns a watch of the informer's health, which ends when the informer has stopped. It does
+    /// not keep the informer alive.
     ///
     /// ```
     /// # use dogwatch_informer::SharedInformer;
@@ -232,19 +250,20 @@ impl<T: Object> SharedInformer<T> {
         self.core().healths.watch()
     }
 
-    /// Adds a handler with the usual options.
+    /// Adds a handler with default options.
     ///
     /// # Errors
-    /// When the informer has stopped.
+    /// Returns an error if the informer has stopped.
     pub fn add_handler(&self, handler: impl EventHandler<T>) -> Result<Registration, InformerStopped> {
         self.add_handler_with(handler, HandlerOptions::default())
     }
 
-    /// Adds a handler. It is told first of every object that is there, as an addition with `initial` set; when the informer has not
-    /// begun, of those of the first list (rule IN-6). The same handler added twice is told twice.
+    /// Adds a handler. It first receives every existing object as an addition with `initial` set;
+    /// before the informer is started, these are the objects of the initial list (rule IN-6). A
+    /// handler that is added twice is called twice.
     ///
     /// # Errors
-    /// When the informer has stopped.
+    /// Returns an error if the informer has stopped.
     pub fn add_handler_with(
         &self,
         handler: impl EventHandler<T>,
@@ -254,10 +273,10 @@ impl<T: Object> SharedInformer<T> {
         self.join(joining).map(|()| registration)
     }
 
-    /// Calls this for every object that is new, beginning with those that are there.
+    /// Calls `call` for every added object, starting with the existing ones.
     ///
     /// # Errors
-    /// When the informer has stopped.
+    /// Returns an error if the informer has stopped.
     pub fn on_add(
         &self,
         call: impl FnMut(&Arc<T>) + Send + 'static,
@@ -265,10 +284,10 @@ impl<T: Object> SharedInformer<T> {
         self.add_handler(OnAdd(call))
     }
 
-    /// Calls this for every update, with the old state and the new one.
+    /// Calls `call` for every update, with the old state and the new one.
     ///
     /// # Errors
-    /// When the informer has stopped.
+    /// Returns an error if the informer has stopped.
     pub fn on_update(
         &self,
         call: impl FnMut(&Arc<T>, &Arc<T>) + Send + 'static,
@@ -276,10 +295,10 @@ impl<T: Object> SharedInformer<T> {
         self.add_handler(OnUpdate(call))
     }
 
-    /// Calls this for every object that goes.
+    /// Calls `call` for every deleted object.
     ///
     /// # Errors
-    /// When the informer has stopped.
+    /// Returns an error if the informer has stopped.
     pub fn on_delete(
         &self,
         call: impl FnMut(Deleted<T>) + Send + 'static,
@@ -287,10 +306,10 @@ impl<T: Object> SharedInformer<T> {
         self.add_handler(OnDelete(call))
     }
 
-    /// Calls this for every change.
+    /// Calls `call` for every change.
     ///
     /// # Errors
-    /// When the informer has stopped.
+    /// Returns an error if the informer has stopped.
     pub fn on_change(
         &self,
         call: impl FnMut(&Change<T>) + Send + 'static,
@@ -298,18 +317,18 @@ impl<T: Object> SharedInformer<T> {
         self.add_handler(OnChange(call))
     }
 
-    /// The changes as a stream, with the usual options.
+    /// Returns the changes as a stream, with default options.
     ///
     /// # Errors
-    /// When the informer has stopped.
+    /// Returns an error if the informer has stopped.
     pub fn changes(&self) -> Result<Changes<T>, InformerStopped> {
         self.changes_with(HandlerOptions::default())
     }
 
-    /// The changes as a stream: what a handler would be told of, in the same order.
+    /// Returns the changes as a stream: those that a handler would receive, in the same order.
     ///
     /// # Errors
-    /// When the informer has stopped.
+    /// Returns an error if the informer has stopped.
     pub fn changes_with(&self, options: HandlerOptions) -> Result<Changes<T>, InformerStopped> {
         let (joining, changes) = Joining::stream(options, &self.core().members);
         self.join(joining).map(|()| changes)
@@ -334,9 +353,9 @@ impl Life {
         *self.0.borrow() == Phase::Stopped
     }
 
-    /// Waits until every task of the informer has ended.
+    /// Waits until all tasks of the informer have ended.
     pub(crate) async fn over(mut self) {
-        // It fails when nobody is left to say so, which is the same.
+        // It fails if the sender is dropped, which means that the informer is gone.
         let _ = self.0.wait_for(|it| *it == Phase::Stopped).await;
     }
 }
@@ -395,7 +414,7 @@ mod tests {
     use super::*;
     use crate::list_watch::{ListWatch, Lists, Watches};
 
-    /// A server that never answers.
+    /// A source that never answers.
     struct Silent(ResourceType);
 
     impl ListWatch<ConfigMap> for Silent {
@@ -412,7 +431,7 @@ mod tests {
         }
     }
 
-    /// Counts what is logged as a warning or worse.
+    /// Counts events that are logged at warning level or above.
     #[derive(Clone, Default)]
     struct Alarms(Arc<AtomicUsize>);
 
@@ -439,9 +458,10 @@ mod tests {
         Builder::new_current_thread().enable_time().build().expect("a runtime can be made")
     }
 
-    /// Where a runtime of several threads ends, one of them may drop the task that reads while another still runs the informer's.
+    /// When a runtime of several threads shuts down, one thread may drop the reflector's task while
+    /// another still runs the informer's.
     #[test]
-    fn a_reader_that_goes_with_its_runtime_is_no_alarm_whether_a_stop_was_asked_for_or_not() {
+    fn a_reflector_dropped_with_its_runtime_logs_no_warning() {
         for asked in [false, true] {
             let maps = ResourceType::namespaced(Gvk::new("", "v1", "ConfigMap"), "configmaps");
             let informer = SharedInformer::new(Silent(maps));
@@ -456,7 +476,7 @@ mod tests {
             let alarms = Alarms::default();
             tracing::subscriber::with_default(alarms.clone(), || {
                 runtime().block_on(pump.run(Stopping(Arc::clone(informer.core()))));
-                tracing::warn!("so that it is known to count");
+                tracing::warn!("a control event, so that the counter is known to work");
             });
             assert_eq!(alarms.0.load(Ordering::Relaxed), 1, "asked: {asked}");
             assert!(informer.is_stopped());

@@ -1,4 +1,5 @@
-//! The moves of the state machine: what it remembers, and how it goes from one request to the next. Pure.
+//! The transitions of the state machine: its memory, and how it goes from one request to the next.
+//! Pure.
 //!
 //! ```text
 //!          ┌── refused, not understood ──► List ──┐
@@ -7,7 +8,7 @@
 //!   └ Wait ┴──────── 410, an error event ────────┘
 //! ```
 //!
-//! Which move an input leads to is decided in `state.rs`.
+//! The function for each phase, which chooses the transition for an input, is in `state.rs`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -26,21 +27,23 @@ use crate::backoff::{AGES, Backoff, later};
 use crate::delta::Delta;
 use crate::health::{Health, HealthState};
 
-/// How often a watch may come to nothing in a row before the collection is read anew, and a stream of initial events before it
-/// is listed instead. client-go gives in at the first one, and whole fleets of readers list at once when a proxy hiccups.
+/// The number of consecutive watches without a result after which the collection is listed again,
+/// and of unfinished streams of initial events after which it is listed instead. client-go lists
+/// after the first one, so all its clients list at once when a proxy fails briefly.
 pub(super) const PATIENCE: u32 = 3;
 
-/// A watch that ends sooner than this without bringing anything is a short one.
+/// A watch that ends sooner than this without an event is a short one.
 pub(super) const MOMENT: Duration = Duration::from_secs(1);
 
-/// The longest wait that a server may ask for. A number from outside must not decide that a cache is out of date for days; a server
-/// that is still busy then asks again.
+/// The longest delay that the server may ask for. A number from outside must not leave a cache out
+/// of date for days; a server that is still busy then asks again.
 const LONGEST_ASKED: Duration = Duration::from_secs(300);
 
-/// A reader is told when the initial events pause for this long, each time. client-go's number.
+/// The interval at which a pause of the initial events is reported. client-go uses the same one
+/// (k8s.io/client-go v0.36.4 `tools/cache/reflector.go`).
 pub(super) const INITIAL_EVENTS_TICK: Duration = Duration::from_secs(10);
 
-/// What a reflector remembers.
+/// The state of a reflector.
 #[derive(Debug)]
 pub(super) struct Machine {
     pub(super) resource: ResourceType,
@@ -51,42 +54,42 @@ pub(super) struct Machine {
     pub(super) backoff: Backoff,
     pub(super) internal_errors: InternalErrors,
     pub(super) vitals: Vitals,
-    /// Watches in a row that could not be opened, or from which nothing came.
+    /// The number of consecutive watches that could not be opened or brought nothing.
     pub(super) fruitless: u32,
-    /// Streams of initial events in a row that did not come to their end.
+    /// The number of consecutive streams of initial events that were not finished.
     pub(super) unfinished: u32,
-    /// Whether the server was found to take a watch with initial events for an ordinary one.
+    /// Set if the server was found to treat a watch with initial events as an ordinary one.
     pub(super) ignores_initial_events: bool,
-    /// Since when every answer says that there is no such collection.
+    /// The time since which every answer has been that the collection does not exist.
     pub(super) not_found: Option<Instant>,
-    /// Whether the collection was gone when this reflector began, and nothing else has been read since.
+    /// Set if the collection was gone when this reflector started, and nothing has been read since.
     pub(super) still_gone: bool,
-    /// Silences in a row.
+    /// The number of consecutive silences.
     pub(super) stalls: u32,
-    /// How many times in a row the collection was read anew after silences, and had not changed.
+    /// The number of consecutive relists after silences in which nothing had changed.
     pub(super) quiet: u32,
-    /// Whether the collection is being read because of silences.
+    /// Set while the collection is being listed because of silences.
     pub(super) after_silence: bool,
-    /// Whether the server is known to send bookmarks from time to time, so that their absence means something.
+    /// Set if the server is known to send periodic bookmarks, so that their absence is significant.
     pub(super) bookmarks: bool,
-    /// Whether it ended initial events with a bookmark, which it may do and send no others.
+    /// Set if the server ended initial events with a bookmark. It may still send no others.
     pub(super) initial_bookmark: bool,
-    /// Whether the source cannot tell the server's newest version.
+    /// Set if the source cannot read the server's newest version.
     pub(super) incomparable: bool,
-    /// Whether the server may have been restarted since it was last heard of: its newest version is asked for before a watch is
-    /// resumed.
+    /// Set if the server may have been restarted since it last sent something: its newest version
+    /// is read before a watch is resumed.
     pub(super) suspect: bool,
-    /// How long the watch that was asked for last may take.
+    /// The timeout of the last watch request.
     pub(super) watch_timeout: Duration,
-    /// Whether it is time to tell of every object again.
+    /// Set when a resync is due.
     pub(super) resync_due: bool,
-    /// The objects that exist and whose newest state could not be decoded.
+    /// The existing objects whose newest state could not be decoded.
     pub(super) unreadable: BTreeSet<ObjectKey>,
-    /// How many more such objects there may be, of which no name is known.
+    /// The number of further such objects whose name is not known either.
     pub(super) nameless: usize,
 }
 
-/// What does not change while a reflector runs.
+/// The settings that do not change while a reflector runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
     pub(super) watch_list: bool,
@@ -94,59 +97,60 @@ pub(super) struct Policy {
     pub(super) not_found: NotFound,
 }
 
-/// What is under way.
+/// The current activity.
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// Nothing yet, or nothing any more.
+    /// Not started, or ended.
     Idle,
-    /// A list is read.
+    /// A list is being received.
     Listing(Collected),
-    /// A watch with initial events was asked for.
+    /// A watch with initial events was requested.
     OpeningInitial(Collected),
-    /// Initial events come.
+    /// Initial events are being received.
     Initial(Open, Collected),
-    /// A watch was asked for.
+    /// A watch was requested.
     Opening,
-    /// Events come.
+    /// Events are being received.
     Watching(Open),
-    /// The server's newest version was asked for, to resume a watch.
+    /// The server's newest version was requested, to resume a watch.
     Comparing,
-    /// Discovery was asked whether the collection is gone.
+    /// Discovery was requested, to find out whether the collection is gone.
     Discovering(Absence),
-    /// A wait, and what comes after it.
+    /// A wait, and the request that follows it.
     Waiting(Next),
 }
 
 /// A collection that was not found for long enough.
 #[derive(Debug)]
 pub(super) struct Absence {
-    /// What the server answered.
+    /// The server's answer.
     pub(super) message: String,
-    /// Whether that was an API server.
+    /// True if an API server answered.
     pub(super) certain: bool,
-    /// How long the server asked to wait.
+    /// The delay that the server asked for.
     pub(super) least: Option<Duration>,
 }
 
-/// A watch that is open.
+/// An open watch.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) since: Instant,
-    /// How long it may take.
+    /// The requested timeout.
     pub(super) timeout: Duration,
     pub(super) events: u64,
-    /// Bookmarks before the one that ends the initial events.
+    /// The number of bookmarks before the one that ends the initial events.
     pub(super) early_bookmarks: u32,
-    /// Whether it brought us further.
+    /// Set once it advanced the version.
     pub(super) advanced: bool,
-    /// Whether versions come in order: not from a watch without a version to start from, until its first real event (rule REF-8).
+    /// Set if versions come in order. They do not on a watch without a start version, until its
+    /// first event that is not `ADDED` (rule REF-8).
     pub(super) ordered: bool,
 }
 
-/// What comes after a wait.
+/// The request that follows a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Read the collection, by initial events where possible.
+    /// Read the collection, by initial events if possible.
     Sync,
     /// Watch from the last version.
     Watch,
@@ -186,16 +190,17 @@ impl Machine {
         }
     }
 
-    /// Begins after another one ended. If that was because the collection was gone, the first answer that it still is ends this one
-    /// too: the informer asks again from time to time.
+    /// Continues after another reflector has ended. If that was because the collection was gone,
+    /// the first answer that it is still gone ends this one too: the informer retries periodically.
     pub(super) fn once_more(&mut self, ended: Health) {
         self.still_gone = ended.state == HealthState::Gone;
-        // Without it, the first list could be answered from a cache that is older than what was delivered.
+        // Without it, the first list could be answered from a cache that is older than what was
+        // delivered.
         self.position.last = ended.last_version.clone();
         self.vitals = Vitals::after(ended);
     }
 
-    /// How long to wait for an input before a silence is one.
+    /// Returns how long to wait for an input before a silence is reported.
     pub(super) fn patience(&self) -> Option<Duration> {
         match self.phase {
             Phase::Idle | Phase::Waiting(_) => None,
@@ -206,7 +211,7 @@ impl Machine {
         }
     }
 
-    /// Reads the collection by initial events, or by a list where those are not wanted.
+    /// Reads the collection by initial events, or by a list if those are disabled.
     pub(super) fn sync<T>(&mut self, at: Moment, out: &mut Vec<Command<T>>) {
         if !self.policy.watch_list || self.ignores_initial_events {
             return self.list(at, out);
@@ -232,11 +237,13 @@ impl Machine {
         out.push(Command::Watch(params));
     }
 
-    /// Watches from the last version, after a look at the server's newest one where it may have been restarted.
+    /// Watches from the last version, after comparing it with the server's newest one if the server
+    /// may have been restarted.
     ///
-    /// A server whose state is older than the last version accepts a watch from there and says nothing until it has come that far
-    /// again (kube-apiserver's cacheWatcher drops events and bookmarks that are not newer), which may be never. One
-    /// request with a limit of one tells.
+    /// A server whose state is older than the last version accepts a watch from there and sends
+    /// nothing until it has reached that version again, which may be never: kube-apiserver's
+    /// cacheWatcher drops events that are not newer (k8s.io/apiserver v0.36.4
+    /// `pkg/storage/cacher/cache_watcher.go`). One list request with a limit of one reveals this.
     pub(super) fn resume<T>(&mut self, at: Moment, out: &mut Vec<Command<T>>) {
         if self.suspect && self.position.last.is_exact() {
             self.phase = Phase::Comparing;
@@ -246,7 +253,7 @@ impl Machine {
         }
     }
 
-    /// Waits, at least as long as the server asked for, and goes on.
+    /// Waits, at least as long as the server asked for, and continues with `next`.
     pub(super) fn later<T>(
         &mut self,
         at: Moment,
@@ -261,7 +268,8 @@ impl Machine {
         out.push(Command::Wait(wait));
     }
 
-    /// A watch came to nothing: the same again after a while, and everything anew when that does not help.
+    /// Handles a watch without a result: retries after a backoff, and lists again after several
+    /// attempts.
     pub(super) fn came_to_nothing<T>(
         &mut self,
         at: Moment,
@@ -273,7 +281,8 @@ impl Machine {
         self.later(at, next, least, out);
     }
 
-    /// Initial events ended before their end: the same again after a while, and a list when that does not help.
+    /// Handles initial events that were not finished: retries after a backoff, and lists after
+    /// several attempts.
     pub(super) fn unfinished<T>(&mut self, at: Moment, list: Collected, out: &mut Vec<Command<T>>) {
         list.abort(out);
         self.unfinished += 1;
@@ -285,7 +294,7 @@ impl Machine {
         }
     }
 
-    /// The list is whole, unless its version shows that the server went back in time; then false.
+    /// Completes a list. Returns false if its version shows that the server's history was reset.
     pub(super) fn complete<T>(
         &mut self,
         at: Moment,
@@ -307,7 +316,7 @@ impl Machine {
         self.vitals.unreadable(self.unreadable.len() + self.nameless);
         (self.fruitless, self.unfinished, self.stalls) = (0, 0, 0);
         (self.not_found, self.still_gone, self.suspect) = (None, false, false);
-        // A collection that is only quiet is read anew ever more seldom.
+        // A collection that is merely quiet is listed ever less often.
         let unchanged = std::mem::take(&mut self.after_silence) && version == self.position.last;
         self.quiet = if unchanged { self.quiet.saturating_add(1) } else { 0 };
         self.position.unavailable = false;
@@ -316,10 +325,11 @@ impl Machine {
         true
     }
 
-    /// The server told a version older than one it told before: nothing that it said can be built upon.
+    /// Handles a version that is older than an earlier one: the server's history was reset, and
+    /// nothing that it reported before can be relied on.
     pub(super) fn rewound<T>(&mut self, at: Moment, version: &ResourceVersion, out: &mut Vec<Command<T>>) {
         let message = format!(
-            "the server went back in time: it tells of {} at version {version} after version {}; everything is read anew",
+            "the server's history was reset: it reports {} at version {version} after version {}; listing again",
             named(&self.resource),
             self.position.last,
         );
@@ -338,7 +348,7 @@ impl Machine {
         out.push(Command::End(Ended::Gone(message)));
     }
 
-    /// The end of a watch, in numbers; whether it was one that brought nothing.
+    /// Records the end of a watch in the metrics. Returns true if it was a short one.
     pub(super) fn watched<T>(&mut self, at: Moment, open: &Open, out: &mut Vec<Command<T>>) -> bool {
         let took = at.now.saturating_duration_since(open.since);
         let short = took < MOMENT && !open.advanced;
@@ -346,7 +356,7 @@ impl Machine {
         short
     }
 
-    /// Tells of every object again when that is due, and never inside a list or before the first one.
+    /// Requests a resync if it is due, but never inside a list or before the initial one.
     pub(super) fn resync<T: Object>(&mut self, out: &mut Vec<Command<T>>) {
         let listing = matches!(self.phase, Phase::Listing(_) | Phase::OpeningInitial(_) | Phase::Initial(..));
         if self.resync_due && !listing && self.vitals.health().synced {

@@ -1,4 +1,5 @@
-//! The loop of a reflector: waits for what happens next, asks the state machine, does what it says.
+//! The loop of a reflector: waits for the next input, passes it to the state machine, performs its
+//! commands.
 
 use std::fmt;
 use std::pin::Pin;
@@ -25,23 +26,25 @@ use crate::health_watch::{HealthSender, HealthWatch, ReflectorHealth};
 use crate::list_watch::ListWatch;
 use crate::queue::DeltaSender;
 
-/// So many objects that cannot be decoded are warned of, one by one; more of them are only counted.
+/// The number of undecodable objects that are logged as warnings; further ones are logged at debug
+/// level.
 const POISON_WARNINGS: u64 = 10;
 
-/// How long a small request may take.
+/// The timeout of a small request.
 const QUICK: Duration = Duration::from_secs(30);
 
-/// Follows one collection, and writes what it learns to a queue.
+/// Follows one collection, and writes deltas to a queue.
 ///
-/// It lists, watches, resumes, waits and begins anew as the server makes it necessary, and never gives up by itself, except where
-/// [`NotFound`](crate::NotFound) says so. What it has told stays true: after any failure it goes on from the last version, or tells the
-/// whole state again as a list. It holds no objects. A queue that is full lets it wait, and the server with it.
+/// It lists, watches, resumes, waits and lists again as needed, and never gives up by itself,
+/// except as [`NotFound`](crate::NotFound) specifies. After any failure it resumes from the last
+/// version, or sends the whole state again as a list, so what it sent stays valid. It holds no
+/// objects. When the queue is full it waits, and so does the server.
 pub struct Reflector<T> {
     source: Arc<dyn ListWatch<T>>,
     name: String,
     resync: Option<Duration>,
     transform: Option<Transform<T>>,
-    /// What is left to chance.
+    /// The source of random numbers.
     chances: StdRng,
     machine: Machine,
     sender: DeltaSender<T>,
@@ -49,7 +52,8 @@ pub struct Reflector<T> {
 }
 
 impl<T: Object> Reflector<T> {
-    /// A reflector of this collection, not started: nothing is asked before [`Reflector::run`] is polled.
+    /// Creates a reflector of this collection. Nothing is requested before [`Reflector::run`] is
+    /// polled.
     pub fn new(source: Arc<dyn ListWatch<T>>, options: ReflectorOptions<T>, sender: DeltaSender<T>) -> Self {
         let machine = Machine::new(source.resource().clone(), &options, !source.lacks_initial_events());
         let name = options.name.unwrap_or_else(|| named(source.resource()));
@@ -58,31 +62,37 @@ impl<T: Object> Reflector<T> {
         Self { source, name, resync, transform, chances, machine, sender, health: HealthSender::new() }
     }
 
-    /// Goes on where another reflector of the same collection ended: its numbers count on, and nothing older than what it has
-    /// delivered is read. If it ended because the collection was gone, that is shown until there is something newer to tell, and
-    /// one more answer that it is gone ends this one too.
+    /// Continues where another reflector of the same collection ended: its counters continue, and
+    /// no state older than what it delivered is read. If it ended because the collection was gone,
+    /// the health keeps showing that until there is something newer, and one more answer that it is
+    /// gone ends this reflector too.
     pub(crate) fn after(mut self, ended: Health) -> Self {
         self.machine.once_more(ended);
         self.health.publish(self.machine.vitals.health());
         self
     }
 
-    /// How it is doing. May be taken before it runs, and read after it has ended.
+    /// Returns a watch of its health, which can be created before it runs and read after it has
+    /// ended.
     pub fn health(&self) -> HealthWatch {
         self.health.watch()
     }
 
-    /// The same, for an informer.
+    /// Returns the health channel, for an informer.
     pub(crate) fn published(&self) -> ReflectorHealth {
         self.health.subscribe()
     }
 
-    /// Follows the collection until the receiver of the queue is dropped, or the collection is gone. Dropping the future stops it
-    /// at once, whatever it is at, and closes its requests.
+    /// Follows the collection until the receiver of the queue is dropped, or the collection is
+    /// gone.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops the reflector at once and closes its requests.
     pub async fn run(self) -> Ended {
         let meter = Meter::new(&self.name, &named(self.source.resource()));
         let resync = self.resync.map(|period| {
-            // A period of zero, which only the field itself can be set to, would panic.
+            // An interval of zero panics; the builder method rejects it, but the public field can
+            // be set to it.
             let period = period.clamp(Duration::from_millis(1), AGES);
             let mut timer = tokio::time::interval_at(later(Instant::now(), period), period);
             timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -109,16 +119,16 @@ impl<T> fmt::Debug for Reflector<T> {
     }
 }
 
-/// A reflector and what it is at.
+/// A running reflector and its current activity.
 struct Running<T> {
     reflector: Reflector<T>,
     activity: Activity<T>,
     silence: Silence,
     resync: Option<Interval>,
     meter: Meter,
-    /// How many objects that cannot be decoded have been reported.
+    /// The number of undecodable objects that have been reported.
     poison: u64,
-    /// The problem that was last reported.
+    /// The last reported problem.
     warned: Option<Problem>,
 }
 
@@ -140,7 +150,7 @@ impl<T: Object> Running<T> {
                     return ended;
                 }
             }
-            // Only now: the time in which the queue was full is ours, and no silence of the server's.
+            // Only now: the time for which the queue was full is not a silence of the server.
             if !idle || moves {
                 self.silence.broken();
             }
@@ -151,7 +161,7 @@ impl<T: Object> Running<T> {
         }
     }
 
-    /// What happens next; `None` when nobody reads the queue any more.
+    /// Waits for the next input; `None` if the receiver of the queue was dropped.
     async fn next(&mut self) -> Option<Input<T>> {
         let Self { reflector, activity, silence, resync, .. } = self;
         let patience = reflector.machine.patience();
@@ -206,7 +216,7 @@ impl<T: Object> Running<T> {
         None
     }
 
-    /// Shows how it is going to whoever looks.
+    /// Publishes the health, and logs new problems.
     fn publish(&mut self) {
         let news = self.reflector.machine.vitals.take_news();
         let health = self.reflector.machine.vitals.health();
@@ -239,7 +249,7 @@ impl<T: Object> Running<T> {
     }
 }
 
-/// Gives a small request up that takes too long: nothing is followed while it is under way.
+/// Applies a timeout to a small request: nothing is followed while it is pending.
 fn quick<R: Send + 'static>(
     asking: BoxFuture<'static, Result<R, Error>>,
 ) -> BoxFuture<'static, Result<R, Error>> {
@@ -249,11 +259,11 @@ fn quick<R: Send + 'static>(
     })
 }
 
-/// Measures how long nothing comes.
+/// Measures for how long nothing has been received.
 struct Silence {
-    /// When something last came.
+    /// The time of the last input.
     since: Instant,
-    /// How often it was told since.
+    /// The number of reports since.
     told: u32,
     timer: Pin<Box<Sleep>>,
 }
@@ -268,8 +278,8 @@ impl Silence {
         self.told = 0;
     }
 
-    /// Waits until nothing has come for that long, for twice that long the next time, and so on; for ever without patience to
-    /// measure by. Sets the timer only when it has to wait.
+    /// Waits until nothing has been received for `patience`, for twice as long the next time, and
+    /// so on; for ever if it is `None`. Resets the timer only if needed.
     async fn length(&mut self, patience: Option<Duration>) -> Duration {
         let Some(patience) = patience else { return std::future::pending().await };
         let due = later(self.since, patience.saturating_mul(self.told.saturating_add(1)));

@@ -1,6 +1,7 @@
-//! The state machine of a reflector: what happened goes in, what to do comes out. It performs nothing, has no clock and rolls no dice.
+//! The state machine of a reflector: inputs go in, commands come out. It performs no I/O, has no
+//! clock and no random numbers.
 //!
-//! One function per phase; the moves they choose from are in `moves.rs`.
+//! There is one function per phase; the transitions that they choose from are in `moves.rs`.
 
 use std::time::Duration;
 
@@ -18,23 +19,28 @@ use super::vitals::Until;
 use crate::delta::Delta;
 use crate::list_watch::ListEvent;
 
-/// After so many silences in a row everything is read anew, from a server that is known to send bookmarks.
+/// The number of consecutive silences after which the collection is listed again, if the server is
+/// known to send bookmarks.
 const STALLS: u32 = 2;
-/// The same for one that may be silent because nothing happens, and because it sends no bookmarks; twice as many each time that
-/// nothing had changed, up to [`MOST_DOUBLINGS`].
+/// The same for a server that may be silent because nothing happens and it sends no bookmarks.
+/// Doubled each time that nothing had changed, at most [`MOST_DOUBLINGS`] times.
 const STALLS_WITHOUT_BOOKMARKS: u32 = 5;
-/// A quiet collection is read anew at least once in so many doublings of the time: about once in a day.
+/// The maximal number of doublings: a quiet collection is listed again at least about once a day.
 const MOST_DOUBLINGS: u32 = 6;
 
-/// kube-apiserver sends no bookmark before the one that ends the initial events (cacheWatcher annotates the first one). A server from
-/// before 1.27 ignores the parameter that asks for them, and sends a plain bookmark each minute; without a limit, each reading of the
-/// collection would take until such watches ended three times, which is a quarter of an hour and more.
+/// The number of bookmarks after which a stream of initial events is given up.
+///
+/// kube-apiserver sends no bookmark before the one that ends the initial events: the first bookmark
+/// carries the annotation (k8s.io/apiserver v0.36.4 `pkg/storage/cacher/cache_watcher.go`). A
+/// server before 1.27 ignores the parameter that asks for initial events, and sends a plain
+/// bookmark each minute. Without this limit, each sync would last until three such watches have
+/// ended, which takes a quarter of an hour or more.
 const EARLY_BOOKMARKS: u32 = 2;
 
 impl Machine {
-    /// Takes note of what happened, and says what to do about it, in order.
+    /// Processes one input, and appends the commands to perform, in order.
     ///
-    /// An input that does not belong to what is under way changes nothing.
+    /// An input that does not belong to the current phase has no effect.
     pub(super) fn step<T: Object>(&mut self, at: Moment, input: Input<T>, out: &mut Vec<Command<T>>) {
         match input {
             Input::Start => self.sync(at, out),
@@ -72,7 +78,8 @@ impl Machine {
     ) {
         match input {
             Input::Listed(ListEvent::End { version, paginated }) => {
-                // Pages of such a list mean that the server has no cache to answer it from (rule REF-2).
+                // Pages of such a list mean that the server has no cache to answer it from (rule
+                // REF-2).
                 self.position.paged |= paginated && list.of_any_version();
                 if self.complete(at, list, version, out) {
                     self.follow(at, out);
@@ -94,7 +101,7 @@ impl Machine {
         self.phase = Phase::Listing(list);
     }
 
-    /// Rule REF-3, and the end of a collection that is no longer served.
+    /// Handles a failed list (rule REF-3), and detects a collection that is no longer served.
     fn list_failed<T>(&mut self, at: Moment, list: Collected, error: &Error, out: &mut Vec<Command<T>>) {
         let (newest, until) =
             (list.of_the_newest(), if list.items == 0 { Until::Accepted } else { Until::InStep });
@@ -115,7 +122,7 @@ impl Machine {
         let missing = at.now.saturating_duration_since(since);
         match self.policy.not_found {
             _ if self.still_gone => self.gone(message, out),
-            NotFound::GoneAfter(patience) if missing >= patience => {
+            NotFound::GoneAfter(limit) if missing >= limit => {
                 let certain = is_from_an_api_server(error);
                 self.phase = Phase::Discovering(Absence { message, certain, least });
                 out.push(Command::Discover);
@@ -124,7 +131,7 @@ impl Machine {
         }
     }
 
-    /// Whether the collection is gone is the server's discovery to say.
+    /// Handles the answer of discovery, which decides whether the collection is gone.
     fn on_discovering<T>(
         &mut self,
         at: Moment,
@@ -140,7 +147,7 @@ impl Machine {
         }
     }
 
-    /// What the server's newest version says about resuming a watch.
+    /// Compares the server's newest version with the last one before a watch is resumed.
     fn on_comparing<T>(&mut self, at: Moment, input: Input<T>, out: &mut Vec<Command<T>>) {
         let error = match input {
             Input::Newest(Ok(Some(version))) if version.is_older_than(&self.position.last) => {
@@ -163,8 +170,8 @@ impl Machine {
         let message = explain(Attempt::List, &self.resource, &error);
         let least = asked_to_wait(&error);
         match Failure::of(&error) {
-            // A server that takes this long for one object would never be asked in time. A list has no such limit, and needs no
-            // comparison.
+            // A server that takes this long for one object would never answer in time. A list has
+            // no such limit, and needs no comparison.
             Failure::Busy | Failure::Connection if matches!(error, Error::TimedOut(_)) => {
                 self.vitals.failed(at.now, Until::Accepted, message);
                 self.later(at, Next::Sync, least, out);
@@ -177,12 +184,13 @@ impl Machine {
                 self.vitals.failed(at.now, Until::Accepted, message);
                 self.later(at, Next::Sync, least, out);
             }
-            // A server in trouble may be one that is starting.
+            // A 5xx may come from a server that is starting.
             Failure::Other if error.status().is_some_and(|it| it.code >= 500) => {
                 self.vitals.failed(at.now, Until::Accepted, message);
                 self.came_to_nothing(at, least, out);
             }
-            // Not allowed to ask, or not understood: the watch itself has to do.
+            // The request is not permitted or not understood: resume the watch without the
+            // comparison.
             Failure::Other => {
                 self.suspect = false;
                 self.follow(at, out);
@@ -209,7 +217,8 @@ impl Machine {
         }
     }
 
-    /// Rule REF-10: later, at another version, or by a list; never in a hurry for ever.
+    /// Handles a failed stream of initial events (rule REF-10): retries after a backoff, at another
+    /// version, or with a list. Immediate retries are bounded.
     fn initial_failed<T>(&mut self, at: Moment, list: Collected, error: &Error, out: &mut Vec<Command<T>>) {
         let failure = Failure::of(error);
         match failure {
@@ -284,7 +293,7 @@ impl Machine {
         self.phase = Phase::Initial(open, list);
     }
 
-    /// The list is whole; the same watch goes on with what happens next.
+    /// Completes the list; the same watch continues with later events.
     fn initial_events_end<T>(
         &mut self,
         at: Moment,
@@ -321,7 +330,8 @@ impl Machine {
         let least = asked_to_wait(&error);
         self.suspect |= suggests_a_restart(&error);
         match Failure::of(&error) {
-            // The server says so when our version is too old: until then it is the best there is to resume from.
+            // The server reports if the version is too old. Until then, it is the best one to
+            // resume from.
             Failure::Busy | Failure::Connection => self.later(at, Next::Watch, least, out),
             Failure::Version | Failure::NotFound => self.later(at, Next::Sync, least, out),
             Failure::Other => self.came_to_nothing(at, least, out),
@@ -393,7 +403,8 @@ impl Machine {
         self.phase = Phase::Watching(open);
     }
 
-    /// Takes note of whether the newest state of an object could be decoded, or does not matter as the object is gone.
+    /// Records whether the newest state of an object is readable, which is also the case if the
+    /// object was deleted.
     fn decoded(&mut self, key: &ObjectKey, readable: bool) {
         let changed =
             if readable { self.unreadable.remove(key) } else { self.unreadable.insert(key.clone()) };
@@ -402,7 +413,7 @@ impl Machine {
         }
     }
 
-    /// Rule REF-6: an `ERROR` event ends the watch.
+    /// Handles an `ERROR` event, which ends the watch (rule REF-6).
     fn error_event<T>(&mut self, at: Moment, open: &Open, status: Status, out: &mut Vec<Command<T>>) {
         let short = self.watched(at, open, out);
         let ending = Ending::of(&status);
@@ -421,10 +432,12 @@ impl Machine {
         }
     }
 
-    /// The watch ended without a word: from the last version on, at once unless nothing came of it.
+    /// Handles a watch that ended without an error: resumes from the last version, at once unless
+    /// the watch brought nothing.
     fn watch_ended<T>(&mut self, at: Moment, open: &Open, input: &Input<T>, out: &mut Vec<Command<T>>) {
         self.internal_errors.over();
-        // Whatever ends a watch before its time may be the end of the server. A server ends one when its time is up.
+        // A watch that ends early may mean that the server was restarted. A healthy server ends a
+        // watch when its timeout is up.
         let lasted = at.now.saturating_duration_since(open.since);
         let in_time = matches!(input, Input::Closed) && lasted.saturating_add(MOMENT) >= open.timeout;
         self.suspect |= !in_time;
@@ -444,7 +457,7 @@ impl Machine {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Initial(open, list) if !stalled => {
                 let message = format!(
-                    "the server sent nothing of {what} for {length:.0?}, after {} objects and before the end of its list",
+                    "the server sent nothing for {what} in {length:.0?}, after {} objects and before the end of the list",
                     list.items
                 );
                 self.vitals.uneasy(at.now, message);
@@ -452,16 +465,19 @@ impl Machine {
             }
             phase if !stalled => self.phase = phase,
             phase => {
-                let message = format!("the server sent nothing of {what} for {length:.0?}; connecting anew");
+                let message = format!("the server sent nothing for {what} in {length:.0?}; reconnecting");
                 self.vitals.failed(at.now, Until::InStep, message);
                 self.stalled(at, phase, out);
             }
         }
     }
 
-    /// Gives up what is silent. Silence may mean more than a dead connection: a server whose history was taken back waits for a version
-    /// that is long in its future, and says nothing until then. So it is asked for its newest version before the watch is resumed;
-    /// after several silences in a row everything is read anew, as a watch that never brings anything may be broken.
+    /// Gives up a silent request.
+    ///
+    /// Silence may mean more than a dead connection: a server whose history was reset may wait for
+    /// a version in its future, and sends nothing until then. So the server is asked for its newest
+    /// version before the watch is resumed. After several consecutive silences the collection is
+    /// listed again, as a watch that never delivers anything may be broken.
     fn stalled<T>(&mut self, at: Moment, phase: Phase, out: &mut Vec<Command<T>>) {
         match phase {
             Phase::Idle | Phase::Waiting(_) => self.phase = phase,
@@ -485,7 +501,8 @@ impl Machine {
                 self.stalls += 1;
                 self.suspect = true;
                 let doublings = self.quiet.min(MOST_DOUBLINGS);
-                // Where the server cannot be asked, silence is the only sign of one that went back in time.
+                // If the newest version cannot be read, silence is the only sign of a server whose
+                // history was reset.
                 let expected = self.bookmarks || self.incomparable && self.initial_bookmark;
                 let enough = if expected { STALLS } else { STALLS_WITHOUT_BOOKMARKS << doublings };
                 if self.stalls >= enough {
@@ -502,14 +519,14 @@ impl Machine {
         match input {
             Input::Lost(error) => explain(Attempt::Watch, &self.resource, error),
             _ => format!(
-                "the server, or something before it, ends watches of {} as soon as they are open",
+                "the server or a proxy closes watches of {} as soon as they are opened",
                 named(&self.resource)
             ),
         }
     }
 }
 
-/// What is passed on of an event that could not be decoded: how far it brings us, and what became of the object.
+/// Returns the version, the kind and the deltas of an event that could not be decoded.
 fn undecodable<T>(bad: &BadItem, ordered: bool) -> (ResourceVersion, EventKind, [Option<Delta<T>>; 2]) {
     let kind = bad.event.unwrap_or(EventKind::Error);
     if kind == EventKind::Error {

@@ -1,4 +1,4 @@
-//! Keeps the health of a reflector as things happen to it, and knows which changes are worth waking a reader for.
+//! Tracks the health of a reflector, and decides which changes wake watchers of the health.
 
 use dogwatch_core::ResourceVersion;
 use dogwatch_wire::BadItem;
@@ -6,43 +6,44 @@ use tokio::time::Instant;
 
 use crate::health::{Health, HealthState, Problem};
 
-/// A reader who shows progress is woken each time so many objects more have come.
+/// The number of objects after which the progress of a list wakes watchers.
 const PROGRESS_STEP: u64 = 500;
 
-/// What changed since the last look.
+/// The significance of the changes since the last publication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum News {
     #[default]
     None,
-    /// Versions, times, a few objects more.
+    /// Versions, times, a few more objects.
     Progress,
-    /// Something to wake for.
+    /// A change that wakes watchers.
     Change,
 }
 
-/// Which success shows that a problem is over.
+/// The success that ends a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
     /// The server sends anything.
     Sent,
     /// The server accepts a request.
     Accepted,
-    /// A watch tells something, or a list comes to its end: requests were accepted before, and nothing came of them.
+    /// A watch delivers an event, or a list is completed: requests were accepted before without a
+    /// result.
     InStep,
 }
 
-/// The health of a reflector, and what it takes to keep it.
+/// The health of a reflector, and the state needed to update it.
 #[derive(Debug, Default)]
 pub(super) struct Vitals {
     health: Health,
     news: News,
     until: Option<Until>,
-    /// Failures in a row, and when the first one was.
+    /// The time of the first of the consecutive failures, and their number.
     failing: Option<(Instant, u32)>,
 }
 
 impl Vitals {
-    /// Those of a reflector that begins where another one ended.
+    /// Continues from the health of a reflector that ended.
     pub(super) fn after(ended: Health) -> Self {
         Self { health: ended, ..Self::default() }
     }
@@ -55,7 +56,7 @@ impl Vitals {
         std::mem::take(&mut self.news)
     }
 
-    /// Something failed.
+    /// Records a failure.
     pub(super) fn failed(&mut self, now: Instant, until: Until, message: String) {
         let (since, count) = self.failing.map_or((now, 0), |it| it);
         let count = count.saturating_add(1);
@@ -64,7 +65,7 @@ impl Vitals {
         self.trouble(Problem { message, since, count });
     }
 
-    /// Something is not as it should be, and goes on nevertheless. A failure that is not over is worth more to know.
+    /// Records a problem that does not stop the reflector. An unresolved failure takes precedence.
     pub(super) fn uneasy(&mut self, now: Instant, message: String) {
         if self.until.is_none_or(|it| it == Until::Sent) {
             let (since, count) = self.health.problem.as_ref().map_or((now, 0), |it| (it.since, it.count));
@@ -73,13 +74,13 @@ impl Vitals {
         }
     }
 
-    /// The next request comes later.
+    /// Records that the next request is scheduled.
     pub(super) fn retrying(&mut self, now: Instant, next: Instant) {
         let (since, attempts) = self.failing.unwrap_or((now, 1));
         self.enter(HealthState::Retrying { since, attempts, next });
     }
 
-    /// The server accepted a request.
+    /// Records that the server accepted a request.
     pub(super) fn accepted(&mut self) {
         if matches!(self.until, Some(Until::Sent | Until::Accepted)) {
             self.well();
@@ -89,12 +90,13 @@ impl Vitals {
         }
     }
 
-    /// The server was asked, and has nothing older than what is known: a silence was none of its.
+    /// Records that the server's newest version is not older than the last one: a silence was
+    /// harmless.
     pub(super) fn verified(&mut self) {
         self.well();
     }
 
-    /// The server sent something.
+    /// Records that the server sent something.
     pub(super) fn heard(&mut self, now: Instant) {
         self.health.last_event_at = Some(now);
         self.news = self.news.max(News::Progress);
@@ -103,7 +105,7 @@ impl Vitals {
         }
     }
 
-    /// A watch that follows on a list told something.
+    /// Records an event of a watch that follows a list.
     pub(super) fn followed(&mut self, now: Instant) {
         self.heard(now);
         if self.until.is_some() {
@@ -111,7 +113,7 @@ impl Vitals {
         }
     }
 
-    /// So many objects have come of a list.
+    /// Records the number of objects received of a list.
     pub(super) fn listing(&mut self, items: u64) {
         let begins = !matches!(self.health.state, HealthState::Listing { .. });
         self.health.state = HealthState::Listing { items };
@@ -119,7 +121,7 @@ impl Vitals {
         self.news = self.news.max(if loud { News::Change } else { News::Progress });
     }
 
-    /// A list is whole.
+    /// Records that a list is complete.
     pub(super) fn synced(&mut self, now: Instant, version: ResourceVersion) {
         if std::mem::replace(&mut self.health.synced, true) {
             self.health.relists += 1;
@@ -130,7 +132,7 @@ impl Vitals {
         self.enter(HealthState::Synced);
     }
 
-    /// Everything up to this version has been told.
+    /// Records the version up to which everything has been delivered.
     pub(super) fn reached(&mut self, version: ResourceVersion) {
         self.health.last_version = version;
         self.news = self.news.max(News::Progress);
@@ -147,7 +149,7 @@ impl Vitals {
         self.news = News::Change;
     }
 
-    /// The newest states of so many objects could not be decoded.
+    /// Records the number of objects whose newest state could not be decoded.
     pub(super) fn unreadable(&mut self, objects: usize) {
         let objects = objects as u64;
         if std::mem::replace(&mut self.health.unreadable, objects) != objects {

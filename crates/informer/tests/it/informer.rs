@@ -114,7 +114,7 @@ async fn in_6_after_the_stop_a_handler_is_refused() {
     let informer = started(&Live::new(&[])).await;
     informer.stop().await;
     let error = informer.add_handler(Told::default()).expect_err("it has stopped");
-    assert!(error.to_string().ends_with("was not added to informer things because it has stopped already"));
+    assert!(error.to_string().ends_with("was not added because informer things has already stopped"));
     assert!(informer.changes().is_err());
 }
 

@@ -101,7 +101,7 @@ async fn a_source_that_panics_is_a_problem_that_is_told_and_the_informer_begins_
     }
     let health = informer.health();
     assert!(matches!(health.state, HealthState::Retrying { .. }), "{health}");
-    assert!(health.to_string().contains("what reads things failed"), "{health}");
+    assert!(health.to_string().contains("the reflector of things failed"), "{health}");
     let older = source.live.listed_at().into_iter().skip(1).find(|it| it != "1");
     assert_eq!(older, None, "nothing older than what is known may be read");
 

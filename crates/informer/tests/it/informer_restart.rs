@@ -27,7 +27,7 @@ async fn a_server_that_comes_back_with_an_older_state_is_read_anew_within_second
     live.cut();
     settle().await;
     let health = informer.health();
-    assert!(!health.is_ok() && health.to_string().contains("went back in time"), "{health}");
+    assert!(!health.is_ok() && health.to_string().contains("history was reset"), "{health}");
     tokio::time::sleep(5 * SECOND).await;
     assert_eq!(told.take(), ["~b@60", "a@50>4", "+c@7"]);
     let health = informer.health();

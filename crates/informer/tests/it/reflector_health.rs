@@ -36,7 +36,7 @@ async fn a_server_that_cannot_be_reached_is_told_with_its_address_and_since_when
     let problem = health.problem.clone().expect("one");
     assert_eq!(
         problem.message,
-        "cannot watch things: cannot reach the API server at https://server.test: connection refused; is the server up, and is this its address?"
+        "cannot watch things: cannot reach the API server at https://server.test: connection refused; check that the server is running and that the address is correct"
     );
     assert_eq!(problem.count, 2);
     let HealthState::Retrying { since, attempts: 2, next } = health.state else { panic!("{health:?}") };
@@ -67,7 +67,7 @@ async fn watches_that_end_at_once_are_a_problem_until_something_comes() {
     let problem = run.health().problem.expect("one");
     assert_eq!(
         problem.message,
-        "the server, or something before it, ends watches of things as soon as they are open"
+        "the server or a proxy closes watches of things as soon as they are opened"
     );
     assert_eq!(problem.count, 2, "an open watch that comes to nothing is no success");
     run.after(2 * MINUTE).await;

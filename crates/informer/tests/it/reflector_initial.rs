@@ -210,7 +210,7 @@ async fn ref_10_a_pause_before_the_bookmark_is_told_every_ten_seconds_until_some
     run.after(9 * SECOND).await;
     assert_eq!(problem(&run), None);
     run.after(2 * SECOND).await;
-    let told = "the server sent nothing of things for 10s, after 1 objects and before the end of its list";
+    let told = "the server sent nothing for things in 10s, after 1 objects and before the end of the list";
     assert_eq!(problem(&run).as_deref(), Some(told));
     run.after(10 * SECOND).await;
     assert_eq!(problem(&run), Some(told.replace("10s", "20s")));

@@ -237,7 +237,7 @@ async fn a_collection_that_is_not_served_ends_the_reflector_with_a_clear_state()
     let health = run.health();
     assert_eq!(health.state, HealthState::Gone);
     let message =
-        "cannot list things: no (NotFound); is the definition of things installed, in the version asked for?";
+        "cannot list things: no (NotFound); check that the definition of things is installed in the requested version";
     assert_eq!(health.to_string(), format!("gone: {message}"));
     assert_eq!(run.stop_reading().await, Ended::Gone(message.to_owned()));
 }
@@ -286,7 +286,7 @@ async fn a_list_older_than_what_was_seen_means_that_the_server_went_back_in_time
     assert_eq!(run.after(2 * SECOND).await, ["begin", "item a@4", "abort", "rewound"]);
     let health = run.health();
     assert_eq!((health.rewinds, health.last_version.as_str()), (1, ""));
-    let message = "the server went back in time: it tells of things at version 5 after version 10; everything is read anew";
+    let message = "the server's history was reset: it reports things at version 5 after version 10; listing again";
     assert_eq!(health.problem.expect("one").message, message);
     assert_eq!(run.after(Duration::from_secs(4)).await, ["begin", "item a@4", "end 5", "applied a@6"]);
     assert_eq!(run.script.asked()[4..], ["list \"\" limit 500", "watch \"5\""]);
