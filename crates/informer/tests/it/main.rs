@@ -1,5 +1,5 @@
-//! The informer, from outside. One binary, one module per area.
-#![allow(clippy::unwrap_used, reason = "the exemption for tests covers test functions, not what they share")]
+//! Integration tests of the informer. One binary, one module per area.
+#![allow(clippy::unwrap_used, reason = "the exemption for tests covers test functions, not their helpers")]
 
 mod script;
 mod queue;
