@@ -34,7 +34,7 @@ struct State {
     /// The contents, as texts such as `a@5`.
     items: Vec<String>,
     version: u64,
-    /// How requests are refused, while they are.
+    /// The status with which requests are rejected, if they are.
     refusal: Option<Status>,
     /// The history by version, so that a watch receives the events after its version.
     log: Vec<(u64, Happened)>,
