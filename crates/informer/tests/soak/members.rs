@@ -27,7 +27,7 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    /// Has somebody told of changes from now on. While `hurry` is set, nobody takes its time.
+    /// Adds a handler or a stream. While `hurry` is set, slow readers do not pause.
     pub(crate) fn new(informer: &SharedInformer<Sample>, member: Member, hurry: &Arc<AtomicBool>) -> Self {
         let store = informer.store();
         let witness = Arc::new(Mutex::new(Witness::new(member, number(&store.version()))));

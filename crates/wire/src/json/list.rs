@@ -5,9 +5,9 @@
 //!                                         └─[ of items─► FirstItem ─item─► AfterItem ─]─► AfterMember ─}─► Done
 //! ```
 //!
-//! Only one value is held at a time: an item, or one of the few small things around the items. The latter are
-//! copied aside, and what they say is read when the list has ended, since the server may put them before
-//! or after the items.
+//! Only one value is held at a time: an item, or one of the few small values around the items. The
+//! latter are copied, and decoded when the list has ended, since the server may put them before or
+//! after the items.
 
 use dogwatch_core::Status;
 use serde::Deserialize;
@@ -20,9 +20,9 @@ use crate::error::ListError;
 use crate::fields::Fields;
 use crate::list_meta::{ListMeta, Written};
 
-/// How large everything around the items may be together: room for a long continue token, no more.
+/// The maximal size of everything around the items together: enough for a long continue token.
 const ENVELOPE_LIMIT: usize = 1024 * 1024;
-/// How much of a foreign body is quoted.
+/// The maximal length of the quotation of a body that is not a list.
 const QUOTE: usize = 80;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,11 +37,11 @@ enum State {
     NextItem,
     AfterItem,
     Done,
-    /// This is no list; its beginning is collected so that it can be quoted.
+    /// The body is not a list; its beginning is collected so that it can be quoted.
     Foreign,
 }
 
-/// The value that is being collected.
+/// The kind of the value that is being collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Key,
@@ -57,15 +57,16 @@ pub(crate) struct ListSplitter {
     gather: Gather,
     limit: usize,
     fields: Fields,
-    /// Bytes of the body that are behind us.
+    /// The number of bytes of the body that have been processed.
     offset: u64,
-    /// Where the value that is being collected begins.
+    /// The position of the value that is being collected.
     value_offset: u64,
-    /// The list without its items, written again as one small object; or the beginning of a foreign body.
+    /// The list without its items, as one small object; or the beginning of a body that is not a
+    /// list.
     envelope: Vec<u8>,
     in_items: bool,
     has_items: bool,
-    /// Once the body is found to be wrong, it stays wrong.
+    /// The first error, which every later call returns.
     failed: Option<ListError>,
 }
 
@@ -133,7 +134,8 @@ impl ListSplitter {
         Ok(())
     }
 
-    /// Moves on by one character between values; says whether it is taken.
+    /// Processes one character between values. Returns the number of bytes that it consumes: 0 or
+    /// 1.
     fn step(&mut self, byte: u8) -> Result<usize, ListError> {
         let (state, part) = match (self.state, byte) {
             (State::Start, b'{') => {
@@ -167,7 +169,8 @@ impl ListSplitter {
         Ok(usize::from(part.is_none()))
     }
 
-    /// Takes bytes of the value that is being collected, and the value once it is whole.
+    /// Consumes bytes of the value that is being collected, and processes the value once it is
+    /// complete.
     fn collect<T: DeserializeOwned>(
         &mut self,
         part: Part,
@@ -190,7 +193,7 @@ impl ListSplitter {
         if part == Part::Key {
             self.in_items = is_items(whole);
             if self.in_items && self.has_items {
-                return Err(malformed("items for the second time"));
+                return Err(malformed("duplicate items"));
             }
         } else if self.in_items && whole.bytes != b"null" {
             return Err(malformed("items are not an array"));
@@ -235,7 +238,7 @@ fn foreign(beginning: &[u8]) -> ListError {
     ListError::NotAList { found: format!("text that begins with {:?}", text.trim_end()) }
 }
 
-/// Reads what stood around the items.
+/// Decodes the values around the items.
 fn summary(envelope: &[u8], has_items: bool, offset: u64) -> Result<ListMeta, ListError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -1,4 +1,4 @@
-//! One scanned value into one typed object, or into a report of what is wrong with it.
+//! Decoding one scanned value into a typed object, or into a report of what is wrong with it.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use super::scan::{Found, Mark, Scanner};
 use crate::bad_item::BadItem;
 use crate::fields::Fields;
 
-/// Where an object stands inside a scanned value.
+/// The position of an object inside a scanned value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     text: &'a str,
@@ -23,10 +23,11 @@ pub(super) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// The whole of a value.
+    /// Returns the position of a whole value.
     ///
     /// # Errors
-    /// When the value cannot be JSON at all: no UTF-8, or a control character inside a string.
+    /// Returns an error if the value cannot be JSON: it is not UTF-8, or has a control character
+    /// inside a string.
     pub(super) fn whole(value: Whole<'a>) -> Result<Self, BadItem> {
         if let Some(at) = value.control {
             return Err(report(
@@ -44,29 +45,30 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// The whole of a value that was scanned by itself.
+    /// Returns the position of a whole value that is valid UTF-8.
     pub(super) fn scanned(text: &'a str, marks: &'a [Mark]) -> Self {
         Self { text, marks, at: 0, depth: 0 }
     }
 
-    /// A value inside this one, where a cursor found it.
+    /// Returns the position of a value inside this one, as a cursor found it.
     pub(super) fn inside(self, at: usize, depth: u32) -> Self {
         Self { at, depth, ..self }
     }
 
-    /// Stands at the place.
+    /// Returns a cursor at this position.
     pub(super) fn cursor(self) -> Cursor<'a> {
         Cursor::new(self.text, self.marks, self.at, self.depth)
     }
 
-    /// Decodes the object that stands here.
+    /// Decodes the object at this position.
     ///
     /// # Errors
-    /// When it does not fit the type, with the path to what does not.
+    /// Returns an error with the path of the problem if the object does not match the type.
     pub(super) fn decode<T: DeserializeOwned>(self, fields: Fields) -> Result<T, BadItem> {
         let mut reader = Reader::new(self.cursor(), fields);
         match T::deserialize(&mut reader) {
-            // Only a number or a word can have more text behind it: nothing else marks where they end.
+            // Only a number or a word can be followed by more text: nothing else marks where they
+            // end.
             Ok(_) if self.depth == 0 && reader.cursor.at() < self.text.len() => {
                 Err(self.report(String::new(), reader.cursor.error("more text after the value").reason(0)))
             }
@@ -75,7 +77,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Reads a second time, now keeping track of the path.
+    /// Decodes a second time, with tracking of the path.
     #[cold]
     fn explain<T: DeserializeOwned>(self, fields: Fields, error: ReadError) -> BadItem {
         let mut reader = Reader::new(self.cursor(), fields);
@@ -86,7 +88,7 @@ impl<'a> Place<'a> {
         self.report(path, error.reason(self.at))
     }
 
-    /// Says what is wrong with the object that stands here.
+    /// Reports a problem of the object at this position.
     #[cold]
     pub(super) fn report(self, path: String, reason: String) -> BadItem {
         report(&self.text.as_bytes()[self.at..], path, reason)
@@ -96,7 +98,7 @@ impl<'a> Place<'a> {
 /// Decodes a body that is one object.
 ///
 /// # Errors
-/// When it is no JSON, or more than one value, or does not fit the type.
+/// Returns an error if it is not JSON, or more than one value, or does not match the type.
 pub(crate) fn from_slice<T: DeserializeOwned>(body: &[u8], fields: Fields) -> Result<T, BadItem> {
     let body = body.trim_ascii();
     let mut scanner = Scanner::default();
@@ -108,7 +110,7 @@ pub(crate) fn from_slice<T: DeserializeOwned>(body: &[u8], fields: Fields) -> Re
         }
     };
     let at = match end {
-        // A number or a word at the top has no end but that of the body.
+        // A number or a word at the top level ends only with the body.
         Found::More if scanner.marks().is_empty() && !matches!(body, [b'{' | b'[' | b'"', ..]) => body.len(),
         Found::More => {
             let reason = format!("the body ends early, after {} bytes", body.len());
@@ -124,7 +126,7 @@ pub(crate) fn from_slice<T: DeserializeOwned>(body: &[u8], fields: Fields) -> Re
     Ok(object)
 }
 
-/// Reads as much of the identity of an object as can be read.
+/// Creates a report with as much of the identity of an object as can be read.
 fn report(object: &[u8], path: String, reason: String) -> BadItem {
     let (key, version) = identity(object).unwrap_or_default();
     BadItem { key, version, event: None, path, reason }
@@ -148,7 +150,7 @@ fn identity(object: &[u8]) -> Option<(Option<ObjectKey>, ResourceVersion)> {
         resource_version: ResourceVersion,
     }
 
-    // An object that is no UTF-8 may still have a name that is.
+    // An object that is not UTF-8 may still have a name that is.
     let text = String::from_utf8_lossy(object);
     let mut scanner = Scanner::default();
     scanner.begin(*text.as_bytes().first()?);

@@ -1,7 +1,7 @@
 //! Splits a JSON watch into its events as it arrives.
 //!
-//! A watch is JSON objects one after the other, with or without white space between them; lines mean nothing. Each
-//! object is one event: `type` and `object`, in either order.
+//! A watch consists of consecutive JSON objects, with or without white space between them; line
+//! ends have no meaning. Each object is one event: `type` and `object`, in either order.
 
 use dogwatch_core::{Reason, Status};
 use serde::de::DeserializeOwned;
@@ -21,11 +21,11 @@ pub(crate) struct WatchSplitter {
     gather: Gather,
     limit: usize,
     fields: Fields,
-    /// Bytes of the stream that are behind us.
+    /// The number of bytes of the stream that have been processed.
     offset: u64,
-    /// Where the event that is being collected begins, while one is.
+    /// The position of the event that is being collected, if there is one.
     event_offset: Option<u64>,
-    /// Once the stream is found to be wrong, it stays wrong.
+    /// The first error, which every later call returns.
     failed: Option<WatchError>,
 }
 
@@ -92,7 +92,7 @@ impl WatchSplitter {
     }
 }
 
-/// Where the two parts of an event stand.
+/// The parts of an event.
 #[derive(Default)]
 struct Frame {
     kind: Option<String>,
@@ -125,9 +125,10 @@ fn event<T: DeserializeOwned>(whole: Whole<'_>, fields: Fields) -> Result<WatchE
     event.map_err(|bad| BadItem { event: Some(kind), ..bad })
 }
 
-/// Reads what can be read of an event that is no JSON as a whole, for a character that is no UTF-8 or that JSON forbids.
+/// Reads as much as possible of an event that is not valid JSON, because of invalid UTF-8 or a
+/// control character.
 ///
-/// What happened to which object is known nevertheless, and a deletion must not be lost.
+/// The type of the event and the object are known nevertheless, and a deletion must not be lost.
 #[cold]
 fn damaged<T>(event: &[u8], bad: BadItem) -> Result<WatchEvent<T>, BadItem> {
     let text = String::from_utf8_lossy(event);
@@ -143,7 +144,7 @@ fn damaged<T>(event: &[u8], bad: BadItem) -> Result<WatchEvent<T>, BadItem> {
     Err(BadItem { event: kind, ..object.report(bad.path, bad.reason) })
 }
 
-/// Finds the parts of an event; of a part that comes twice, the last one counts.
+/// Finds the parts of an event; if a part occurs twice, the last one is used.
 fn frame(place: Place<'_>) -> Result<Frame, ReadError> {
     let mut cursor = place.cursor();
     let mut frame = Frame::default();
@@ -171,10 +172,10 @@ fn frame(place: Place<'_>) -> Result<Frame, ReadError> {
     Ok(frame)
 }
 
-/// The server says that the watch is over; even if it says so badly, it is.
+/// Decodes the status of an error event. The watch is over even if the status cannot be decoded.
 fn status(object: Place<'_>) -> Status {
     object.decode(Fields::default()).unwrap_or_else(|bad| {
-        let message = format!("the watch ended with an error that is no status: {}", bad.reason);
+        let message = format!("the watch ended with an error that is not a status: {}", bad.reason);
         Status::failure(Reason::InternalError, message)
     })
 }

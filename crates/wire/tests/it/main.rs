@@ -1,4 +1,4 @@
-//! What the decoders promise, told from outside: any chunks, bad weather, every kind of type.
+//! Integration tests of the decoders: any chunks, malformed input, every kind of type.
 
 mod chunks;
 mod managed_fields;
