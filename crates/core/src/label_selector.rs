@@ -1,7 +1,7 @@
 //! Label selectors: building, parsing, printing and matching.
 //!
-//! The grammar is the API's: `a`, `!a`, `a=b`, `a==b`, `a!=b`, `a>1`, `a<1`, `a in (b,c)`, `a notin
-//! (b,c)`, joined by commas. Parsing a printed selector gives the same selector.
+//! The grammar is the API's: `a`, `!a`, `a=b`, `a==b`, `a!=b`, `a>1`, `a<1`, `a in (b,c)`,
+//! `a notin (b,c)`, joined by commas. Parsing a printed selector gives the same selector.
 
 use std::fmt;
 use std::str::FromStr;

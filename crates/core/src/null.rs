@@ -5,8 +5,8 @@
 
 use serde::{Deserialize, Deserializer};
 
-/// Decodes `null` as the type's default value, for `#[serde(default, deserialize_with =
-/// "null_as_default")]`.
+/// Decodes `null` as the type's default value, for
+/// `#[serde(default, deserialize_with = "null_as_default")]`.
 ///
 /// ```
 /// use dogwatch_core::null_as_default;

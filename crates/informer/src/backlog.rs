@@ -14,7 +14,7 @@ use dogwatch_core::Object;
 use tokio::time::Instant;
 
 use crate::change::Change;
-use crate::coalesce::Folded;
+use crate::coalesce::MergedChanges;
 
 /// The number of changes that may wait unmerged before the informer's task merges them, if the
 /// reader does not do it. At most twice as many are kept in addition to the merged ones.
@@ -99,29 +99,29 @@ impl<T: Object> Rest<T> {
         self.batch.changes.len() - self.from
     }
 
-    fn fold_into(self, folded: &mut Folded<T>) {
+    fn merge_into(self, merged: &mut MergedChanges<T>) {
         let hashes = self.batch.hashes();
         for (index, change) in self.batch.changes.iter().enumerate().skip(self.from) {
             let place = self.place + index as u64;
-            folded.add(place, hashes[index], change, self.batch.since);
+            merged.add(place, hashes[index], change, self.batch.since);
         }
     }
 }
 
 /// The pending changes, oldest first.
 ///
-/// Everything in `folded` is older than everything in `arrived`.
+/// Everything in `merged` is older than everything in `arrived`.
 #[derive(Debug)]
 pub(crate) struct Backlog<T> {
     /// True if updates of one object are merged while they wait.
-    merges: bool,
-    folded: Folded<T>,
+    coalesces: bool,
+    merged: MergedChanges<T>,
     arrived: VecDeque<Rest<T>>,
     /// The number of changes in `arrived`.
     unmerged: usize,
     /// Set while a reader merges the changes without the lock: their number, and the time of the
     /// oldest.
-    lifted: Option<(usize, Instant)>,
+    detached: Option<(usize, Instant)>,
     /// The sequence number of the next change.
     next_place: u64,
 }
@@ -132,35 +132,35 @@ pub(crate) enum Next<T> {
     Nothing,
     /// The hand was filled.
     Taken,
-    /// The caller must merge this and give it back with [`Backlog::lower`].
-    Fold(Lifted<T>),
+    /// The caller must merge this and give it back with [`Backlog::reattach`].
+    Merge(DetachedChanges<T>),
 }
 
 /// Changes that were taken out to be merged without the lock.
 #[derive(Debug)]
-pub(crate) struct Lifted<T> {
-    folded: Folded<T>,
+pub(crate) struct DetachedChanges<T> {
+    merged: MergedChanges<T>,
     arrived: VecDeque<Rest<T>>,
 }
 
-impl<T: Object> Lifted<T> {
-    pub(crate) fn fold(self) -> Folded<T> {
-        let mut folded = self.folded;
-        self.arrived.into_iter().for_each(|rest| rest.fold_into(&mut folded));
-        folded
+impl<T: Object> DetachedChanges<T> {
+    pub(crate) fn merge(self) -> MergedChanges<T> {
+        let mut merged = self.merged;
+        self.arrived.into_iter().for_each(|rest| rest.merge_into(&mut merged));
+        merged
     }
 }
 
 impl<T: Object> Backlog<T> {
     /// Creates an empty backlog. `before` is the number of changes that [`Self::prepend`] will put
     /// before all others later.
-    pub(crate) fn new(merges: bool, before: usize) -> Self {
+    pub(crate) fn new(coalesces: bool, before: usize) -> Self {
         Self {
-            merges,
-            folded: Folded::default(),
+            coalesces,
+            merged: MergedChanges::default(),
             arrived: VecDeque::new(),
             unmerged: 0,
-            lifted: None,
+            detached: None,
             next_place: before as u64,
         }
     }
@@ -171,20 +171,20 @@ impl<T: Object> Backlog<T> {
         self.unmerged += rest.len();
         self.arrived.push_back(rest);
         let first = self.arrived.front().map_or(0, Rest::len);
-        let behind = self.unmerged - first > UNMERGED.max(self.folded.len()).max(first);
-        if self.merges && behind && self.lifted.is_none() {
-            let lifted = self.lift();
-            self.lower(lifted.fold());
+        let behind = self.unmerged - first > UNMERGED.max(self.merged.len()).max(first);
+        if self.coalesces && behind && self.detached.is_none() {
+            let detached = self.detach();
+            self.reattach(detached.merge());
         }
     }
 
     /// Puts a batch before everything else; its sequence numbers were reserved for it.
     pub(crate) fn prepend(&mut self, batch: Batch<T>) {
         let rest = Rest { batch: Arc::new(batch), from: 0, place: 0 };
-        if self.folded.len() > 0 {
-            let later = std::mem::take(&mut self.folded);
-            rest.fold_into(&mut self.folded);
-            self.folded.append(later);
+        if self.merged.len() > 0 {
+            let later = std::mem::take(&mut self.merged);
+            rest.merge_into(&mut self.merged);
+            self.merged.append(later);
         } else {
             self.unmerged += rest.len();
             self.arrived.push_front(rest);
@@ -195,15 +195,15 @@ impl<T: Object> Backlog<T> {
     /// first.
     pub(crate) fn next(&mut self, limit: usize, hand: &mut Hand<T>) -> Next<T> {
         hand.clear();
-        if self.folded.len() > 0 && self.arrived.is_empty() {
-            self.folded.take(limit, &mut hand.own);
+        if self.merged.len() > 0 && self.arrived.is_empty() {
+            self.merged.take(limit, &mut hand.own);
             return Next::Taken;
         }
         if self.arrived.is_empty() {
             return Next::Nothing;
         }
-        if self.merges && (self.folded.len() > 0 || self.arrived.len() > 1) {
-            return Next::Fold(self.lift());
+        if self.coalesces && (self.merged.len() > 0 || self.arrived.len() > 1) {
+            return Next::Merge(self.detach());
         }
         self.share(limit, hand);
         Next::Taken
@@ -220,35 +220,38 @@ impl<T: Object> Backlog<T> {
         }
     }
 
-    fn lift(&mut self) -> Lifted<T> {
-        self.lifted = self.oldest().map(|since| (self.len(), since));
+    fn detach(&mut self) -> DetachedChanges<T> {
+        self.detached = self.oldest().map(|since| (self.len(), since));
         self.unmerged = 0;
-        Lifted { folded: std::mem::take(&mut self.folded), arrived: std::mem::take(&mut self.arrived) }
+        DetachedChanges {
+            merged: std::mem::take(&mut self.merged),
+            arrived: std::mem::take(&mut self.arrived),
+        }
     }
 
     /// Gives back the changes that were taken out, merged.
-    pub(crate) fn lower(&mut self, folded: Folded<T>) {
-        self.lifted = None;
-        self.folded = folded;
+    pub(crate) fn reattach(&mut self, merged: MergedChanges<T>) {
+        self.detached = None;
+        self.merged = merged;
     }
 
     /// Returns the number of pending changes.
     pub(crate) fn len(&self) -> usize {
-        self.folded.len() + self.unmerged + self.lifted.map_or(0, |(count, _)| count)
+        self.merged.len() + self.unmerged + self.detached.map_or(0, |(count, _)| count)
     }
 
     /// Returns the time of the oldest pending change.
     pub(crate) fn oldest(&self) -> Option<Instant> {
-        let lifted = self.lifted.map(|(_, since)| since);
-        let folded = || self.folded.front().map(|(_, since)| since);
-        lifted.or_else(folded).or_else(|| self.arrived.front().map(|it| it.batch.since))
+        let detached = self.detached.map(|(_, since)| since);
+        let merged = || self.merged.front().map(|(_, since)| since);
+        detached.or_else(merged).or_else(|| self.arrived.front().map(|it| it.batch.since))
     }
 
     /// Returns the sequence number of the oldest pending change, or of the next one to come.
     pub(crate) fn front_place(&self) -> u64 {
-        let folded = self.folded.front().map(|(place, _)| place);
+        let merged = self.merged.front().map(|(place, _)| place);
         let arrived = || self.arrived.front().map(|it| it.place + it.from as u64);
-        folded.or_else(arrived).unwrap_or(self.next_place)
+        merged.or_else(arrived).unwrap_or(self.next_place)
     }
 
     /// Returns the sequence number of the next change to come.

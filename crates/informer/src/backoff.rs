@@ -9,11 +9,11 @@ use tokio::time::Instant;
 
 /// The longest wait. Durations that callers choose are capped at it before they are added to an
 /// `Instant`, which could overflow.
-pub(crate) const AGES: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// Returns the instant after `wait`, which is capped at [`AGES`].
-pub(crate) fn later(now: Instant, wait: Duration) -> Instant {
-    now.checked_add(wait.min(AGES)).expect("monotonic clocks count for longer than a century")
+/// Returns the instant after `wait`, which is capped at [`MAX_WAIT`].
+pub(crate) fn instant_after(now: Instant, wait: Duration) -> Instant {
+    now.checked_add(wait.min(MAX_WAIT)).expect("monotonic clocks count for longer than a century")
 }
 
 /// The parameters of an exponential backoff.
@@ -101,7 +101,7 @@ impl Backoff {
         }
         let wait = self.next;
         self.next = scaled(wait, self.options.factor.max(1.0)).min(self.options.cap);
-        scaled(wait, 1.0 + self.options.jitter.max(0.0) * chance).min(AGES)
+        scaled(wait, 1.0 + self.options.jitter.max(0.0) * chance).min(MAX_WAIT)
     }
 }
 
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn ref_9_waits_begin_anew_after_a_quiet_while_and_not_before() {
+    fn ref_9_the_backoff_resets_after_a_quiet_period_and_not_before() {
         let mut backoff = Backoff::new(BackoffOptions::default().jitter(0.0));
         let start = Instant::now();
         let mut at = |seconds| backoff.delay(start + Duration::from_secs(seconds), 0.0).as_millis();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn ref_9_chance_adds_up_to_the_share_asked_for() {
+    fn ref_9_jitter_adds_up_to_the_configured_fraction() {
         let now = Instant::now();
         let first = |chance| Backoff::new(BackoffOptions::default()).delay(now, chance).as_millis();
         assert_eq!([first(0.0), first(0.5)], [800, 1200]);
@@ -157,7 +157,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ref_9_a_wait_is_never_more_than_the_cap_and_its_share_of_chance(
+        fn ref_9_a_wait_is_never_more_than_the_cap_and_its_jitter(
             chances in proptest::collection::vec(0.0..1.0f64, 1..50),
             factor in prop_oneof![Just(f64::INFINITY), Just(f64::NAN), 0.0..10.0f64],
         ) {

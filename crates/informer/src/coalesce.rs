@@ -8,7 +8,7 @@
 //! states in between are dropped. An addition and a deletion do not cancel out: the writer or owner
 //! of the object waits for its deletion even if the addition was never delivered.
 //!
-//! [`Life`] implements the rule, [`Folded`] is the queue that applies it. Neither knows of locks,
+//! [`PendingChanges`] implements the rule, [`MergedChanges`] is the queue that applies it. Neither knows of locks,
 //! tasks or handlers.
 
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ use crate::change::{Change, Deleted};
 /// The pending changes of one object, at most from one addition to its deletion: a later object of
 /// the same name has changes of its own.
 #[derive(Debug)]
-struct Life<T> {
+struct PendingChanges<T> {
     /// The state in which it was added, and whether the addition is an initial one.
     added: Option<(Arc<T>, bool)>,
     /// The oldest state that the handler would otherwise not see, and the newest.
@@ -31,15 +31,15 @@ struct Life<T> {
     deleted: Option<Deleted<T>>,
 }
 
-impl<T: Object> Life<T> {
+impl<T: Object> PendingChanges<T> {
     fn new(change: &Change<T>) -> Self {
-        let mut life = Self { added: None, updated: None, deleted: None };
+        let mut pending = Self { added: None, updated: None, deleted: None };
         match change {
-            Change::Added { object, initial } => life.added = Some((Arc::clone(object), *initial)),
-            Change::Updated { old, new } => life.updated = Some((Arc::clone(old), Arc::clone(new))),
-            Change::Deleted(last) => life.deleted = Some(last.clone()),
+            Change::Added { object, initial } => pending.added = Some((Arc::clone(object), *initial)),
+            Change::Updated { old, new } => pending.updated = Some((Arc::clone(old), Arc::clone(new))),
+            Change::Deleted(last) => pending.deleted = Some(last.clone()),
         }
-        life
+        pending
     }
 
     /// Merges a later change of the same object. Never called after a deletion.
@@ -103,7 +103,7 @@ impl<T: Object> Life<T> {
 /// the key of its object, and no other slot has one. So a name has at most one entry, and the slots
 /// of earlier objects of that name are before it.
 #[derive(Debug)]
-pub(crate) struct Folded<T> {
+pub(crate) struct MergedChanges<T> {
     slots: VecDeque<Slot<T>>,
     /// The number of the first slot; the others follow consecutively.
     first: u64,
@@ -115,7 +115,7 @@ pub(crate) struct Folded<T> {
 
 #[derive(Debug)]
 struct Slot<T> {
-    life: Life<T>,
+    pending: PendingChanges<T>,
     /// The sequence number of the object's first pending change.
     place: u64,
     /// The hash of the object's key.
@@ -131,28 +131,28 @@ struct Entry {
     slot: u64,
 }
 
-impl<T> Default for Folded<T> {
+impl<T> Default for MergedChanges<T> {
     fn default() -> Self {
         Self { slots: VecDeque::new(), first: 0, entries: HashTable::new(), changes: 0 }
     }
 }
 
-impl<T: Object> Folded<T> {
+impl<T: Object> MergedChanges<T> {
     /// Adds a change. `place` is its sequence number, which must not decrease, and `hash` is that
     /// of its object's key.
     pub(crate) fn add(&mut self, place: u64, hash: u64, change: &Change<T>, since: Instant) {
         let Self { slots, first, entries, changes } = self;
         let concerned = |it: &Entry| {
             let slot = slots.get((it.slot - *first) as usize).filter(|_| it.hash == hash);
-            slot.is_some_and(|slot| slot.life.concerns(change))
+            slot.is_some_and(|slot| slot.pending.concerns(change))
         };
         let deleted = matches!(change, Change::Deleted(_));
         match entries.find_entry(hash, concerned) {
             Ok(entry) => {
                 let slot = &mut slots[(entry.get().slot - *first) as usize];
-                let before = slot.life.len();
-                slot.life.merge(change);
-                *changes += slot.life.len() - before;
+                let before = slot.pending.len();
+                slot.pending.merge(change);
+                *changes += slot.pending.len() - before;
                 if deleted {
                     entry.remove();
                 }
@@ -162,7 +162,7 @@ impl<T: Object> Folded<T> {
                     let slot = *first + slots.len() as u64;
                     entries.insert_unique(hash, Entry { hash, slot }, |it| it.hash);
                 }
-                slots.push_back(Slot { life: Life::new(change), place, hash, since });
+                slots.push_back(Slot { pending: PendingChanges::new(change), place, hash, since });
                 *changes += 1;
             }
         }
@@ -174,19 +174,19 @@ impl<T: Object> Folded<T> {
             let Some(slot) = self.slots.pop_front() else { return };
             let number = self.first;
             self.first += 1;
-            self.changes -= slot.life.len();
+            self.changes -= slot.pending.len();
             if let Ok(entry) = self.entries.find_entry(slot.hash, |it| it.slot == number) {
                 entry.remove();
             }
-            slot.life.report(to);
+            slot.pending.report(to);
         }
     }
 
     /// Appends a backlog of later changes, merging the two.
     pub(crate) fn append(&mut self, later: Self) {
         let mut changes = Vec::with_capacity(3);
-        for Slot { life, place, hash, since } in later.slots {
-            life.report(&mut changes);
+        for Slot { pending, place, hash, since } in later.slots {
+            pending.report(&mut changes);
             for change in changes.drain(..) {
                 self.add(place, hash, &change, since);
             }
@@ -249,15 +249,15 @@ mod tests {
         }
     }
 
-    fn folded(changes: &[Change<ConfigMap>]) -> Folded<ConfigMap> {
+    fn merged_changes(changes: &[Change<ConfigMap>]) -> MergedChanges<ConfigMap> {
         let hasher = hashbrown::DefaultHashBuilder::default();
-        let mut folded = Folded::default();
+        let mut merged_changes = MergedChanges::default();
         for (place, change) in changes.iter().enumerate() {
             // Few distinct hashes, so that different objects collide.
             let hash = hasher.hash_one(change.object().header().name) % 3;
-            folded.add(place as u64, hash, change, Instant::now());
+            merged_changes.add(place as u64, hash, change, Instant::now());
         }
-        folded
+        merged_changes
     }
 
     #[test]
@@ -281,7 +281,7 @@ mod tests {
         ] {
             let changes: Vec<_> = changes.split_whitespace().map(|it| change("a", it)).collect();
             let mut left = Vec::new();
-            let mut waiting = folded(&changes);
+            let mut waiting = merged_changes(&changes);
             let len = waiting.len();
             waiting.take(usize::MAX, &mut left);
             assert_eq!(left.iter().map(text).collect::<Vec<_>>().join(" "), reported);
@@ -299,7 +299,7 @@ mod tests {
         };
         let (first, last) = (owned(1, "one"), owned(2, "other"));
         let mut left = Vec::new();
-        let mut waiting = folded(&[
+        let mut waiting = merged_changes(&[
             Change::Updated { old: first, new: Arc::clone(&last) },
             Change::Deleted(Deleted::Seen(last)),
         ]);
@@ -320,7 +320,7 @@ mod tests {
     fn a_resync_of_a_pending_state_adds_nothing() {
         let (object, newer) = (map("a", 1), map("a", 2));
         let again = |it: &Arc<ConfigMap>| Change::Updated { old: it.clone(), new: it.clone() };
-        let mut waiting = folded(&[
+        let mut waiting = merged_changes(&[
             Change::Added { object: object.clone(), initial: true },
             again(&object),
             Change::Updated { old: object, new: newer.clone() },
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn objects_are_reported_in_the_order_in_which_each_first_had_a_change() {
-        let mut waiting = folded(&[
+        let mut waiting = merged_changes(&[
             change("a", "1>2"),
             change("b", "+3"),
             change("c", "-4"),
@@ -342,12 +342,12 @@ mod tests {
             change("b", "+7"),
         ]);
         assert_eq!(waiting.len(), 5);
-        let mut told = Vec::new();
-        waiting.take(2, &mut told);
-        waiting.take(2, &mut told);
-        let told: Vec<_> = told.iter().map(|it| (it.object().header().name.to_owned(), text(it))).collect();
-        let told: Vec<_> = told.iter().map(|(name, change)| (name.as_str(), change.as_str())).collect();
-        assert_eq!(told, [("a", "1>6"), ("b", "+3"), ("b", "-5"), ("c", "-4"), ("b", "+7")]);
+        let mut taken = Vec::new();
+        waiting.take(2, &mut taken);
+        waiting.take(2, &mut taken);
+        let taken: Vec<_> = taken.iter().map(|it| (it.object().header().name.to_owned(), text(it))).collect();
+        let taken: Vec<_> = taken.iter().map(|(name, change)| (name.as_str(), change.as_str())).collect();
+        assert_eq!(taken, [("a", "1>6"), ("b", "+3"), ("b", "-5"), ("c", "-4"), ("b", "+7")]);
         assert_eq!((waiting.len(), waiting.entries.len()), (0, 0));
     }
 
@@ -431,24 +431,24 @@ mod tests {
             let (mut every, mut merged, mut reported) = (Map::new(), Map::new(), Vec::new());
             fold(&mut every, &history);
 
-            let mut waiting = Folded::default();
+            let mut waiting = MergedChanges::default();
             let hasher = hashbrown::DefaultHashBuilder::default();
             for (place, change) in history.iter().enumerate() {
                 let hash = hasher.hash_one(change.object().header().name) % 3;
                 waiting.add(place as u64, hash, change, Instant::now());
                 prop_assert!(waiting.entries.len() <= 4);
-                prop_assert_eq!(waiting.len(), waiting.slots.iter().map(|it| it.life.len()).sum::<usize>());
+                prop_assert_eq!(waiting.len(), waiting.slots.iter().map(|it| it.pending.len()).sum::<usize>());
                 for (_, limit) in looks.iter().filter(|(at, _)| *at == place) {
-                    let mut told = Vec::new();
-                    waiting.take(*limit, &mut told);
-                    fold(&mut merged, &told);
-                    reported.extend(told);
+                    let mut taken = Vec::new();
+                    waiting.take(*limit, &mut taken);
+                    fold(&mut merged, &taken);
+                    reported.extend(taken);
                 }
             }
-            let mut told = Vec::new();
-            waiting.take(usize::MAX, &mut told);
-            fold(&mut merged, &told);
-            reported.extend(told);
+            let mut taken = Vec::new();
+            waiting.take(usize::MAX, &mut taken);
+            fold(&mut merged, &taken);
+            reported.extend(taken);
             prop_assert_eq!(merged, every);
             prop_assert_eq!(facts(&reported), facts(&history));
         }
@@ -458,8 +458,8 @@ mod tests {
         fn appending_is_adding(steps in prop::collection::vec((0u8..4, 0u8..5), 1..40), cut in 0usize..40) {
             let history = history(&steps);
             let cut = cut.min(history.len());
-            let mut first = folded(&history[..cut]);
-            let mut second = Folded::default();
+            let mut first = merged_changes(&history[..cut]);
+            let mut second = MergedChanges::default();
             let hasher = hashbrown::DefaultHashBuilder::default();
             for (place, change) in history.iter().enumerate().skip(cut) {
                 let hash = hasher.hash_one(change.object().header().name) % 3;
@@ -468,11 +468,11 @@ mod tests {
             first.append(second);
             let (mut every, mut merged) = (Map::new(), Map::new());
             fold(&mut every, &history);
-            let mut told = Vec::new();
-            first.take(usize::MAX, &mut told);
-            fold(&mut merged, &told);
+            let mut taken = Vec::new();
+            first.take(usize::MAX, &mut taken);
+            fold(&mut merged, &taken);
             prop_assert_eq!(merged, every);
-            prop_assert_eq!(facts(&told), facts(&history));
+            prop_assert_eq!(facts(&taken), facts(&history));
         }
     }
 }

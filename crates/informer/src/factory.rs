@@ -18,7 +18,7 @@ use futures_util::future::join_all;
 use kube_core::{DynamicObject, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::informer::{Contents, InformerBuilder, Life, NotSynced, SharedInformer, WeakInformer};
+use crate::informer::{Contents, InformerBuilder, Lifecycle, NotSynced, SharedInformer, WeakInformer};
 
 /// A factory of shared informers: one for each client, resource, selection and payload type.
 ///
@@ -41,7 +41,7 @@ struct Members {
     informers: HashMap<Key, Box<dyn Member>>,
     /// The lifecycle of every informer that was created and has not ended, including those that
     /// were dropped.
-    lives: Vec<Life>,
+    lifecycles: Vec<Lifecycle>,
     shut_down: bool,
 }
 
@@ -192,8 +192,8 @@ impl InformerFactory {
         }
         let informer = builder.named_apart_from(&members.names()).build();
         members.informers.retain(|_, it| it.informer().is_some());
-        members.lives.retain(|it| !it.is_over());
-        members.lives.push(informer.life());
+        members.lifecycles.retain(|it| !it.is_stopped());
+        members.lifecycles.push(informer.lifecycle());
         members.informers.insert(key, Box::new(informer.downgrade()));
         informer
     }
@@ -242,14 +242,14 @@ impl InformerFactory {
     /// Stops every informer and waits until all their tasks have ended, including those of
     /// informers that were already dropped. A second call does nothing.
     pub async fn shut_down(&self) {
-        let lives = {
+        let lifecycles = {
             let mut members = self.members();
             members.shut_down = true;
-            members.lives.clone()
+            members.lifecycles.clone()
         };
         let informers = self.informers();
         join_all(informers.iter().map(|it| it.stop())).await;
-        join_all(lives.into_iter().map(Life::over)).await;
+        join_all(lifecycles.into_iter().map(Lifecycle::stopped)).await;
     }
 
     /// Returns the informers that callers still hold.

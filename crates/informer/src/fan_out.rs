@@ -15,12 +15,12 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::backlog::{Batch, KeyHasher};
-use crate::backoff::later;
+use crate::backoff::instant_after;
 use crate::change::Change;
 use crate::handler::EventHandler;
 use crate::mailbox::{Mailbox, Replay, Subscription};
 use crate::metrics::InformerMetrics;
-use crate::numbers::Numbers;
+use crate::number_allocator::NumberAllocator;
 use crate::registration::{Changes, HandlerOptions, Reader, Registration, serve};
 
 /// The writing end of a mailbox. Dropping it closes the mailbox: the changes in it are still
@@ -35,7 +35,7 @@ impl<T> Drop for Slot<T> {
 }
 
 /// A new subscription, before the informer's task has added it.
-pub(crate) struct Joining<T> {
+pub(crate) struct NewSubscription<T> {
     slot: Slot<T>,
     resync_every: Option<Duration>,
     again_after_relist: bool,
@@ -43,28 +43,28 @@ pub(crate) struct Joining<T> {
     task: Option<BoxFuture<'static, ()>>,
 }
 
-impl<T: Object> Joining<T> {
+impl<T: Object> NewSubscription<T> {
     /// Creates the subscription of a handler, and its registration.
     pub(crate) fn handler(
         handler: impl EventHandler<T>,
         options: HandlerOptions,
-        shared: &Shared,
+        shared: &HandlerContext,
     ) -> (Self, Registration) {
-        let mut joining = Self::new(options, shared);
-        let reader = Reader::new(Arc::clone(&joining.slot.0));
-        let registration = Registration::new(Arc::clone(&joining.slot.0) as _);
-        joining.task = Some(Box::pin(serve(handler, reader)));
-        (joining, registration)
+        let mut subscription = Self::new(options, shared);
+        let reader = Reader::new(Arc::clone(&subscription.slot.0));
+        let registration = Registration::new(Arc::clone(&subscription.slot.0) as _);
+        subscription.task = Some(Box::pin(serve(handler, reader)));
+        (subscription, registration)
     }
 
     /// Creates the subscription of a stream.
-    pub(crate) fn stream(options: HandlerOptions, shared: &Shared) -> (Self, Changes<T>) {
-        let joining = Self::new(options, shared);
-        let changes = Changes::new(Reader::new(Arc::clone(&joining.slot.0)));
-        (joining, changes)
+    pub(crate) fn stream(options: HandlerOptions, shared: &HandlerContext) -> (Self, Changes<T>) {
+        let subscription = Self::new(options, shared);
+        let changes = Changes::new(Reader::new(Arc::clone(&subscription.slot.0)));
+        (subscription, changes)
     }
 
-    fn new(options: HandlerOptions, shared: &Shared) -> Self {
+    fn new(options: HandlerOptions, shared: &HandlerContext) -> Self {
         let number = options.name.is_none().then(|| shared.numbers.take());
         let numbered = || number.as_ref().map(|it| it.get().to_string());
         let name: Arc<str> = options.name.or_else(numbered).unwrap_or_default().into();
@@ -81,18 +81,18 @@ impl<T: Object> Joining<T> {
 
 /// The settings that the handlers of one informer have in common.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct HandlerContext {
     pub(crate) hasher: KeyHasher,
     pub(crate) metrics: InformerMetrics,
     /// The default resync interval of handlers.
     pub(crate) resync_every: Option<Duration>,
     /// Names for handlers that have none.
-    numbers: Numbers,
+    numbers: NumberAllocator,
 }
 
-impl Shared {
+impl HandlerContext {
     pub(crate) fn new(metrics: InformerMetrics, resync_every: Option<Duration>) -> Self {
-        Self { hasher: KeyHasher::default(), metrics, resync_every, numbers: Numbers::default() }
+        Self { hasher: KeyHasher::default(), metrics, resync_every, numbers: NumberAllocator::default() }
     }
 }
 
@@ -130,10 +130,10 @@ impl<T: Object> FanOut<T> {
 
     /// Adds a handler, and starts its task on the current runtime. The handler first receives the
     /// existing objects.
-    pub(crate) fn join(&mut self, joining: Joining<T>, there: Replay<T>) {
+    pub(crate) fn join(&mut self, subscription: NewSubscription<T>, there: Replay<T>) {
         while self.tasks.try_join_next().is_some() {}
         self.forget_removed();
-        let Joining { slot, resync_every, again_after_relist, task } = joining;
+        let NewSubscription { slot, resync_every, again_after_relist, task } = subscription;
         let mailbox = &slot.0;
         if mailbox.is_removed() {
             return;
@@ -143,9 +143,9 @@ impl<T: Object> FanOut<T> {
             mailbox.replay(there, now);
         }
         if self.synced {
-            mailbox.first_list_is_in();
+            mailbox.initial_list_delivered();
         }
-        let resync = resync_every.map(|every| Resync { every, next: later(now, every) });
+        let resync = resync_every.map(|every| Resync { every, next: instant_after(now, every) });
         self.members.push(Member { slot, again_after_relist, resync, called: task.is_some() });
         if let Some(task) = task {
             self.tasks.spawn(task);
@@ -159,9 +159,9 @@ impl<T: Object> FanOut<T> {
     }
 
     /// Marks everything that was published so far as the initial list. Later calls have no effect.
-    pub(crate) fn first_list_is_in(&mut self) {
+    pub(crate) fn initial_list_delivered(&mut self) {
         if !std::mem::replace(&mut self.synced, true) {
-            self.members.iter().for_each(|it| it.mailbox().first_list_is_in());
+            self.members.iter().for_each(|it| it.mailbox().initial_list_delivered());
         }
     }
 
@@ -177,14 +177,14 @@ impl<T: Object> FanOut<T> {
         if self.next_resync().is_some_and(|next| next <= now) {
             self.deliver(everything(), |member, batch| {
                 if let Some(resync) = member.resync.as_mut().filter(|it| it.next <= now) {
-                    resync.next = later(now, resync.every);
+                    resync.next = instant_after(now, resync.every);
                     member.mailbox().push_resync(batch);
                 }
             });
             // Also if there was nothing to deliver.
             for resync in self.members.iter_mut().filter_map(|it| it.resync.as_mut()) {
                 if resync.next <= now {
-                    resync.next = later(now, resync.every);
+                    resync.next = instant_after(now, resync.every);
                 }
             }
         }
@@ -263,9 +263,9 @@ impl<T> Member<T> {
     }
 }
 
-impl<T> fmt::Debug for Joining<T> {
+impl<T> fmt::Debug for NewSubscription<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Joining").field("resync_every", &self.resync_every).finish_non_exhaustive()
+        f.debug_struct("NewSubscription").field("resync_every", &self.resync_every).finish_non_exhaustive()
     }
 }
 
@@ -283,9 +283,9 @@ mod tests {
     use crate::handler::OnChange;
     use crate::mailbox::{Lag, Overflow};
 
-    fn shared() -> Shared {
+    fn shared() -> HandlerContext {
         let resource = ResourceType::namespaced(dogwatch_core::Gvk::new("", "v1", "ConfigMap"), "configmaps");
-        Shared::new(InformerMetrics::new("test", &resource), None)
+        HandlerContext::new(InformerMetrics::new("test", &resource), None)
     }
 
     fn map(name: &str, version: u64) -> Arc<ConfigMap> {
@@ -313,9 +313,9 @@ mod tests {
 
     /// Returns a handler that records the changes it receives, and the record.
     fn recorder() -> (impl EventHandler<ConfigMap>, Arc<Mutex<Vec<Change<ConfigMap>>>>) {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let to = Arc::clone(&told);
-        (OnChange(move |change: &Change<ConfigMap>| to.lock().unwrap().push(change.clone())), told)
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let to = Arc::clone(&received);
+        (OnChange(move |change: &Change<ConfigMap>| to.lock().unwrap().push(change.clone())), received)
     }
 
     fn with(overflow: Overflow) -> HandlerOptions {
@@ -328,23 +328,23 @@ mod tests {
         let mut fan_out = FanOut::new(shared.hasher.clone());
         let mut all = Vec::new();
         for overflow in [Overflow::Coalesce, Overflow::Grow, Overflow::Block(1)] {
-            let (handler, told) = recorder();
-            let (joining, registration) = Joining::handler(handler, with(overflow), &shared);
-            fan_out.join(joining, nothing());
-            all.push((told, registration));
+            let (handler, received) = recorder();
+            let (subscription, registration) = NewSubscription::handler(handler, with(overflow), &shared);
+            fan_out.join(subscription, nothing());
+            all.push((received, registration));
         }
         let changes: Vec<_> = (0..200).map(|it| added(&it.to_string(), it + 1)).collect();
         fan_out.publish(changes.clone());
-        fan_out.first_list_is_in();
+        fan_out.initial_list_delivered();
         for (_, registration) in &all {
             registration.synced().await.expect("the handler is running");
             assert_eq!(registration.lag(), Lag::default());
         }
         fan_out.publish(vec![updated("7", 8, 300)]);
         fan_out.close(Duration::MAX).await;
-        for (told, _) in all {
-            let told = told.lock().unwrap();
-            assert_eq!((&told[..200], &told[200..]), (&changes[..], &[updated("7", 8, 300)][..]));
+        for (received, _) in all {
+            let received = received.lock().unwrap();
+            assert_eq!((&received[..200], &received[200..]), (&changes[..], &[updated("7", 8, 300)][..]));
         }
     }
 
@@ -352,8 +352,8 @@ mod tests {
     async fn pending_changes_are_merged_under_coalesce_and_kept_under_grow() {
         let shared = shared();
         let mut fan_out = FanOut::new(shared.hasher.clone());
-        let (merged, mut merging) = Joining::stream(with(Overflow::Coalesce), &shared);
-        let (grown, mut growing) = Joining::stream(with(Overflow::Grow), &shared);
+        let (merged, mut merging) = NewSubscription::stream(with(Overflow::Coalesce), &shared);
+        let (grown, mut growing) = NewSubscription::stream(with(Overflow::Grow), &shared);
         fan_out.join(merged, nothing());
         fan_out.join(grown, nothing());
         let history = [added("a", 1), added("b", 2), updated("a", 1, 3), updated("a", 3, 4)];
@@ -378,8 +378,8 @@ mod tests {
     async fn a_handler_that_keeps_up_receives_every_change_of_a_batch() {
         let shared = shared();
         let mut fan_out = FanOut::new(shared.hasher.clone());
-        let (joining, mut changes) = Joining::stream(with(Overflow::Coalesce), &shared);
-        fan_out.join(joining, nothing());
+        let (subscription, mut changes) = NewSubscription::stream(with(Overflow::Coalesce), &shared);
+        fan_out.join(subscription, nothing());
         let gone = Change::Deleted(Deleted::Seen(map("a", 4)));
         let batch = vec![added("a", 1), updated("a", 1, 2), updated("a", 2, 3), gone];
         fan_out.publish(batch.clone());
@@ -394,8 +394,8 @@ mod tests {
     async fn a_slow_handler_receives_an_object_that_was_created_and_deleted() {
         let shared = shared();
         let mut fan_out = FanOut::new(shared.hasher.clone());
-        let (joining, mut changes) = Joining::stream(with(Overflow::Coalesce), &shared);
-        fan_out.join(joining, nothing());
+        let (subscription, mut changes) = NewSubscription::stream(with(Overflow::Coalesce), &shared);
+        fan_out.join(subscription, nothing());
         let gone = Change::Deleted(Deleted::Seen(map("a", 2)));
         fan_out.publish(vec![added("a", 1)]);
         fan_out.publish(vec![gone.clone()]);
@@ -407,8 +407,8 @@ mod tests {
     async fn a_handler_that_never_reads_keeps_at_most_three_changes_of_each_object() {
         let shared = shared();
         let mut fan_out = FanOut::new(shared.hasher.clone());
-        let (joining, mut changes) = Joining::stream(with(Overflow::Coalesce), &shared);
-        fan_out.join(joining, nothing());
+        let (subscription, mut changes) = NewSubscription::stream(with(Overflow::Coalesce), &shared);
+        fan_out.join(subscription, nothing());
         fan_out.publish(vec![added("a", 1)]);
         // Some objects are created and deleted, and one changes all the time.
         let gone = |name: &str, version| Change::Deleted(Deleted::Seen(map(name, version)));
@@ -437,10 +437,10 @@ mod tests {
     async fn in_6_a_late_handler_receives_existing_objects_first_and_then_later_changes() {
         let shared = shared();
         let mut fan_out = FanOut::new(shared.hasher.clone());
-        fan_out.first_list_is_in();
-        let (joining, mut changes) = Joining::stream(with(Overflow::Coalesce), &shared);
+        fan_out.initial_list_delivered();
+        let (subscription, mut changes) = NewSubscription::stream(with(Overflow::Coalesce), &shared);
         let initial = |name, version| Change::Added { object: map(name, version), initial: true };
-        fan_out.join(joining, there(vec![initial("a", 1), initial("b", 2)]));
+        fan_out.join(subscription, there(vec![initial("a", 1), initial("b", 2)]));
         fan_out.publish(vec![updated("b", 2, 3)]);
         fan_out.publish(vec![added("c", 4)]);
         let registration = changes.registration();
@@ -459,8 +459,8 @@ mod tests {
     async fn in_6_existing_objects_come_first_even_after_many_later_changes() {
         let shared = shared();
         let mut fan_out = FanOut::new(shared.hasher.clone());
-        let (joining, mut changes) = Joining::stream(with(Overflow::Coalesce), &shared);
-        fan_out.join(joining, there(vec![added("a", 1), added("b", 2)]));
+        let (subscription, mut changes) = NewSubscription::stream(with(Overflow::Coalesce), &shared);
+        fan_out.join(subscription, there(vec![added("a", 1), added("b", 2)]));
         for version in 2..20_000 {
             fan_out.publish(vec![updated("b", version, version + 1)]);
         }
@@ -473,19 +473,20 @@ mod tests {
     async fn in_5_a_handler_that_panics_is_counted_and_goes_on_and_is_synced() {
         let shared = shared();
         let mut fan_out = FanOut::new(shared.hasher.clone());
-        let (mut inner, told) = recorder();
+        let (mut inner, received) = recorder();
         let handler = OnChange(move |change: &Change<ConfigMap>| {
             assert_ne!(change.object().header().name, "bad", "the handler panics on this object");
             inner.on_change(change);
         });
-        let (joining, registration) = Joining::handler(handler, HandlerOptions::default(), &shared);
-        fan_out.join(joining, nothing());
+        let (subscription, registration) =
+            NewSubscription::handler(handler, HandlerOptions::default(), &shared);
+        fan_out.join(subscription, nothing());
         fan_out.publish(vec![added("a", 1), added("bad", 2), added("c", 3)]);
         fan_out.publish(vec![added("d", 4)]);
-        fan_out.first_list_is_in();
+        fan_out.initial_list_delivered();
         registration.synced().await.expect("the handler goes on");
         assert_eq!(registration.lag().panics, 1);
-        assert_eq!(*told.lock().unwrap(), [added("a", 1), added("c", 3), added("d", 4)]);
+        assert_eq!(*received.lock().unwrap(), [added("a", 1), added("c", 3), added("d", 4)]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -493,7 +494,7 @@ mod tests {
         let shared = shared();
         let mut fan_out = FanOut::new(shared.hasher.clone());
         let slot = Arc::new(Mutex::new(None::<Registration>));
-        let (mut inner, told) = recorder();
+        let (mut inner, received) = recorder();
         let handler = OnChange({
             let slot = Arc::clone(&slot);
             move |change: &Change<ConfigMap>| {
@@ -502,34 +503,36 @@ mod tests {
                 slot.lock().unwrap().as_ref().expect("set before the first change").remove();
             }
         });
-        let (joining, registration) = Joining::handler(handler, HandlerOptions::default(), &shared);
+        let (subscription, registration) =
+            NewSubscription::handler(handler, HandlerOptions::default(), &shared);
         *slot.lock().unwrap() = Some(registration.clone());
-        fan_out.join(joining, nothing());
+        fan_out.join(subscription, nothing());
         fan_out.publish(vec![added("a", 1), added("b", 2)]);
         assert!(registration.synced().await.is_err(), "the handler ends before it is synced");
-        assert_eq!(*told.lock().unwrap(), [added("a", 1)]);
+        assert_eq!(*received.lock().unwrap(), [added("a", 1)]);
         registration.remove();
         registration.shut_down().await;
         fan_out.publish(vec![added("c", 3)]);
         assert!(fan_out.members.is_empty());
-        assert_eq!(told.lock().unwrap().len(), 1);
+        assert_eq!(received.lock().unwrap().len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn in_8_a_handler_whose_informer_never_ran_can_be_shut_down() {
         let shared = shared();
         let (handler, _) = recorder();
-        let (joining, registration) = Joining::handler(handler, HandlerOptions::default(), &shared);
+        let (subscription, registration) =
+            NewSubscription::handler(handler, HandlerOptions::default(), &shared);
         registration.shut_down().await;
-        drop(joining);
+        drop(subscription);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_blocking_handler_makes_the_informer_wait_and_a_removed_one_does_not() {
         let shared = shared();
         let mut fan_out = FanOut::new(shared.hasher.clone());
-        let (joining, mut changes) = Joining::stream(with(Overflow::Block(2)), &shared);
-        fan_out.join(joining, nothing());
+        let (subscription, mut changes) = NewSubscription::stream(with(Overflow::Block(2)), &shared);
+        fan_out.join(subscription, nothing());
         fan_out.publish(vec![added("a", 1), added("b", 2)]);
         fan_out.room().await;
         fan_out.publish(vec![added("c", 3)]);
@@ -560,12 +563,12 @@ mod tests {
             if let Some(period) = period {
                 options = options.resync_every(Duration::from_secs(period));
             }
-            let (joining, changes) = Joining::stream(options, &shared);
-            fan_out.join(joining, nothing());
+            let (subscription, changes) = NewSubscription::stream(options, &shared);
+            fan_out.join(subscription, nothing());
             handlers.push(changes);
         }
         let start = Instant::now();
-        let (mut told, mut counts) = (Vec::new(), [0; 3]);
+        let (mut received, mut counts) = (Vec::new(), [0; 3]);
         while start.elapsed() < Duration::from_secs(6) {
             let next = fan_out.next_resync().expect("two handlers have an interval");
             tokio::time::sleep_until(next).await;
@@ -575,9 +578,9 @@ mod tests {
                     *count += 1;
                 }
             }
-            told.push((start.elapsed().as_secs(), counts));
+            received.push((start.elapsed().as_secs(), counts));
         }
-        assert_eq!(told, [(2, [1, 0, 0]), (3, [1, 1, 0]), (4, [2, 1, 0]), (6, [3, 2, 0])]);
+        assert_eq!(received, [(2, [1, 0, 0]), (3, [1, 1, 0]), (4, [2, 1, 0]), (6, [3, 2, 0])]);
     }
 
     /// client-go drops pending changes at once. Here, a handler that is only a little behind may
@@ -587,14 +590,15 @@ mod tests {
         for (grace, calls) in [(Duration::MAX, 1000), (Duration::from_secs(5), 1000), (Duration::ZERO, 0)] {
             let shared = shared();
             let mut fan_out = FanOut::new(shared.hasher.clone());
-            let (handler, told) = recorder();
-            let (joining, registration) = Joining::handler(handler, HandlerOptions::default(), &shared);
-            fan_out.join(joining, nothing());
-            let (joining, mut changes) = Joining::stream(HandlerOptions::default(), &shared);
-            fan_out.join(joining, nothing());
+            let (handler, received) = recorder();
+            let (subscription, registration) =
+                NewSubscription::handler(handler, HandlerOptions::default(), &shared);
+            fan_out.join(subscription, nothing());
+            let (subscription, mut changes) = NewSubscription::stream(HandlerOptions::default(), &shared);
+            fan_out.join(subscription, nothing());
             fan_out.publish((0..1000).map(|it| added(&it.to_string(), it + 1)).collect());
             fan_out.close(grace).await;
-            assert_eq!(told.lock().unwrap().len(), calls, "with a grace of {grace:?}");
+            assert_eq!(received.lock().unwrap().len(), calls, "with a grace of {grace:?}");
             registration.shut_down().await;
             assert!(changes.next().await.is_some(), "a stream keeps the changes that it has not yielded");
         }
@@ -610,8 +614,8 @@ mod tests {
     async fn lag_reports_how_long_the_oldest_change_has_waited() {
         let shared = shared();
         let mut fan_out = FanOut::new(shared.hasher.clone());
-        let (joining, mut changes) = Joining::stream(with(Overflow::Coalesce), &shared);
-        fan_out.join(joining, nothing());
+        let (subscription, mut changes) = NewSubscription::stream(with(Overflow::Coalesce), &shared);
+        fan_out.join(subscription, nothing());
         fan_out.publish(vec![added("a", 1)]);
         tokio::time::advance(Duration::from_secs(5)).await;
         fan_out.publish(vec![updated("a", 1, 2), added("b", 3)]);

@@ -104,13 +104,13 @@ pub struct Filtered<H, F> {
     handler: H,
     filter: F,
     /// The objects that exist from the inner handler's point of view.
-    told: HashSet<ObjectKey>,
+    delivered: HashSet<ObjectKey>,
 }
 
 impl<H, F> Filtered<H, F> {
     /// Creates a handler that passes on the objects for which the filter returns true.
     pub fn new(filter: F, handler: H) -> Self {
-        Self { handler, filter, told: HashSet::new() }
+        Self { handler, filter, delivered: HashSet::new() }
     }
 }
 
@@ -122,7 +122,7 @@ where
 {
     fn on_add(&mut self, object: &Arc<T>, initial: bool) {
         if let (true, Some(key)) = ((self.filter)(object), object.key()) {
-            self.told.insert(key);
+            self.delivered.insert(key);
             self.handler.on_add(object, initial);
         }
     }
@@ -130,18 +130,18 @@ where
     fn on_update(&mut self, old: &Arc<T>, new: &Arc<T>) {
         let Some(key) = new.key() else { return };
         let passes = (self.filter)(new);
-        if passes && self.told.contains(&key) {
+        if passes && self.delivered.contains(&key) {
             self.handler.on_update(old, new);
         } else if passes {
-            self.told.insert(key);
+            self.delivered.insert(key);
             self.handler.on_add(new, false);
-        } else if self.told.remove(&key) {
+        } else if self.delivered.remove(&key) {
             self.handler.on_delete(Deleted::Seen(Arc::clone(old)));
         }
     }
 
     fn on_delete(&mut self, last: Deleted<T>) {
-        if last.last().key().is_some_and(|key| self.told.remove(&key)) {
+        if last.last().key().is_some_and(|key| self.delivered.remove(&key)) {
             self.handler.on_delete(last);
         }
     }
@@ -149,7 +149,7 @@ where
 
 impl<H, F> fmt::Debug for Filtered<H, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Filtered").field("told", &self.told.len()).finish_non_exhaustive()
+        f.debug_struct("Filtered").field("delivered", &self.delivered.len()).finish_non_exhaustive()
     }
 }
 
@@ -170,11 +170,11 @@ mod tests {
         Arc::new(map)
     }
 
-    fn told(changes: &[Change<ConfigMap>]) -> Vec<Change<ConfigMap>> {
-        let told = Arc::new(Mutex::new(Vec::new()));
+    fn delivered(changes: &[Change<ConfigMap>]) -> Vec<Change<ConfigMap>> {
+        let delivered = Arc::new(Mutex::new(Vec::new()));
         let inner = OnChange({
-            let told = Arc::clone(&told);
-            move |change: &Change<ConfigMap>| told.lock().unwrap().push(change.clone())
+            let delivered = Arc::clone(&delivered);
+            move |change: &Change<ConfigMap>| delivered.lock().unwrap().push(change.clone())
         });
         // The inner handler is called through its three methods, so that they are covered too.
         struct Split<H>(H);
@@ -195,7 +195,7 @@ mod tests {
         );
         changes.iter().for_each(|it| filtered.on_change(it));
         drop(filtered);
-        Arc::try_unwrap(told).expect("the handler is gone").into_inner().unwrap()
+        Arc::try_unwrap(delivered).expect("the handler is gone").into_inner().unwrap()
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
             old: old.clone(),
             new: new.clone(),
         };
-        let seen = told(&[
+        let seen = delivered(&[
             Change::Added { object: out.clone(), initial: true },
             update(&out, &inside),
             update(&inside, &newer),
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn in_12_a_delivered_object_is_reported_deleted_whatever_its_last_state_is() {
         let (inside, out) = (map("1", true), map("2", false));
-        let seen = told(&[
+        let seen = delivered(&[
             Change::Added { object: inside.clone(), initial: true },
             Change::Deleted(Deleted::Missed(out.clone())),
         ]);

@@ -17,12 +17,12 @@ use crate::health::{Health, HealthState};
 /// Clones watch independently. A watch does not keep the informer running, and stays readable after
 /// the end.
 #[derive(Clone, Debug)]
-pub struct HealthWatch(Of);
+pub struct HealthWatch(Source);
 
 #[derive(Clone, Debug)]
-enum Of {
+enum Source {
     Reflector(ReflectorHealth),
-    Informer(Following),
+    Informer(CombinedWatch),
 }
 
 /// The health that one reflector publishes.
@@ -34,29 +34,29 @@ pub(crate) struct HealthSender(watch::Sender<Health>);
 
 /// The reflectors whose health is reported as one.
 #[derive(Debug)]
-pub(crate) struct Healths {
+pub(crate) struct CombinedHealth {
     /// One for each feed; it is replaced when a reflector has ended and another one starts. Never
     /// empty.
     each: Mutex<Vec<ReflectorHealth>>,
     /// True when all have ended for good. Also notified when one is replaced.
-    over: watch::Sender<bool>,
+    ended: watch::Sender<bool>,
 }
 
 /// A watcher of the combined health.
 #[derive(Clone, Debug)]
-struct Following {
-    all: Arc<Healths>,
+struct CombinedWatch {
+    all: Arc<CombinedHealth>,
     /// The reflectors at the last look, each with the part that was seen.
     each: Vec<ReflectorHealth>,
-    over: watch::Receiver<bool>,
+    ended: watch::Receiver<bool>,
 }
 
 impl HealthWatch {
     /// Returns the current health.
     pub fn get(&self) -> Health {
         match &self.0 {
-            Of::Reflector(health) => health.borrow().clone(),
-            Of::Informer(following) => following.all.get(),
+            Source::Reflector(health) => health.borrow().clone(),
+            Source::Informer(combined) => combined.all.get(),
         }
     }
 
@@ -67,8 +67,8 @@ impl HealthWatch {
     /// Returns false when the reflector or informer has ended and there will be no more changes.
     pub async fn changed(&mut self) -> bool {
         match &mut self.0 {
-            Of::Reflector(health) => health.changed().await.is_ok(),
-            Of::Informer(following) => following.changed().await,
+            Source::Reflector(health) => health.changed().await.is_ok(),
+            Source::Informer(combined) => combined.changed().await,
         }
     }
 
@@ -76,7 +76,7 @@ impl HealthWatch {
     /// or informer ends before.
     pub async fn wait_for(&mut self, mut condition: impl FnMut(&Health) -> bool) -> Option<Health> {
         loop {
-            let health = self.look();
+            let health = self.mark_seen();
             if condition(&health) {
                 return Some(health);
             }
@@ -87,12 +87,12 @@ impl HealthWatch {
     }
 
     /// Returns the current health, and marks it as seen.
-    fn look(&mut self) -> Health {
+    fn mark_seen(&mut self) -> Health {
         match &mut self.0 {
-            Of::Reflector(health) => health.borrow_and_update().clone(),
-            Of::Informer(following) => {
-                following.look();
-                following.all.get()
+            Source::Reflector(health) => health.borrow_and_update().clone(),
+            Source::Informer(combined) => {
+                combined.mark_seen();
+                combined.all.get()
             }
         }
     }
@@ -104,7 +104,7 @@ impl HealthSender {
     }
 
     pub(crate) fn watch(&self) -> HealthWatch {
-        HealthWatch(Of::Reflector(self.subscribe()))
+        HealthWatch(Source::Reflector(self.subscribe()))
     }
 
     pub(crate) fn subscribe(&self) -> ReflectorHealth {
@@ -128,13 +128,13 @@ impl HealthSender {
 }
 
 /// Returns the health of a reflector that has ended, which does not change any more.
-pub(crate) fn last_word(health: Health) -> ReflectorHealth {
+pub(crate) fn final_health(health: Health) -> ReflectorHealth {
     watch::channel(health).1
 }
 
-impl Healths {
+impl CombinedHealth {
     pub(crate) fn new(each: Vec<ReflectorHealth>) -> Self {
-        Self { each: Mutex::new(each), over: watch::Sender::new(false) }
+        Self { each: Mutex::new(each), ended: watch::Sender::new(false) }
     }
 
     fn each(&self) -> MutexGuard<'_, Vec<ReflectorHealth>> {
@@ -144,8 +144,8 @@ impl Healths {
     /// Returns the combined health of all; when they have ended for good, their last health.
     pub(crate) fn get(&self) -> Health {
         let all: Vec<Health> = self.each().iter().map(|it| it.borrow().clone()).collect();
-        let mut health = all.into_iter().reduce(both).unwrap_or_default();
-        if *self.over.borrow() && health.state != HealthState::Gone {
+        let mut health = all.into_iter().reduce(combine).unwrap_or_default();
+        if *self.ended.borrow() && health.state != HealthState::Gone {
             health.state = HealthState::Stopped;
         }
         health
@@ -156,34 +156,34 @@ impl Healths {
         if let Some(slot) = self.each().get_mut(place) {
             *slot = health;
         }
-        self.over.send_modify(|_| ());
+        self.ended.send_modify(|_| ());
     }
 
     /// Records that all have ended for good.
     pub(crate) fn end(&self) {
-        self.over.send_if_modified(|it| !std::mem::replace(it, true));
+        self.ended.send_if_modified(|it| !std::mem::replace(it, true));
     }
 
     pub(crate) fn watch(self: &Arc<Self>) -> HealthWatch {
-        let over = self.over.subscribe();
-        let mut following = Following { all: Arc::clone(self), each: Vec::new(), over };
-        following.look();
-        HealthWatch(Of::Informer(following))
+        let ended = self.ended.subscribe();
+        let mut combined = CombinedWatch { all: Arc::clone(self), each: Vec::new(), ended };
+        combined.mark_seen();
+        HealthWatch(Source::Informer(combined))
     }
 }
 
-impl Following {
+impl CombinedWatch {
     /// Marks everything as seen.
-    fn look(&mut self) {
+    fn mark_seen(&mut self) {
         // Marked before they are read: an update in between counts as a change, even if it was
         // already read.
-        drop(self.over.borrow_and_update());
+        drop(self.ended.borrow_and_update());
         self.each.clone_from(&self.all.each());
         self.each.iter_mut().for_each(|it| drop(it.borrow_and_update()));
     }
 
     async fn changed(&mut self) -> bool {
-        if *self.over.borrow() && !self.over.has_changed().unwrap_or(false) {
+        if *self.ended.borrow() && !self.ended.has_changed().unwrap_or(false) {
             return false;
         }
         let spoken = self.each.iter_mut().map(|it| {
@@ -197,11 +197,11 @@ impl Following {
         });
         let others = tokio::select! {
             biased;
-            _ = self.over.changed() => true,
+            _ = self.ended.changed() => true,
             () = async { drop(select_all(spoken).await) } => false,
         };
         if others {
-            self.look();
+            self.mark_seen();
         }
         true
     }
@@ -209,7 +209,7 @@ impl Following {
 
 /// Combines the health of two reflectors: a problem of either is a problem of both, and the older
 /// version counts.
-fn both(one: Health, other: Health) -> Health {
+fn combine(one: Health, other: Health) -> Health {
     let state = if urgency(&one.state) >= urgency(&other.state) { one.state } else { other.state };
     let older = one.last_version.is_older_than(&other.last_version) || one.last_version.is_unset();
     Health {
@@ -267,7 +267,7 @@ mod tests {
     #[tokio::test]
     async fn a_watcher_of_several_is_woken_by_each_of_them_and_by_a_replacement() {
         let (one, two) = (HealthSender::new(), HealthSender::new());
-        let all = Arc::new(Healths::new(vec![one.subscribe(), two.subscribe()]));
+        let all = Arc::new(CombinedHealth::new(vec![one.subscribe(), two.subscribe()]));
         one.publish(&at(HealthState::Synced));
         let mut watch = all.watch();
         assert!(poll!(std::pin::pin!(watch.changed())).is_pending(), "the existing health is not a change");
@@ -277,7 +277,10 @@ mod tests {
 
         let three = HealthSender::new();
         drop(one);
-        assert!(poll!(std::pin::pin!(watch.changed())).is_pending(), "the end of one reflector is not the end of the informer");
+        assert!(
+            poll!(std::pin::pin!(watch.changed())).is_pending(),
+            "the end of one reflector is not the end of the informer"
+        );
         all.replace(0, three.subscribe());
         assert!(watch.changed().await);
         assert_eq!(watch.get().state, HealthState::Starting);

@@ -33,12 +33,12 @@ pub(crate) type Values = SmallVec<[CompactString; 2]>;
 /// ```
 pub struct Index<T> {
     name: CompactString,
-    by: By<T>,
+    extractor: Extractor<T>,
 }
 
 type Visit<T> = dyn Fn(&T, &mut dyn FnMut(&str)) + Send + Sync;
 
-enum By<T> {
+enum Extractor<T> {
     Function(Box<Visit<T>>),
     /// The value of this label. Selectors with a requirement on the label use the index
     /// automatically.
@@ -72,7 +72,7 @@ impl<T: Object> Index<T> {
     /// Creates an index by the values that the function passes to its second argument. Unlike
     /// [`Self::new`], it does not need to copy them.
     pub fn visiting(name: &str, visit: impl Fn(&T, &mut dyn FnMut(&str)) + Send + Sync + 'static) -> Self {
-        Self { name: name.into(), by: By::Function(Box::new(visit)) }
+        Self { name: name.into(), extractor: Extractor::Function(Box::new(visit)) }
     }
 
     /// Creates an index by the value of one label. The index is named after the label.
@@ -80,7 +80,7 @@ impl<T: Object> Index<T> {
     /// [`Lister::list`](crate::Lister::list) uses it for every selector that requires certain
     /// values of the label.
     pub fn label(key: &str) -> Self {
-        Self { name: key.into(), by: By::Label(key.into()) }
+        Self { name: key.into(), extractor: Extractor::Label(key.into()) }
     }
 
     /// Returns the name of the index.
@@ -90,15 +90,15 @@ impl<T: Object> Index<T> {
 
     /// Returns true if this is the index by the value of this label.
     pub(crate) fn is_of_label(&self, key: &str) -> bool {
-        matches!(&self.by, By::Label(it) if it == key)
+        matches!(&self.extractor, Extractor::Label(it) if it == key)
     }
 
     /// Returns the values of an object, or `None` if the function panicked.
     pub(crate) fn values(&self, object: &T) -> Option<Values> {
         let mut values = Values::new();
-        match &self.by {
-            By::Label(key) => values.extend(object.header().labels.get(key).map(CompactString::from)),
-            By::Function(visit) => {
+        match &self.extractor {
+            Extractor::Label(key) => values.extend(object.header().labels.get(key).map(CompactString::from)),
+            Extractor::Function(visit) => {
                 let mut found = |value: &str| values.push(value.into());
                 // Unwind safe: the only thing that a panicking function leaves half done is
                 // `values`, which is discarded.

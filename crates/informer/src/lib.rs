@@ -25,7 +25,7 @@ mod lister;
 mod handler;
 mod metrics;
 mod slow;
-mod numbers;
+mod number_allocator;
 mod coalesce;
 mod backlog;
 mod mailbox;

@@ -98,7 +98,7 @@ impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Api<T> {
     }
 
     fn list(&self, params: ListParams) -> Lists<T> {
-        Box::pin(ToItsEnd(Some(self.list_stream(&params))))
+        Box::pin(WithEnd(Some(self.list_stream(&params))))
     }
 
     fn watch(&self, params: WatchParams) -> BoxFuture<'static, Result<Watches<T>, Error>> {
@@ -135,9 +135,9 @@ impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Api<T> {
 }
 
 /// A list stream that yields its end as an event.
-struct ToItsEnd<T>(Option<ListStream<T>>);
+struct WithEnd<T>(Option<ListStream<T>>);
 
-impl<T: DeserializeOwned> Stream for ToItsEnd<T> {
+impl<T: DeserializeOwned> Stream for WithEnd<T> {
     type Item = Result<ListEvent<T>, Error>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {

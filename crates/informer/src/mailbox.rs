@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::backlog::{Backlog, Batch, Hand, KeyHasher, Next};
 use crate::change::Change;
 use crate::metrics::HandlerMetrics;
-use crate::numbers::Number;
+use crate::number_allocator::AllocatedNumber;
 
 /// The policy for the changes that a handler has not processed yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub(crate) struct Replay<T> {
 pub(crate) struct Mailbox<T> {
     name: Arc<str>,
     /// The number that serves as its name, if the handler was not named.
-    _number: Option<Number>,
+    _number: Option<AllocatedNumber>,
     overflow: Overflow,
     hasher: KeyHasher,
     metrics: HandlerMetrics,
@@ -117,7 +117,7 @@ struct State<T> {
 impl<T: Object> Mailbox<T> {
     pub(crate) fn new(
         name: Arc<str>,
-        number: Option<Number>,
+        number: Option<AllocatedNumber>,
         overflow: Overflow,
         hasher: KeyHasher,
         metrics: HandlerMetrics,
@@ -183,7 +183,7 @@ impl<T: Object> Mailbox<T> {
 
     /// Marks the initial list as complete: the handler is synced once it has processed everything
     /// that is in now. Must be called only once.
-    pub(crate) fn first_list_is_in(&self) {
+    pub(crate) fn initial_list_delivered(&self) {
         let mut state = self.state();
         state.synced_at = Some(state.backlog.next_place());
         wake(state, |it| &mut it.reader);
@@ -233,10 +233,10 @@ impl<T: Object> Mailbox<T> {
                     self.metrics.pending(0);
                     return Poll::Pending;
                 }
-                Next::Fold(lifted) => {
+                Next::Merge(detached) => {
                     drop(state);
-                    let folded = lifted.fold();
-                    self.state().backlog.lower(folded);
+                    let merged = detached.merge();
+                    self.state().backlog.reattach(merged);
                 }
             }
         }
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[derive(Clone, Debug)]
-    enum Deed {
+    enum Operation {
         Push(u8),
         FirstList,
         Take(usize),
@@ -405,14 +405,14 @@ mod tests {
         Close,
     }
 
-    fn deed() -> impl Strategy<Value = Deed> {
+    fn operation() -> impl Strategy<Value = Operation> {
         prop_oneof![
-            6 => (1u8..4).prop_map(Deed::Push),
-            1 => Just(Deed::FirstList),
-            8 => (1usize..4).prop_map(Deed::Take),
-            4 => Just(Deed::Room),
-            1 => Just(Deed::Remove),
-            1 => Just(Deed::Close),
+            6 => (1u8..4).prop_map(Operation::Push),
+            1 => Just(Operation::FirstList),
+            8 => (1usize..4).prop_map(Operation::Take),
+            4 => Just(Operation::Room),
+            1 => Just(Operation::Remove),
+            1 => Just(Operation::Close),
         ]
     }
 
@@ -435,26 +435,26 @@ mod tests {
     }
 
     /// A mailbox with a reader and a writer that waits for room.
-    struct Scene {
+    struct Fixture {
         mailbox: Mailbox<ConfigMap>,
         hand: Hand<ConfigMap>,
         reader: Option<Arc<Sleeper>>,
         writer: Option<Arc<Sleeper>>,
         made: u32,
-        told: u32,
+        delivered: u32,
         over: bool,
     }
 
-    impl Scene {
-        fn perform(&mut self, deed: &Deed) {
-            match deed {
-                Deed::Push(count) => {
+    impl Fixture {
+        fn perform(&mut self, operation: &Operation) {
+            match operation {
+                Operation::Push(count) => {
                     let changes = additions(*count, &mut self.made);
                     let batch = Batch::new(changes, Instant::now(), self.mailbox.hasher.clone());
                     self.mailbox.push(&Arc::new(batch));
                 }
-                Deed::FirstList => self.mailbox.first_list_is_in(),
-                Deed::Take(limit) if !self.over => {
+                Operation::FirstList => self.mailbox.initial_list_delivered(),
+                Operation::Take(limit) if !self.over => {
                     let sleeper = Arc::new(Sleeper::default());
                     let waker = Arc::clone(&sleeper).into();
                     let taken =
@@ -462,18 +462,18 @@ mod tests {
                     self.reader = taken.is_pending().then_some(sleeper);
                     self.over = taken == Poll::Ready(false);
                     if taken == Poll::Ready(true) {
-                        self.told += self.hand.changes().len() as u32;
+                        self.delivered += self.hand.changes().len() as u32;
                     }
                 }
-                Deed::Take(_) => {}
-                Deed::Room => {
+                Operation::Take(_) => {}
+                Operation::Room => {
                     let sleeper = Arc::new(Sleeper::default());
                     let waker = Arc::clone(&sleeper).into();
                     let room = self.mailbox.poll_room(&mut Context::from_waker(&waker));
                     self.writer = room.is_pending().then_some(sleeper);
                 }
-                Deed::Remove => self.mailbox.remove(),
-                Deed::Close => {
+                Operation::Remove => self.mailbox.remove(),
+                Operation::Close => {
                     // The writer closes the mailbox, so it does not wait for room any more.
                     self.writer = None;
                     self.mailbox.close();
@@ -509,7 +509,7 @@ mod tests {
         /// of these sequences.
         #[test]
         fn no_wake_up_is_lost_in_any_sequence_of_operations(
-            deeds in prop::collection::vec(deed(), 1..60),
+            operations in prop::collection::vec(operation(), 1..60),
             overflow in prop_oneof![
                 Just(Overflow::Coalesce), Just(Overflow::Grow), Just(Overflow::Block(0)), Just(Overflow::Block(2))
             ],
@@ -520,25 +520,25 @@ mod tests {
                 let there = additions(before, &mut made);
                 mailbox.replay(Replay { len: there.len(), build: Box::new(|| there) }, Instant::now());
             }
-            let mut scene =
-                Scene { mailbox, hand: Hand::default(), reader: None, writer: None, made, told: 0, over: false };
-            let ends = |it: &Deed| matches!(it, Deed::Remove | Deed::Close);
-            let first_end = deeds.iter().position(ends);
-            for (number, deed) in deeds.iter().enumerate() {
+            let mut fixture =
+                Fixture { mailbox, hand: Hand::default(), reader: None, writer: None, made, delivered: 0, over: false };
+            let ends = |it: &Operation| matches!(it, Operation::Remove | Operation::Close);
+            let first_end = operations.iter().position(ends);
+            for (number, operation) in operations.iter().enumerate() {
                 // The initial list is marked only once.
-                let again = deeds[..number].iter().any(|it| matches!(it, Deed::FirstList));
-                if !(again && matches!(deed, Deed::FirstList)) {
-                    scene.perform(deed);
-                    scene.check()?;
+                let again = operations[..number].iter().any(|it| matches!(it, Operation::FirstList));
+                if !(again && matches!(operation, Operation::FirstList)) {
+                    fixture.perform(operation);
+                    fixture.check()?;
                 }
             }
             // Unless it was removed or closed, every change is delivered exactly once.
             if first_end.is_none() {
-                for _ in 0..=scene.made {
-                    scene.perform(&Deed::Take(9));
+                for _ in 0..=fixture.made {
+                    fixture.perform(&Operation::Take(9));
                 }
-                prop_assert_eq!(scene.told, scene.made);
-                prop_assert!(scene.reader.is_some(), "the reader waits for more");
+                prop_assert_eq!(fixture.delivered, fixture.made);
+                prop_assert!(fixture.reader.is_some(), "the reader waits for more");
             }
         }
     }

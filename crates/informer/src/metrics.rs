@@ -50,7 +50,7 @@ impl InformerMetrics {
     /// Records that a batch was applied and delivered, and the version of the store after it.
     pub(crate) fn processed(&self, taken: Duration, version: &ResourceVersion) {
         self.processing.record(taken);
-        if let Some(version) = told(version) {
+        if let Some(version) = version_number(version) {
             self.version.set(version);
         }
     }
@@ -87,7 +87,7 @@ impl HandlerMetrics {
 }
 
 /// Returns the last digits of a version as a number; `None` if it is not one.
-fn told(version: &ResourceVersion) -> Option<f64> {
+fn version_number(version: &ResourceVersion) -> Option<f64> {
     let text = version.as_str();
     let digits = text.len().saturating_sub(VERSION_DIGITS);
     text.get(digits..)?.parse::<u64>().ok().map(|it| it as f64)
@@ -111,7 +111,7 @@ mod tests {
             ("", None),
             ("not-a-number", None),
         ] {
-            assert_eq!(told(&ResourceVersion::new(version)), number, "{version}");
+            assert_eq!(version_number(&ResourceVersion::new(version)), number, "{version}");
         }
     }
 }

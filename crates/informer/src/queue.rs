@@ -24,7 +24,7 @@ pub struct DeltaReceiver<T>(mpsc::Receiver<Delta<T>>);
 
 /// The error of sending to a queue whose receiver was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nobody reads the delta queue any more")]
+#[error("the receiver of the delta queue was dropped")]
 pub struct QueueClosed;
 
 impl DeltaQueue {

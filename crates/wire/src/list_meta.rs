@@ -23,7 +23,7 @@ pub struct ListMeta {
 /// The `metadata` of a list, as encoded.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Written {
+pub(crate) struct EncodedListMeta {
     resource_version: Option<ResourceVersion>,
     #[serde(rename = "continue")]
     continue_token: Option<String>,
@@ -32,14 +32,14 @@ pub(crate) struct Written {
 }
 
 impl ListMeta {
-    pub(crate) fn new(kind: String, api_version: String, written: Written) -> Self {
+    pub(crate) fn new(kind: String, api_version: String, encoded: EncodedListMeta) -> Self {
         Self {
             kind,
             api_version,
-            version: written.resource_version.unwrap_or_default(),
-            continue_token: written.continue_token.filter(|it| !it.is_empty()),
-            remaining_item_count: written.remaining_item_count,
-            shard_info: written.shard_info,
+            version: encoded.resource_version.unwrap_or_default(),
+            continue_token: encoded.continue_token.filter(|it| !it.is_empty()),
+            remaining_item_count: encoded.remaining_item_count,
+            shard_info: encoded.shard_info,
         }
     }
 }

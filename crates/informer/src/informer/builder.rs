@@ -9,13 +9,13 @@ use std::time::Duration;
 use dogwatch_core::{FieldSelector, Gvr, LabelSelector, Object};
 use tokio::sync::mpsc;
 
-use super::core::Core;
 use super::coverage::Coverage;
 use super::feed::Feed;
 use super::pump::{OnGone, Pump};
-use super::shared::SharedInformer;
-use crate::fan_out::{FanOut, Shared};
-use crate::health_watch::Healths;
+use super::shared_informer::SharedInformer;
+use super::shared_state::SharedState;
+use crate::fan_out::{FanOut, HandlerContext};
+use crate::health_watch::CombinedHealth;
 use crate::index::Index;
 use crate::list_watch::ListWatch;
 use crate::metrics::InformerMetrics;
@@ -257,22 +257,22 @@ impl<T: Object> InformerBuilder<T> {
         let coverage = Coverage::new(&self.sources, &options);
         let feed = |source| Feed::new(source, options.clone(), self.queue_capacity);
         let feeds: Vec<_> = self.sources.into_iter().map(feed).collect();
-        let healths = Healths::new(feeds.iter().map(Feed::health).collect());
-        let members = Shared::new(InformerMetrics::new(&name, &resource), self.resync_every);
+        let healths = CombinedHealth::new(feeds.iter().map(Feed::health).collect());
+        let members = HandlerContext::new(InformerMetrics::new(&name, &resource), self.resync_every);
         let fan_out = FanOut::new(members.hasher.clone());
-        let (joins, joining) = mpsc::unbounded_channel();
-        let core = Core::new(name, resource, coverage, store, members, joins, healths);
+        let (subscriptions, new_subscriptions) = mpsc::unbounded_channel();
+        let state = SharedState::new(name, resource, coverage, store, members, subscriptions, healths);
         let pump = Pump {
             feeds,
             writer,
             fan_out,
-            joins: joining,
+            subscriptions: new_subscriptions,
             batch: self.queue_capacity,
             revive_after: self.revive_after,
             on_gone: self.on_gone,
             stop_grace: self.stop_grace,
         };
-        SharedInformer::from_parts(Arc::new(core), pump)
+        SharedInformer::from_parts(Arc::new(state), pump)
     }
 }
 

@@ -13,7 +13,7 @@ use tracing::Instrument;
 
 use crate::delta::Delta;
 use crate::health::{HealthState, Problem};
-use crate::health_watch::{ReflectorHealth, last_word};
+use crate::health_watch::{ReflectorHealth, final_health};
 use crate::list_watch::ListWatch;
 use crate::queue::{DeltaQueue, DeltaReceiver};
 use crate::reflector::{Ended, Reflector, ReflectorOptions};
@@ -40,11 +40,11 @@ enum State<T> {
 
 /// The way in which a reflector ended.
 #[derive(Debug)]
-pub(super) enum End {
+pub(super) enum ReflectorEnd {
     /// It returned.
-    Said(Ended),
+    Returned(Ended),
     /// It panicked. From then on, its health reports the panic as the problem.
-    Failed,
+    Panicked,
     /// The runtime is shutting down and has dropped its task. Nothing is restarted.
     Cancelled,
 }
@@ -57,7 +57,7 @@ impl<T: Object> Feed<T> {
         Self { source, options, capacity, state: State::Ready(Box::new(reflector), receiver), health }
     }
 
-    /// Returns the health of its reflector, until [`Self::revive`] starts another one.
+    /// Returns the health of its reflector, until [`Self::restart`] starts another one.
     pub(super) fn health(&self) -> ReflectorHealth {
         self.health.clone()
     }
@@ -95,44 +95,44 @@ impl<T: Object> Feed<T> {
     }
 
     /// Waits for the end of the reflector, and returns how it ended.
-    pub(super) async fn ended(&mut self) -> End {
+    pub(super) async fn ended(&mut self) -> ReflectorEnd {
         let State::Running(_, task) = std::mem::replace(&mut self.state, State::Over) else {
-            return End::Cancelled;
+            return ReflectorEnd::Cancelled;
         };
         match task.await {
-            Ok(ended) => End::Said(ended),
-            Err(error) if error.is_cancelled() => End::Cancelled,
+            Ok(ended) => ReflectorEnd::Returned(ended),
+            Err(error) if error.is_cancelled() => ReflectorEnd::Cancelled,
             Err(error) => {
                 let message = format!("the reflector of {} failed: {error}", self.source.resource().plural);
                 let mut health = self.health.borrow().clone();
                 health.problem = Some(Problem { message, since: Instant::now(), count: 1 });
-                self.health = last_word(health);
-                End::Failed
+                self.health = final_health(health);
+                ReflectorEnd::Panicked
             }
         }
     }
 
     /// Resets the number of undecodable objects, because all objects were taken for deleted.
-    pub(super) fn cleared(&mut self) {
+    pub(super) fn clear_unreadable(&mut self) {
         let mut health = self.health.borrow().clone();
         if health.unreadable > 0 {
             health.unreadable = 0;
-            self.health = last_word(health);
+            self.health = final_health(health);
         }
     }
 
     /// Schedules a restart at that time.
-    pub(super) fn rest_until(&mut self, time: Instant) {
+    pub(super) fn schedule_restart(&mut self, time: Instant) {
         let mut health = self.health.borrow().clone();
         if health.state != HealthState::Gone {
             health.state = HealthState::Retrying { since: Instant::now(), attempts: 1, next: time };
-            self.health = last_word(health);
+            self.health = final_health(health);
         }
         self.state = State::Gone(time);
     }
 
     /// Returns the time of the scheduled restart.
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub(super) fn restart_at(&self) -> Option<Instant> {
         match self.state {
             State::Gone(until) => Some(until),
             _ => None,
@@ -140,7 +140,7 @@ impl<T: Object> Feed<T> {
     }
 
     /// Restarts with a new reflector, and returns its health.
-    pub(super) fn revive(&mut self) -> ReflectorHealth {
+    pub(super) fn restart(&mut self) -> ReflectorHealth {
         let (sender, receiver) = DeltaQueue::channel(self.capacity);
         let reflector = Reflector::new(Arc::clone(&self.source), self.options.clone(), sender);
         let reflector = reflector.after(self.health.borrow().clone());

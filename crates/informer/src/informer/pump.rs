@@ -14,12 +14,12 @@ use dogwatch_core::Object;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::core::Core;
-use super::feed::{End, Feed};
-use crate::backoff::later;
+use super::feed::{Feed, ReflectorEnd};
+use super::shared_state::SharedState;
+use crate::backoff::instant_after;
 use crate::change::Change;
 use crate::delta::Delta;
-use crate::fan_out::{FanOut, Joining};
+use crate::fan_out::{FanOut, NewSubscription};
 use crate::mailbox::Replay;
 use crate::reflector::Ended;
 use crate::slow::is_slow_batch;
@@ -50,7 +50,7 @@ pub(super) struct Pump<T: Object> {
     pub(super) feeds: Vec<Feed<T>>,
     pub(super) writer: StoreWriter<T>,
     pub(super) fan_out: FanOut<T>,
-    pub(super) joins: mpsc::UnboundedReceiver<Joining<T>>,
+    pub(super) subscriptions: mpsc::UnboundedReceiver<NewSubscription<T>>,
     /// The maximal number of deltas that are applied at once.
     pub(super) batch: usize,
     /// The wait before a collection that is gone is asked for again.
@@ -62,9 +62,9 @@ pub(super) struct Pump<T: Object> {
 
 /// Marks the informer as stopped when dropped, however its task ends. It is created before the
 /// task, because a runtime that shuts down may drop the task without polling it.
-pub(super) struct Stopping<T: Object>(pub(super) Arc<Core<T>>);
+pub(super) struct StoppedGuard<T: Object>(pub(super) Arc<SharedState<T>>);
 
-impl<T: Object> Drop for Stopping<T> {
+impl<T: Object> Drop for StoppedGuard<T> {
     fn drop(&mut self) {
         self.0.end();
     }
@@ -73,44 +73,44 @@ impl<T: Object> Drop for Stopping<T> {
 impl<T: Object> Pump<T> {
     /// Runs until it is asked to stop, or until no reflector is left. Then the reflectors end, the
     /// handlers process what is left and end, and the store is closed (rule IN-10).
-    pub(super) async fn run(mut self, stopping: Stopping<T>) {
-        let core = &stopping.0;
+    pub(super) async fn run(mut self, stopping: StoppedGuard<T>) {
+        let state = &stopping.0;
         self.feeds.iter_mut().for_each(Feed::start);
-        self.follow(core).await;
+        self.follow(state).await;
 
-        self.joins.close();
+        self.subscriptions.close();
         for feed in self.feeds.drain(..) {
             feed.stop().await;
         }
         // Handlers whose registration was accepted are still served.
-        while let Ok(joining) = self.joins.try_recv() {
-            self.fan_out.join(joining, replay(core.store.snapshot()));
+        while let Ok(subscription) = self.subscriptions.try_recv() {
+            self.fan_out.join(subscription, replay(state.store.snapshot()));
         }
         self.fan_out.close(self.stop_grace).await;
         drop(self.writer);
         tracing::debug!("informer stopped");
     }
 
-    async fn follow(&mut self, core: &Core<T>) {
-        let mut stop = core.stop.subscribe();
+    async fn follow(&mut self, state: &SharedState<T>) {
+        let mut stop = state.stop.subscribe();
         let mut deltas = Vec::new();
         let mut first = 0;
         loop {
             let full = self.fan_out.is_full();
             let (resync, revival) =
-                (self.fan_out.next_resync(), self.feeds.iter().filter_map(Feed::due).min());
+                (self.fan_out.next_resync(), self.feeds.iter().filter_map(Feed::restart_at).min());
             tokio::select! {
                 biased;
-                () = asked(&mut stop) => return,
-                Some(joining) = self.joins.recv() => self.fan_out.join(joining, replay(core.store.snapshot())),
-                () = at(resync) => self.fan_out.resync(Instant::now(), || unchanged(&core.store.snapshot())),
-                () = at(revival) => self.revive(core),
+                () = stop_requested(&mut stop) => return,
+                Some(subscription) = self.subscriptions.recv() => self.fan_out.join(subscription, replay(state.store.snapshot())),
+                () = sleep_until(resync) => self.fan_out.resync(Instant::now(), || unchanged(&state.store.snapshot())),
+                () = sleep_until(revival) => self.restart(state),
                 () = self.fan_out.room(), if full => {}
                 (feed, open) = receive(&mut self.feeds, first, &mut deltas, self.batch), if !full => {
                     first = feed + 1;
                     if open {
-                        self.turn(core, feed, &mut deltas);
-                    } else if !self.ended(feed, core).await {
+                        self.process(state, feed, &mut deltas);
+                    } else if !self.ended(feed, state).await {
                         return;
                     }
                 }
@@ -119,75 +119,79 @@ impl<T: Object> Pump<T> {
     }
 
     /// Applies a batch of one feed to the store and delivers the changes to the handlers.
-    fn turn(&mut self, core: &Core<T>, feed: usize, deltas: &mut Vec<Delta<T>>) {
+    fn process(&mut self, state: &SharedState<T>, feed: usize, deltas: &mut Vec<Delta<T>>) {
         let start = Instant::now();
         let (count, waiting): (_, usize) = (deltas.len(), self.feeds.iter().map(Feed::depth).sum());
-        core.members.metrics.queued(waiting);
-        let was_synced = core.store.synced();
+        state.members.metrics.queued(waiting);
+        let was_synced = state.store.synced();
         let relisted = was_synced
             && self.fan_out.asks_after_relists()
             && deltas.iter().any(|it| matches!(it, Delta::End { .. }));
         let mut changes = Vec::new();
         self.writer.apply_to(feed, deltas.drain(..), &mut changes);
         self.fan_out.publish(changes);
-        if !was_synced && core.store.synced() {
-            self.fan_out.first_list_is_in();
-            tracing::debug!(objects = core.store.len(), version = %core.store.version(), "synced");
+        if !was_synced && state.store.synced() {
+            self.fan_out.initial_list_delivered();
+            tracing::debug!(objects = state.store.len(), version = %state.store.version(), "synced");
         }
         if relisted {
-            self.fan_out.relisted(|| unchanged(&core.store.snapshot()));
+            self.fan_out.relisted(|| unchanged(&state.store.snapshot()));
         }
         let took = start.elapsed();
         if is_slow_batch(count, waiting, took) {
-            tracing::info!(informer = core.name, deltas = count, waiting, ?took, "applying changes is slow");
+            tracing::info!(informer = state.name, deltas = count, waiting, ?took, "applying changes is slow");
         }
-        core.members.metrics.processed(took, &core.store.version());
+        state.members.metrics.processed(took, &state.store.version());
     }
 
     /// Handles the end of a reflector. Returns `false` if it was the last one and none will be
     /// restarted.
-    async fn ended(&mut self, feed: usize, core: &Core<T>) -> bool {
+    async fn ended(&mut self, feed: usize, state: &SharedState<T>) -> bool {
         let why = self.feeds[feed].ended().await;
-        if matches!(why, End::Cancelled) {
-            tracing::debug!(informer = core.name, "the informer ends because the runtime shuts down");
+        if matches!(why, ReflectorEnd::Cancelled) {
+            tracing::debug!(informer = state.name, "the informer ends because the runtime shuts down");
             return false;
         }
         let Some(after) = self.revive_after else {
-            tracing::warn!(informer = core.name, ?why, "a reflector has ended and is not restarted");
-            core.healths.replace(feed, self.feeds[feed].health());
+            tracing::warn!(informer = state.name, ?why, "a reflector has ended and is not restarted");
+            state.healths.replace(feed, self.feeds[feed].health());
             return !self.feeds.iter().all(Feed::is_over);
         };
         match why {
-            End::Said(Ended::Gone(message)) => {
-                tracing::info!(informer = core.name, %message, "the server does not serve the collection any more; retrying periodically");
-                if self.on_gone == OnGone::Clear && !is_built_in(&core.resource.gvk.group) {
-                    self.clear(core, feed);
-                    self.feeds[feed].cleared();
+            ReflectorEnd::Returned(Ended::Gone(message)) => {
+                tracing::info!(informer = state.name, %message, "the server does not serve the collection any more; retrying periodically");
+                if self.on_gone == OnGone::Clear && !is_built_in(&state.resource.gvk.group) {
+                    self.clear(state, feed);
+                    self.feeds[feed].clear_unreadable();
                 }
             }
             other => {
-                tracing::error!(informer = core.name, ?other, "a reflector ended unexpectedly; restarting it")
+                tracing::error!(
+                    informer = state.name,
+                    ?other,
+                    "a reflector ended unexpectedly; restarting it"
+                )
             }
         }
-        self.feeds[feed].rest_until(later(Instant::now(), after));
-        core.healths.replace(feed, self.feeds[feed].health());
+        self.feeds[feed].schedule_restart(instant_after(Instant::now(), after));
+        state.healths.replace(feed, self.feeds[feed].health());
         true
     }
 
     /// Removes all objects, as if an empty list had been received. A collection that was never
     /// synced stays so.
-    fn clear(&mut self, core: &Core<T>, feed: usize) {
+    fn clear(&mut self, state: &SharedState<T>, feed: usize) {
         if let Some(version) = self.writer.reached(feed) {
             let nothing = Delta::End { version, unreadable: Vec::new() };
-            self.turn(core, feed, &mut vec![Delta::Begin, nothing]);
+            self.process(state, feed, &mut vec![Delta::Begin, nothing]);
         }
     }
 
-    fn revive(&mut self, core: &Core<T>) {
+    fn restart(&mut self, state: &SharedState<T>) {
         let now = Instant::now();
         for (index, feed) in self.feeds.iter_mut().enumerate() {
-            if feed.due().is_some_and(|due| due <= now) {
-                core.healths.replace(index, feed.revive());
+            if feed.restart_at().is_some_and(|due| due <= now) {
+                state.healths.replace(index, feed.restart());
             }
         }
     }
@@ -240,13 +244,13 @@ async fn receive<T: Object>(
 }
 
 /// Waits until the informer is asked to stop.
-async fn asked(stop: &mut watch::Receiver<bool>) {
+async fn stop_requested(stop: &mut watch::Receiver<bool>) {
     // It fails if the sender is dropped, which also means to stop.
     let _ = stop.wait_for(|it| *it).await;
 }
 
 /// Waits until the given time, or for ever if there is none.
-async fn at(time: Option<Instant>) {
+async fn sleep_until(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,

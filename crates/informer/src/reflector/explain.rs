@@ -38,9 +38,7 @@ pub(super) fn explain(attempt: Attempt, resource: &ResourceType, error: &Error) 
 fn advice(verb: &str, resource: &str, error: &Error) -> Option<String> {
     use TransportErrorKind::{Dns, Proxy, Refused, Tls};
     match error {
-        _ if error.is_unauthorized() => {
-            Some("check the credentials".to_owned())
-        }
+        _ if error.is_unauthorized() => Some("check the credentials".to_owned()),
         _ if error.is_forbidden() => {
             Some(format!("grant the verbs list and watch on {resource}, or leave {resource} out"))
         }

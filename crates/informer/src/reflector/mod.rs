@@ -13,17 +13,17 @@
 mod options;
 mod requests;
 mod signals;
-mod verdict;
+mod failure;
 mod explain;
-mod collected;
+mod list_in_progress;
 mod internal_errors;
-mod vitals;
-mod moves;
+mod health_tracker;
+mod machine;
 mod state;
 #[cfg(test)]
 mod tables;
-mod meter;
-mod source;
+mod metrics;
+mod activity;
 mod run;
 
 pub use options::{NotFound, ReflectorOptions, Start, Transform};

@@ -5,7 +5,7 @@ use dogwatch_client::DEFAULT_PAGE_SIZE;
 use dogwatch_core::{FieldSelector, LabelSelector, ListParams, ResourceVersion, WatchParams};
 
 use super::options::{LEAST_WATCH_TIMEOUT, ReflectorOptions, Start};
-use crate::backoff::AGES;
+use crate::backoff::MAX_WAIT;
 
 /// The parameters that all requests of a reflector share.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ impl Requests {
             shard_selector: options.shard_selector.clone(),
             page_size: options.page_size,
             start: options.start,
-            timeout: options.min_watch_timeout.clamp(LEAST_WATCH_TIMEOUT, AGES),
+            timeout: options.min_watch_timeout.clamp(LEAST_WATCH_TIMEOUT, MAX_WAIT),
         }
     }
 

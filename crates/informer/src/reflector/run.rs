@@ -13,14 +13,14 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
 
+use super::activity::Activity;
 use super::explain::named;
-use super::meter::Meter;
-use super::moves::Machine;
+use super::health_tracker::Significance;
+use super::machine::Machine;
+use super::metrics::ReflectorMetrics;
 use super::options::{ReflectorOptions, Transform};
 use super::signals::{Command, Ended, Input, Moment};
-use super::source::Activity;
-use super::vitals::News;
-use crate::backoff::{AGES, later};
+use crate::backoff::{MAX_WAIT, instant_after};
 use crate::health::{Health, Problem};
 use crate::health_watch::{HealthSender, HealthWatch, ReflectorHealth};
 use crate::list_watch::ListWatch;
@@ -31,7 +31,7 @@ use crate::queue::DeltaSender;
 const POISON_WARNINGS: u64 = 10;
 
 /// The timeout of a small request.
-const QUICK: Duration = Duration::from_secs(30);
+const SMALL_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Follows one collection, and writes deltas to a queue.
 ///
@@ -45,7 +45,7 @@ pub struct Reflector<T> {
     resync: Option<Duration>,
     transform: Option<Transform<T>>,
     /// The source of random numbers.
-    chances: StdRng,
+    rng: StdRng,
     machine: Machine,
     sender: DeltaSender<T>,
     health: HealthSender,
@@ -57,9 +57,9 @@ impl<T: Object> Reflector<T> {
     pub fn new(source: Arc<dyn ListWatch<T>>, options: ReflectorOptions<T>, sender: DeltaSender<T>) -> Self {
         let machine = Machine::new(source.resource().clone(), &options, !source.lacks_initial_events());
         let name = options.name.unwrap_or_else(|| named(source.resource()));
-        let chances = StdRng::seed_from_u64(options.seed.unwrap_or_else(rand::random));
+        let rng = StdRng::seed_from_u64(options.seed.unwrap_or_else(rand::random));
         let (resync, transform) = (options.resync, options.transform);
-        Self { source, name, resync, transform, chances, machine, sender, health: HealthSender::new() }
+        Self { source, name, resync, transform, rng, machine, sender, health: HealthSender::new() }
     }
 
     /// Continues where another reflector of the same collection ended: its counters continue, and
@@ -67,8 +67,8 @@ impl<T: Object> Reflector<T> {
     /// the health keeps showing that until there is something newer, and one more answer that it is
     /// gone ends this reflector too.
     pub(crate) fn after(mut self, ended: Health) -> Self {
-        self.machine.once_more(ended);
-        self.health.publish(self.machine.vitals.health());
+        self.machine.continue_after(ended);
+        self.health.publish(self.machine.tracker.health());
         self
     }
 
@@ -89,23 +89,23 @@ impl<T: Object> Reflector<T> {
     /// # Cancel safety
     /// Dropping the future stops the reflector at once and closes its requests.
     pub async fn run(self) -> Ended {
-        let meter = Meter::new(&self.name, &named(self.source.resource()));
+        let metrics = ReflectorMetrics::new(&self.name, &named(self.source.resource()));
         let resync = self.resync.map(|period| {
             // An interval of zero panics; the builder method rejects it, but the public field can
             // be set to it.
-            let period = period.clamp(Duration::from_millis(1), AGES);
-            let mut timer = tokio::time::interval_at(later(Instant::now(), period), period);
+            let period = period.clamp(Duration::from_millis(1), MAX_WAIT);
+            let mut timer = tokio::time::interval_at(instant_after(Instant::now(), period), period);
             timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
             timer
         });
         let silence = Silence::new();
-        let poison = self.machine.vitals.health().poison;
+        let poison = self.machine.tracker.health().poison;
         let running = Running {
             reflector: self,
             activity: Activity::Nothing,
             silence,
             resync,
-            meter,
+            metrics,
             poison,
             warned: None,
         };
@@ -125,7 +125,7 @@ struct Running<T> {
     activity: Activity<T>,
     silence: Silence,
     resync: Option<Interval>,
-    meter: Meter,
+    metrics: ReflectorMetrics,
     /// The number of undecodable objects that have been reported.
     poison: u64,
     /// The last reported problem.
@@ -141,7 +141,7 @@ impl<T: Object> Running<T> {
         let mut input = Input::Start;
         loop {
             let idle = matches!(input, Input::Silence(_) | Input::ResyncDue);
-            let at = Moment { now: Instant::now(), chance: self.reflector.chances.random() };
+            let at = Moment { now: Instant::now(), chance: self.reflector.rng.random() };
             self.reflector.machine.step(at, input, &mut commands);
             self.publish();
             let moves = commands.iter().any(|it| !matches!(it, Command::Emit(_) | Command::Measure(_)));
@@ -152,7 +152,7 @@ impl<T: Object> Running<T> {
             }
             // Only now: the time for which the queue was full is not a silence of the server.
             if !idle || moves {
-                self.silence.broken();
+                self.silence.reset();
             }
             input = match self.next().await {
                 Some(input) => input,
@@ -164,7 +164,7 @@ impl<T: Object> Running<T> {
     /// Waits for the next input; `None` if the receiver of the queue was dropped.
     async fn next(&mut self) -> Option<Input<T>> {
         let Self { reflector, activity, silence, resync, .. } = self;
-        let patience = reflector.machine.patience();
+        let timeout = reflector.machine.silence_timeout();
         let resync = async {
             match resync {
                 Some(timer) => timer.tick().await,
@@ -176,7 +176,7 @@ impl<T: Object> Running<T> {
             _ = resync => Some(Input::ResyncDue),
             input = activity.next(reflector.transform.as_ref()) => Some(input),
             () = reflector.sender.closed() => None,
-            length = silence.length(patience) => Some(Input::Silence(length)),
+            length = silence.length(timeout) => Some(Input::Silence(length)),
         }
     }
 
@@ -186,15 +186,15 @@ impl<T: Object> Running<T> {
                 return self.reflector.sender.send(delta).await.is_err().then_some(Ended::QueueClosed);
             }
             Command::List(params) => {
-                self.meter.listing();
+                self.metrics.listing();
                 tracing::debug!(name = %self.reflector.name, version = %params.version, limit = params.limit, "listing");
                 self.activity = Activity::Listing(self.reflector.source.list(params));
             }
             Command::Watch(params) => {
                 if params.send_initial_events == Some(true) {
-                    self.meter.listing();
+                    self.metrics.listing();
                 }
-                self.meter.watching();
+                self.metrics.watching();
                 tracing::debug!(
                     name = %self.reflector.name, version = %params.version, initial_events = params.send_initial_events,
                     "watching"
@@ -203,14 +203,15 @@ impl<T: Object> Running<T> {
             }
             Command::Newest(fields) => {
                 tracing::debug!(name = %self.reflector.name, "asking for the server's newest version");
-                self.activity = Activity::Comparing(quick(self.reflector.source.newest_version(fields)));
+                self.activity =
+                    Activity::Comparing(with_timeout(self.reflector.source.newest_version(fields)));
             }
             Command::Discover => {
                 tracing::debug!(name = %self.reflector.name, "asking whether the collection is served");
-                self.activity = Activity::Discovering(quick(self.reflector.source.is_served()));
+                self.activity = Activity::Discovering(with_timeout(self.reflector.source.is_served()));
             }
             Command::Wait(wait) => self.activity = Activity::Waiting(Box::pin(tokio::time::sleep(wait))),
-            Command::Measure(measure) => self.meter.measured(measure),
+            Command::Measure(measure) => self.metrics.measured(measure),
             Command::End(ended) => return Some(ended),
         }
         None
@@ -218,12 +219,12 @@ impl<T: Object> Running<T> {
 
     /// Publishes the health, and logs new problems.
     fn publish(&mut self) {
-        let news = self.reflector.machine.vitals.take_news();
-        let health = self.reflector.machine.vitals.health();
-        match news {
-            News::None => return,
-            News::Progress => self.reflector.health.publish_progress(health),
-            News::Change => {
+        let changes = self.reflector.machine.tracker.take_changes();
+        let health = self.reflector.machine.tracker.health();
+        match changes {
+            Significance::None => return,
+            Significance::Progress => self.reflector.health.publish_progress(health),
+            Significance::Change => {
                 self.reflector.health.publish(health);
                 if let Some(problem) = health.problem.as_ref().filter(|it| self.warned.as_ref() != Some(*it))
                 {
@@ -233,13 +234,13 @@ impl<T: Object> Running<T> {
                 self.report_poison();
             }
         }
-        self.meter.reached(&self.reflector.machine.vitals.health().last_version);
+        self.metrics.reached(&self.reflector.machine.tracker.health().last_version);
     }
 
     fn report_poison(&mut self) {
-        let health = self.reflector.machine.vitals.health();
+        let health = self.reflector.machine.tracker.health();
         let Some(bad) = health.last_poison.as_ref().filter(|_| health.poison > self.poison) else { return };
-        self.meter.poison(health.poison - self.poison);
+        self.metrics.undecodable(health.poison - self.poison);
         self.poison = health.poison;
         if health.poison <= POISON_WARNINGS {
             tracing::warn!(name = %self.reflector.name, version = %bad.version, "skipped: {bad}");
@@ -250,12 +251,12 @@ impl<T: Object> Running<T> {
 }
 
 /// Applies a timeout to a small request: nothing is followed while it is pending.
-fn quick<R: Send + 'static>(
+fn with_timeout<R: Send + 'static>(
     asking: BoxFuture<'static, Result<R, Error>>,
 ) -> BoxFuture<'static, Result<R, Error>> {
     Box::pin(async move {
-        let answer = tokio::time::timeout(QUICK, asking).await;
-        answer.unwrap_or_else(|_| Err(Error::TimedOut(QUICK)))
+        let answer = tokio::time::timeout(SMALL_REQUEST_TIMEOUT, asking).await;
+        answer.unwrap_or_else(|_| Err(Error::TimedOut(SMALL_REQUEST_TIMEOUT)))
     })
 }
 
@@ -264,30 +265,30 @@ struct Silence {
     /// The time of the last input.
     since: Instant,
     /// The number of reports since.
-    told: u32,
+    reports: u32,
     timer: Pin<Box<Sleep>>,
 }
 
 impl Silence {
     fn new() -> Self {
-        Self { since: Instant::now(), told: 0, timer: Box::pin(tokio::time::sleep(Duration::ZERO)) }
+        Self { since: Instant::now(), reports: 0, timer: Box::pin(tokio::time::sleep(Duration::ZERO)) }
     }
 
-    fn broken(&mut self) {
+    fn reset(&mut self) {
         self.since = Instant::now();
-        self.told = 0;
+        self.reports = 0;
     }
 
-    /// Waits until nothing has been received for `patience`, for twice as long the next time, and
+    /// Waits until nothing has been received for `timeout`, for twice as long the next time, and
     /// so on; for ever if it is `None`. Resets the timer only if needed.
-    async fn length(&mut self, patience: Option<Duration>) -> Duration {
-        let Some(patience) = patience else { return std::future::pending().await };
-        let due = later(self.since, patience.saturating_mul(self.told.saturating_add(1)));
+    async fn length(&mut self, timeout: Option<Duration>) -> Duration {
+        let Some(timeout) = timeout else { return std::future::pending().await };
+        let due = instant_after(self.since, timeout.saturating_mul(self.reports.saturating_add(1)));
         if self.timer.deadline() != due || self.timer.is_elapsed() {
             self.timer.as_mut().reset(due);
         }
         self.timer.as_mut().await;
-        self.told = self.told.saturating_add(1);
+        self.reports = self.reports.saturating_add(1);
         self.since.elapsed()
     }
 }

@@ -9,10 +9,10 @@ use dogwatch_wire::{Bookmark, WatchEvent};
 use proptest::prelude::*;
 use tokio::time::Instant;
 
-use super::moves::Machine;
+use super::machine::Machine;
 use super::options::ReflectorOptions;
 use super::signals::{Command, Ended, Input, Measure, Moment};
-use crate::backoff::{BackoffOptions, later};
+use crate::backoff::{BackoffOptions, instant_after};
 use crate::delta::Delta;
 use crate::list_watch::ListEvent;
 
@@ -121,16 +121,16 @@ fn plays(watch_list: bool, rows: &[(&str, &str)]) {
     let mut machine = machine(watch_list);
     let start = Instant::now();
     for (second, (happened, expected)) in rows.iter().enumerate() {
-        let at = Moment { now: later(start, Duration::from_secs(second as u64)), chance: 0.5 };
+        let at = Moment { now: instant_after(start, Duration::from_secs(second as u64)), chance: 0.5 };
         let mut out = Vec::new();
         machine.step(at, input(happened), &mut out);
         let said: Vec<_> = out.iter().filter_map(shown).collect();
-        assert_eq!(said.join(", "), *expected, "row {second}: {happened}");
+        assert_eq!(said.join(", "), *expected, "series {second}: {happened}");
     }
 }
 
 #[test]
-fn ref_10_initial_events_and_what_follows() {
+fn ref_10_initial_events_and_later_requests() {
     plays(
         true,
         &[
@@ -170,7 +170,7 @@ fn ref_10_initial_events_and_what_follows() {
 }
 
 #[test]
-fn ref_3_lists_and_what_follows() {
+fn ref_3_lists_and_later_requests() {
     plays(
         false,
         &[
@@ -243,12 +243,12 @@ fn a_collection_is_gone_when_it_was_not_found_for_minutes_and_discovery_says_so(
     let mut machine = machine(false);
     let start = Instant::now();
     for (minute, (happened, expected)) in rows.iter().enumerate() {
-        let now = later(start, Duration::from_secs(minute as u64 * 61));
+        let now = instant_after(start, Duration::from_secs(minute as u64 * 61));
         let mut out = Vec::new();
         machine.step(Moment { now, chance: 0.5 }, input(happened), &mut out);
         let said = out.iter().filter_map(shown).filter(|it| it != "begin" && !it.starts_with("watch"));
         let said: Vec<_> = said.collect();
-        assert_eq!(said.join(", "), *expected, "row {minute}: {happened}");
+        assert_eq!(said.join(", "), *expected, "series {minute}: {happened}");
     }
 }
 
@@ -293,7 +293,7 @@ fn a_watch_that_timed_out_is_resumed_without_another_request() {
     let start = Instant::now();
     let mut step = |seconds: u64, text: &str| {
         let mut out = Vec::new();
-        let now = later(start, Duration::from_secs(seconds));
+        let now = instant_after(start, Duration::from_secs(seconds));
         machine.step(Moment { now, chance: 0.0 }, input(text), &mut out);
         out.iter().filter_map(shown).collect::<Vec<_>>().join(", ")
     };
@@ -352,7 +352,7 @@ fn a_quiet_collection_without_bookmarks_is_listed_ever_less_often() {
         for text in answers {
             machine.step(Moment { now, chance: 0.0 }, input(text), &mut out);
         }
-        assert!(machine.vitals.health().is_ok(), "{}", machine.vitals.health());
+        assert!(machine.tracker.health().is_ok(), "{}", machine.tracker.health());
         if read_anew {
             between.push(std::mem::take(&mut silences));
         }
@@ -379,7 +379,7 @@ fn a_watch_that_brought_nothing_within_a_second_is_short() {
             machine.step(Moment { now: start, chance: 0.0 }, input(text), &mut out);
         }
         out.clear();
-        let now = later(start, Duration::from_millis(milliseconds));
+        let now = instant_after(start, Duration::from_millis(milliseconds));
         machine.step(Moment { now, chance: 0.0 }, input("closed"), &mut out);
         out.iter().any(|it| matches!(it, Command::Measure(Measure::Watched { short: true, .. })))
     };

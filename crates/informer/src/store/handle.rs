@@ -24,17 +24,17 @@ use crate::index::{Index, IndexError};
 /// [`SharedInformer::stop`](crate::SharedInformer::stop) the store shows the last known state, and
 /// [`Self::is_closed`] returns true.
 pub struct Store<T> {
-    shared: Arc<Shared<T>>,
+    cell: Arc<StateCell<T>>,
     /// The informer that fills the store, if this handle keeps it running.
     filled_by: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// The state that the writer and all handles share.
-pub(super) struct Shared<T> {
+pub(super) struct StateCell<T> {
     state: ArcSwap<State<T>>,
     /// Held while the next state is derived from the newest: by the writer, and while an index is
     /// added or removed. Readers never take it.
-    turn: Mutex<()>,
+    write_lock: Mutex<()>,
     /// Notified at every new state.
     published: Notify,
 }
@@ -56,13 +56,13 @@ pub enum WaitError {
 }
 
 impl<T: Object> Store<T> {
-    pub(super) fn new(shared: Arc<Shared<T>>) -> Self {
-        Self { shared, filled_by: None }
+    pub(super) fn new(cell: Arc<StateCell<T>>) -> Self {
+        Self { cell, filled_by: None }
     }
 
     /// Returns a handle on the same store that also keeps the informer running.
     pub(crate) fn kept_by(&self, informer: Arc<dyn Any + Send + Sync>) -> Self {
-        Self { shared: Arc::clone(&self.shared), filled_by: Some(informer) }
+        Self { cell: Arc::clone(&self.cell), filled_by: Some(informer) }
     }
 
     /// Returns a handle on the same store that does not keep the informer running.
@@ -71,38 +71,38 @@ impl<T: Object> Store<T> {
     /// themselves, alive until [`SharedInformer::stop`](crate::SharedInformer::stop).
     #[must_use]
     pub fn detached(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), filled_by: None }
+        Self { cell: Arc::clone(&self.cell), filled_by: None }
     }
 
     /// Returns true if the store is not filled any more; its contents may then be out of date.
     pub fn is_closed(&self) -> bool {
-        self.shared.state.load().closed
+        self.cell.state.load().closed
     }
 
     /// Returns an immutable snapshot of the store. It costs one reference count.
     pub fn snapshot(&self) -> Snapshot<T> {
-        Snapshot::new(self.shared.state.load_full())
+        Snapshot::new(self.cell.state.load_full())
     }
 
     /// Returns the object with this key.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<T>> {
-        self.shared.state.load().get(key).cloned()
+        self.cell.state.load().get(key).cloned()
     }
 
     /// Returns the object with this name, without an allocation. An empty namespace is the same as
     /// none.
     pub fn get_named(&self, namespace: Option<&str>, name: &str) -> Option<Arc<T>> {
-        self.shared.state.load().get_named(namespace, name).cloned()
+        self.cell.state.load().get_named(namespace, name).cloned()
     }
 
     /// Returns true if there is an object with this key.
     pub fn contains(&self, key: &ObjectKey) -> bool {
-        self.shared.state.load().get(key).is_some()
+        self.cell.state.load().get(key).is_some()
     }
 
     /// Returns the number of objects.
     pub fn len(&self) -> usize {
-        self.shared.state.load().objects.len()
+        self.cell.state.load().objects.len()
     }
 
     /// Returns true if there are no objects.
@@ -113,7 +113,7 @@ impl<T: Object> Store<T> {
     /// Returns the version up to which the store is complete. It is unset until the initial list is
     /// complete, and never goes back, except after a list from a server whose history was reset.
     pub fn version(&self) -> ResourceVersion {
-        self.shared.state.load().version.clone()
+        self.cell.state.load().version.clone()
     }
 
     /// Returns the version up to which the store is complete for this key.
@@ -122,7 +122,7 @@ impl<T: Object> Store<T> {
     /// otherwise [`Self::version`]. It is unset until the initial list is complete, and `None` for
     /// a namespace that the store does not cover.
     pub fn version_at(&self, key: &ObjectKey) -> Option<ResourceVersion> {
-        let state = self.shared.state.load();
+        let state = self.cell.state.load();
         if state.parts.is_empty() {
             return Some(state.version.clone());
         }
@@ -134,30 +134,30 @@ impl<T: Object> Store<T> {
     /// caller that reads the store between the call and the await misses nothing. After the store
     /// is closed it waits for ever.
     pub fn published(&self) -> impl Future<Output = ()> + Send + '_ {
-        self.shared.published.notified()
+        self.cell.published.notified()
     }
 
     /// Returns true once the initial list is complete.
     pub fn synced(&self) -> bool {
-        self.shared.state.load().synced
+        self.cell.state.load().synced
     }
 
     /// Returns the keys of the objects whose newest state could not be decoded, in order. These
     /// objects exist, and the store shows an older state of each of them, or none. Usually there
     /// are none.
     pub fn unreadable(&self) -> Vec<ObjectKey> {
-        self.shared.state.load().unreadable.keys().cloned().collect()
+        self.cell.state.load().unreadable.keys().cloned().collect()
     }
 
     /// Returns true if the newest state of the object with this key could not be decoded.
     pub fn is_unreadable(&self, key: &ObjectKey) -> bool {
-        self.shared.state.load().unreadable.contains_key(key)
+        self.cell.state.load().unreadable.contains_key(key)
     }
 
     /// Returns the number of times that an index function has panicked. Each time, one object is
     /// missing from that index; the log says which.
     pub fn index_panics(&self) -> u64 {
-        self.shared.state.load().index_panics
+        self.cell.state.load().index_panics
     }
 
     /// Returns the objects under a value of an index, ordered by key.
@@ -166,7 +166,7 @@ impl<T: Object> Store<T> {
     /// # Errors
     /// Returns an error if there is no such index.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<T>>, IndexError> {
-        self.shared.state.load().by_index(index, value)
+        self.cell.state.load().by_index(index, value)
     }
 
     /// Returns the keys under a value of an index, in order.
@@ -174,7 +174,7 @@ impl<T: Object> Store<T> {
     /// # Errors
     /// Returns an error if there is no such index.
     pub fn index_keys(&self, index: &str, value: &str) -> Result<Vec<ObjectKey>, IndexError> {
-        self.shared.state.load().index_keys(index, value)
+        self.cell.state.load().index_keys(index, value)
     }
 
     /// Returns the values of an index under which there are objects, in order.
@@ -182,7 +182,7 @@ impl<T: Object> Store<T> {
     /// # Errors
     /// Returns an error if there is no such index.
     pub fn index_values(&self, index: &str) -> Result<Vec<String>, IndexError> {
-        self.shared.state.load().index_values(index)
+        self.cell.state.load().index_values(index)
     }
 
     /// Adds an index. When it returns, the index contains every object, and changes keep it up to
@@ -193,7 +193,7 @@ impl<T: Object> Store<T> {
     /// # Errors
     /// Returns an error if an index of this name exists.
     pub fn add_index(&self, index: Index<T>) -> Result<(), IndexError> {
-        self.shared.edit(|state| state.add_index(index))
+        self.cell.edit(|state| state.add_index(index))
     }
 
     /// Removes an index. Snapshots that are already taken keep it.
@@ -201,7 +201,7 @@ impl<T: Object> Store<T> {
     /// # Errors
     /// Returns an error if there is no such index. The index by namespace cannot be removed.
     pub fn remove_index(&self, name: &str) -> Result<(), IndexError> {
-        self.shared.edit(|state| state.remove_index(name))
+        self.cell.edit(|state| state.remove_index(name))
     }
 
     /// Waits until the initial list is complete.
@@ -254,10 +254,10 @@ impl<T: Object> Store<T> {
         loop {
             // Registered before the state is read, so that a state published in between wakes the
             // task.
-            let mut published = std::pin::pin!(self.shared.published.notified());
+            let mut published = std::pin::pin!(self.cell.published.notified());
             published.as_mut().enable();
             let closed = {
-                let state = self.shared.state.load();
+                let state = self.cell.state.load();
                 if let Some(answer) = answer(&state) {
                     return answer;
                 }
@@ -271,60 +271,60 @@ impl<T: Object> Store<T> {
     }
 }
 
-impl<T: Object> Shared<T> {
+impl<T: Object> StateCell<T> {
     pub(super) fn new() -> Self {
-        Self { state: ArcSwap::default(), turn: Mutex::default(), published: Notify::new() }
+        Self { state: ArcSwap::default(), write_lock: Mutex::default(), published: Notify::new() }
     }
 
     /// Waits for the right to make the next state.
-    pub(super) fn turn(&self) -> Turn<'_, T> {
+    pub(super) fn begin(&self) -> Transaction<'_, T> {
         // A poisoned lock is harmless: an edit that panicked has published nothing.
-        let guard = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        Turn { shared: self, _guard: guard, next: State::clone(&self.state.load()) }
+        let guard = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        Transaction { cell: self, _guard: guard, next: State::clone(&self.state.load()) }
     }
 
     fn edit<E>(&self, change: impl FnOnce(&mut State<T>) -> Result<(), E>) -> Result<(), E> {
-        let mut turn = self.turn();
-        change(&mut turn.next)?;
-        turn.publish();
+        let mut transaction = self.begin();
+        change(&mut transaction.next)?;
+        transaction.publish();
         Ok(())
     }
 }
 
 /// The exclusive right to make the next state. Dropping it without publishing leaves the state as
 /// it was.
-pub(super) struct Turn<'s, T> {
-    shared: &'s Shared<T>,
+pub(super) struct Transaction<'s, T> {
+    cell: &'s StateCell<T>,
     _guard: MutexGuard<'s, ()>,
     /// A copy of the newest state, to be edited.
     pub(super) next: State<T>,
 }
 
-impl<T: Object> Turn<'_, T> {
+impl<T: Object> Transaction<'_, T> {
     /// Publishes the next state to all readers atomically.
     pub(super) fn publish(self) {
-        self.shared.state.store(Arc::new(self.next));
-        self.shared.published.notify_waiters();
+        self.cell.state.store(Arc::new(self.next));
+        self.cell.published.notify_waiters();
     }
 }
 
 impl<T> Clone for Store<T> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone(), filled_by: self.filled_by.clone() }
+        Self { cell: self.cell.clone(), filled_by: self.filled_by.clone() }
     }
 }
 
 impl<T> fmt::Debug for Store<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Store").field(&self.shared).finish()
+        f.debug_tuple("Store").field(&self.cell).finish()
     }
 }
 
-impl<T> fmt::Debug for Shared<T> {
+impl<T> fmt::Debug for StateCell<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.load();
         let State { objects, version, synced, closed, .. } = &**state;
-        let mut shown = f.debug_struct("Shared");
+        let mut shown = f.debug_struct("StateCell");
         shown
             .field("len", &objects.len())
             .field("version", version)

@@ -147,8 +147,7 @@ fn head(bytes: &[u8]) -> u64 {
 }
 
 fn offset(length: usize) -> u32 {
-    u32::try_from(length)
-        .expect("a node has a few dozen keys, so one would have to be longer than 100 MB")
+    u32::try_from(length).expect("a node has a few dozen keys, so one would have to be longer than 100 MB")
 }
 
 #[cfg(test)]

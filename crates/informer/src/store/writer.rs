@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use dogwatch_core::{Object, ObjectKey, ResourceVersion};
 
-use super::handle::{Shared, Store};
+use super::handle::{StateCell, Store};
 use super::lookup::KeyRange;
 use super::relist::{Relist, Staged, is_same_object, is_same_state, usable_key};
 use super::state::{State, object_key};
@@ -22,7 +22,7 @@ use crate::delta::Delta;
 ///   the same uid and version is dropped and the held `Arc` stays. `End` switches to the list
 ///   atomically. The changes are, first, the objects that the list lacks as [`Deleted::Missed`],
 ///   then the updates and additions in the order of the list. Only objects of the first list are
-///   marked as initial. Watch events between `Begin` and `End` become part of the list; `Abort`, or
+///   marked as initial. Watch events between `Begin` and `End` become partition of the list; `Abort`, or
 ///   another `Begin`, discards all of it.
 /// - `Applied` is ignored if the held state of that object has the same version or a newer one, so
 ///   replays are harmless; but not if its version is newer than the store's.
@@ -38,37 +38,37 @@ use crate::delta::Delta;
 ///   list may set it to an older one. It is unset until the first list is complete.
 #[derive(Debug)]
 pub struct StoreWriter<T: Object> {
-    shared: Arc<Shared<T>>,
+    cell: Arc<StateCell<T>>,
     /// The separately written ranges: one for all keys, or one for each namespace. Their keys are
     /// disjoint.
-    parts: Vec<Part<T>>,
+    partitions: Vec<Partition<T>>,
 }
 
 /// A range of keys that is listed and watched as one.
 #[derive(Debug)]
-struct Part<T> {
+struct Partition<T> {
     range: KeyRange,
     /// The list that is being received. While there is one, no object of the range changes.
     relist: Option<Relist<T>>,
     /// Set if the server's history was reset: until a list ends, equal versions do not prove equal
     /// states.
     rewound: bool,
-    /// The progress of this part.
-    reached: Reached,
+    /// The progress of this partition.
+    progress: Progress,
 }
 
 #[derive(Debug, Default)]
-struct Reached {
+struct Progress {
     /// Unset until the first list is complete.
     version: ResourceVersion,
     /// Set once a list was complete.
     synced: bool,
 }
 
-impl<T> Part<T> {
+impl<T> Partition<T> {
     fn new(namespace: Option<&str>) -> Self {
         let range = KeyRange::new(namespace);
-        Self { range, relist: None, rewound: false, reached: Reached::default() }
+        Self { range, relist: None, rewound: false, progress: Progress::default() }
     }
 }
 
@@ -76,7 +76,7 @@ impl<T: Object> StoreWriter<T> {
     /// Creates an empty store.
     #[expect(clippy::new_without_default, reason = "a default writer would be a store that is never filled")]
     pub fn new() -> Self {
-        Self { shared: Arc::new(Shared::new()), parts: vec![Part::new(None)] }
+        Self { cell: Arc::new(StateCell::new()), partitions: vec![Partition::new(None)] }
     }
 
     /// Creates an empty store of several distinct namespaces, each of which is written separately:
@@ -85,13 +85,13 @@ impl<T: Object> StoreWriter<T> {
     /// The store is synced when all namespaces are. Its version is the oldest version of its
     /// namespaces, and unset until all are synced.
     pub fn of_namespaces<'n>(namespaces: impl IntoIterator<Item = &'n str>) -> Self {
-        let parts = namespaces.into_iter().map(|it| Part::new(Some(it))).collect();
-        Self { shared: Arc::new(Shared::new()), parts }
+        let partitions = namespaces.into_iter().map(|it| Partition::new(Some(it))).collect();
+        Self { cell: Arc::new(StateCell::new()), partitions }
     }
 
     /// Returns a handle for readers.
     pub fn store(&self) -> Store<T> {
-        Store::new(self.shared.clone())
+        Store::new(self.cell.clone())
     }
 
     /// Applies deltas in order, publishes the result of all of them atomically, and appends the
@@ -111,13 +111,13 @@ impl<T: Object> StoreWriter<T> {
     /// Panics if there is no such namespace.
     pub fn apply_to(
         &mut self,
-        part: usize,
+        partition: usize,
         deltas: impl IntoIterator<Item = Delta<T>>,
         changes: &mut Vec<Change<T>>,
     ) {
-        let mut turn = self.shared.turn();
-        let Part { range, relist, rewound, reached } = &mut self.parts[part];
-        let mut edit = Edit { state: &mut turn.next, range, reached, changes, touched: false };
+        let mut transaction = self.cell.begin();
+        let Partition { range, relist, rewound, progress } = &mut self.partitions[partition];
+        let mut edit = Edit { state: &mut transaction.next, range, progress, changes, touched: false };
         for delta in deltas {
             match (delta, &mut *relist) {
                 (Delta::Begin, relist) => *relist = Some(Relist::new(edit.state, edit.range, *rewound)),
@@ -149,24 +149,27 @@ impl<T: Object> StoreWriter<T> {
             }
         }
         if edit.touched {
-            let all = self.parts.iter().map(|it| &it.reached);
-            turn.next.synced = all.clone().all(|it| it.synced);
-            turn.next.version = match turn.next.synced {
+            let all = self.partitions.iter().map(|it| &it.progress);
+            transaction.next.synced = all.clone().all(|it| it.synced);
+            transaction.next.version = match transaction.next.synced {
                 true => all.map(|it| &it.version).reduce(older).cloned().unwrap_or_default(),
                 false => ResourceVersion::UNSET,
             };
-            if self.parts.len() > 1 {
-                turn.next.parts =
-                    self.parts.iter().map(|it| (it.range.from.clone(), it.reached.version.clone())).collect();
+            if self.partitions.len() > 1 {
+                transaction.next.parts = self
+                    .partitions
+                    .iter()
+                    .map(|it| (it.range.from.clone(), it.progress.version.clone()))
+                    .collect();
             }
-            turn.publish();
+            transaction.publish();
         }
     }
 
     /// Returns the version that a namespace, given by its index, has reached; `None` until its
     /// first list is complete.
-    pub(crate) fn reached(&self, part: usize) -> Option<ResourceVersion> {
-        self.parts.get(part).filter(|it| it.reached.synced).map(|it| it.reached.version.clone())
+    pub(crate) fn reached(&self, partition: usize) -> Option<ResourceVersion> {
+        self.partitions.get(partition).filter(|it| it.progress.synced).map(|it| it.progress.version.clone())
     }
 }
 
@@ -176,9 +179,9 @@ fn older<'v>(one: &'v ResourceVersion, other: &'v ResourceVersion) -> &'v Resour
 
 impl<T: Object> Drop for StoreWriter<T> {
     fn drop(&mut self) {
-        let mut turn = self.shared.turn();
-        turn.next.closed = true;
-        turn.publish();
+        let mut transaction = self.cell.begin();
+        transaction.next.closed = true;
+        transaction.publish();
     }
 }
 
@@ -187,7 +190,7 @@ struct Edit<'e, T> {
     state: &'e mut State<T>,
     /// The keys that may change.
     range: &'e KeyRange,
-    reached: &'e mut Reached,
+    progress: &'e mut Progress,
     changes: &'e mut Vec<Change<T>>,
     /// Set if there is something to publish.
     touched: bool,
@@ -201,7 +204,7 @@ impl<T: Object> Edit<'_, T> {
         version: ResourceVersion,
         unreadable: &[(ObjectKey, ResourceVersion)],
     ) {
-        let initial = !self.reached.synced;
+        let initial = !self.progress.synced;
         for missed in relist.missing(&self.state.objects, unreadable) {
             let key = usable_key(&*missed).expect("held objects have keys");
             self.state.take(&key);
@@ -217,7 +220,7 @@ impl<T: Object> Edit<'_, T> {
                 Staged::Nothing => {}
             }
         }
-        *self.reached = Reached { version, synced: true };
+        *self.progress = Progress { version, synced: true };
         self.touched = true;
     }
 
@@ -259,7 +262,7 @@ impl<T: Object> Edit<'_, T> {
         let Some(key) = usable_key(&object).filter(|it| self.range.has(it)) else { return };
         self.readable(&key);
         let version = object.version();
-        let is_known = !self.is_news(&version)
+        let is_known = !self.is_newer_than_store(&version)
             && self.state.objects.get(&key).is_some_and(|held| {
                 is_same_state(&**held, &object)
                     || is_same_object(&**held, &object) && version.is_older_than(&held.version())
@@ -275,8 +278,8 @@ impl<T: Object> Edit<'_, T> {
         if let Some(key) = usable_key(&object).filter(|it| self.range.has(it)) {
             self.readable(&key);
         }
-        let is_news = self.is_news(&version);
-        self.gone(Arc::new(object), is_news);
+        let is_newer = self.is_newer_than_store(&version);
+        self.gone(Arc::new(object), is_newer);
         self.move_to(&version);
     }
 
@@ -310,12 +313,12 @@ impl<T: Object> Edit<'_, T> {
         }
     }
 
-    fn gone(&mut self, last: Arc<T>, is_news: bool) {
+    fn gone(&mut self, last: Arc<T>, is_newer: bool) {
         let Some(key) = usable_key(&*last).filter(|it| self.range.has(it)) else { return };
         let Some(held) = self.state.objects.get(&key) else { return };
         let (uid, held_uid) = (last.header().uid, held.header().uid);
         let is_held = uid == held_uid && !uid.is_empty();
-        if !is_held && !is_news && last.version().is_older_than(&held.version()) {
+        if !is_held && !is_newer && last.version().is_older_than(&held.version()) {
             return;
         }
         let is_same = is_same_object(&**held, &*last);
@@ -328,16 +331,16 @@ impl<T: Object> Edit<'_, T> {
     /// Returns true if a version is newer than the store's, so that the held state cannot be newer.
     /// A held object with a newer version than the store's was kept by a list that could not show
     /// it, and belongs to a history that the server has since reset.
-    fn is_news(&self, version: &ResourceVersion) -> bool {
-        self.reached.version.is_older_than(version)
+    fn is_newer_than_store(&self, version: &ResourceVersion) -> bool {
+        self.progress.version.is_older_than(version)
     }
 
     /// Advances the version, unless the new one is unset or known to be older.
     fn move_to(&mut self, version: &ResourceVersion) {
-        let held = &self.reached.version;
+        let held = &self.progress.version;
         let is_newer = !matches!(version.compare(held), Some(Ordering::Less | Ordering::Equal));
-        if self.reached.synced && version.is_exact() && is_newer && version != held {
-            self.reached.version = version.clone();
+        if self.progress.synced && version.is_exact() && is_newer && version != held {
+            self.progress.version = version.clone();
             self.touched = true;
         }
     }

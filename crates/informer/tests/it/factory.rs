@@ -282,8 +282,8 @@ async fn several_namespaces_are_one_informer_and_a_relist_of_one_does_not_affect
     }
     let factory = InformerFactory::new(client.clone()).namespace("one").namespace("two");
     let maps = factory.get::<ConfigMap>();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let to = Arc::clone(&told);
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let to = Arc::clone(&received);
     maps.on_change(move |it| to.lock().unwrap().push(it.clone())).unwrap();
     factory.start();
     factory.wait_for_sync(PATIENCE).await.into_result().expect("both namespaces sync");
@@ -296,8 +296,8 @@ async fn several_namespaces_are_one_informer_and_a_relist_of_one_does_not_affect
     create(&client, "one", "c").await;
     tokio::time::sleep(5 * PATIENCE).await;
     assert_eq!(names(&maps), ["one/a", "one/c", "two/a", "two/b"]);
-    let deletions = told.lock().unwrap().iter().filter(|it| matches!(it, Change::Deleted(_))).count();
-    assert_eq!((deletions, told.lock().unwrap().len()), (0, 4), "each object is delivered once");
+    let deletions = received.lock().unwrap().iter().filter(|it| matches!(it, Change::Deleted(_))).count();
+    assert_eq!((deletions, received.lock().unwrap().len()), (0, 4), "each object is delivered once");
 }
 
 #[tokio::test(start_paused = true)]

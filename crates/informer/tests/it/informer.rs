@@ -17,16 +17,16 @@ use crate::script::{MINUTE, SECOND, Thing};
 
 /// A handler that records the changes it receives, as texts.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Recorder(Arc<Mutex<Vec<String>>>);
 
-impl Told {
+impl Recorder {
     /// Returns the changes received since the last call.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 }
 
-impl EventHandler<Thing> for Told {
+impl EventHandler<Thing> for Recorder {
     fn on_change(&mut self, change: &Change<Thing>) {
         self.0.lock().unwrap().push(text(change));
     }
@@ -38,10 +38,11 @@ pub(crate) async fn settle() {
     tokio::time::sleep(Duration::from_nanos(1)).await;
 }
 
-pub(crate) fn add(informer: &SharedInformer<Thing>, options: HandlerOptions) -> (Told, Registration) {
-    let told = Told::default();
-    let registration = informer.add_handler_with(told.clone(), options).expect("the informer has not stopped");
-    (told, registration)
+pub(crate) fn add(informer: &SharedInformer<Thing>, options: HandlerOptions) -> (Recorder, Registration) {
+    let received = Recorder::default();
+    let registration =
+        informer.add_handler_with(received.clone(), options).expect("the informer has not stopped");
+    (received, registration)
 }
 
 pub(crate) async fn started(live: &Live) -> SharedInformer<Thing> {
@@ -90,9 +91,9 @@ async fn in_6_a_handler_added_while_changes_arrive_receives_the_whole_state_once
         }
     }
     informer.stop().await;
-    for told in all {
+    for received in all {
         let mut state = std::collections::BTreeMap::new();
-        for change in told.take() {
+        for change in received.take() {
             let (name, version) = change.trim_start_matches(['+', '!']).split_once('@').unwrap();
             match version.split_once('>') {
                 Some((old, new)) => {
@@ -115,7 +116,7 @@ async fn in_6_a_handler_added_while_changes_arrive_receives_the_whole_state_once
 async fn in_6_a_stopped_informer_rejects_handlers() {
     let informer = started(&Live::new(&[])).await;
     informer.stop().await;
-    let error = informer.add_handler(Told::default()).expect_err("the informer has stopped");
+    let error = informer.add_handler(Recorder::default()).expect_err("the informer has stopped");
     assert!(error.to_string().ends_with("was not added because informer things has already stopped"));
     assert!(informer.changes().is_err());
 }
@@ -124,15 +125,15 @@ async fn in_6_a_stopped_informer_rejects_handlers() {
 async fn in_6_a_handler_added_twice_is_called_twice() {
     let live = Live::new(&["a@1"]);
     let informer = started(&live).await;
-    let told = Told::default();
-    let first = informer.add_handler(told.clone()).unwrap();
-    let second = informer.add_handler(told.clone()).unwrap();
+    let received = Recorder::default();
+    let first = informer.add_handler(received.clone()).unwrap();
+    let second = informer.add_handler(received.clone()).unwrap();
     settle().await;
-    assert_eq!(told.take(), ["!a@1", "!a@1"]);
+    assert_eq!(received.take(), ["!a@1", "!a@1"]);
     first.shut_down().await;
     live.put("a@2");
     settle().await;
-    assert_eq!(told.take(), ["a@1>2"]);
+    assert_eq!(received.take(), ["a@1>2"]);
     assert!(second.is_synced());
 }
 
@@ -141,7 +142,7 @@ async fn in_1_a_handler_finds_every_received_change_in_the_store() {
     let live = Live::new(&["a@1", "b@2"]);
     let informer = SharedInformer::new(live.clone());
     let store = informer.store();
-    let seen = Told::default();
+    let seen = Recorder::default();
     let wrong = seen.clone();
     informer
         .on_change(move |change| {
@@ -179,20 +180,20 @@ async fn in_1_a_handler_finds_every_received_change_in_the_store() {
 async fn in_1_a_relist_reports_deletions_then_updates_and_additions_in_the_order_of_the_list() {
     let live = Live::new(&["a@1", "b@2", "c@3"]);
     let informer = started(&live).await;
-    let (told, _) = add(&informer, HandlerOptions::default());
+    let (received, _) = add(&informer, HandlerOptions::default());
     settle().await;
-    assert_eq!(told.take(), ["!a@1", "!b@2", "!c@3"]);
+    assert_eq!(received.take(), ["!a@1", "!b@2", "!c@3"]);
 
     live.set(&["d@5", "c@3", "b@6"]);
     live.expire();
     tokio::time::sleep(MINUTE).await;
-    assert_eq!(told.take(), ["~a@1", "+d@5", "b@2>6"], "c did not change, so no handler is called");
+    assert_eq!(received.take(), ["~a@1", "+d@5", "b@2>6"], "c did not change, so no handler is called");
     assert_eq!(informer.last_sync_version(), ResourceVersion::new("6"));
 
     live.set(&[]);
     live.expire();
     tokio::time::sleep(MINUTE).await;
-    assert_eq!(told.take(), ["~b@6", "~c@3", "~d@5"]);
+    assert_eq!(received.take(), ["~b@6", "~c@3", "~d@5"]);
     assert!(informer.store().is_empty());
 }
 
@@ -271,13 +272,13 @@ async fn in_10_a_stop_delivers_pending_changes_and_ends_every_task() {
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let live = Live::new(&["a@1", "b@2"]);
     let informer = started(&live).await;
-    let (told, registration) = add(&informer, HandlerOptions::default());
+    let (received, registration) = add(&informer, HandlerOptions::default());
     let mut changes = informer.changes().unwrap();
     registration.synced().await.unwrap();
     assert!(tasks() > 0);
     informer.stop().await;
     assert_eq!(tasks(), 0);
-    assert_eq!(told.take(), ["!a@1", "!b@2"]);
+    assert_eq!(received.take(), ["!a@1", "!b@2"]);
     assert_eq!(changes.next().await.as_ref().map(text).as_deref(), Some("!a@1"));
     assert_eq!(changes.next().await.as_ref().map(text).as_deref(), Some("!b@2"));
     assert_eq!(changes.next().await, None);
@@ -288,7 +289,7 @@ async fn in_10_dropping_the_last_handle_stops_the_informer() {
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let live = Live::new(&["a@1"]);
     let informer = started(&live).await;
-    let (told, registration) = add(&informer, HandlerOptions::default());
+    let (received, registration) = add(&informer, HandlerOptions::default());
     let other = informer.clone();
     drop(informer);
     settle().await;
@@ -297,14 +298,14 @@ async fn in_10_dropping_the_last_handle_stops_the_informer() {
     drop(other);
     settle().await;
     assert_eq!((live.watches(), tasks(), store.len()), (0, 0, 1));
-    assert_eq!(told.take(), ["!a@1"]);
+    assert_eq!(received.take(), ["!a@1"]);
     registration.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn in_10_an_informer_that_never_started_can_be_stopped_and_its_handlers_end() {
     let informer = SharedInformer::new(Live::new(&["a@1"]));
-    let (told, registration) = add(&informer, HandlerOptions::default());
+    let (received, registration) = add(&informer, HandlerOptions::default());
     let mut changes = informer.changes().unwrap();
     informer.stop().await;
     assert!(informer.is_stopped());
@@ -312,7 +313,7 @@ async fn in_10_an_informer_that_never_started_can_be_stopped_and_its_handlers_en
     drop(informer);
     assert!(registration.synced().await.is_err());
     assert_eq!(changes.next().await, None);
-    assert_eq!(told.take(), Vec::<String>::new());
+    assert_eq!(received.take(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
@@ -357,7 +358,7 @@ async fn readers_and_handlers_see_only_transformed_objects() {
         })
         .index(Index::label("seen"))
         .build();
-    let changed = Told::default();
+    let changed = Recorder::default();
     let plain = changed.clone();
     informer
         .on_change(move |change| {
@@ -425,12 +426,12 @@ async fn the_version_follows_objects_deletions_and_bookmarks() {
 async fn in_5_a_handler_that_panics_is_synced_and_receives_the_rest() {
     let live = Live::new(&["a@1", "bad@2", "c@3"]);
     let informer = SharedInformer::new(live.clone());
-    let mut told = Told::default();
-    let seen = told.clone();
+    let mut received = Recorder::default();
+    let seen = received.clone();
     let registration = informer
         .on_change(move |change| {
             assert_ne!(change.object().metadata.name, "bad", "the handler panics on this object");
-            told.on_change(change);
+            received.on_change(change);
         })
         .unwrap();
     informer.start();
@@ -445,8 +446,8 @@ async fn in_5_a_handler_that_panics_is_synced_and_receives_the_rest() {
 async fn in_12_an_update_that_crosses_the_filter_is_an_addition_or_a_deletion_end_to_end() {
     let live = Live::new(&["a@1", "b@2"]);
     let informer = started(&live).await;
-    let told = Told::default();
-    let inner = told.clone();
+    let received = Recorder::default();
+    let inner = received.clone();
     struct Split(Box<dyn FnMut(String) + Send>);
     impl EventHandler<Thing> for Split {
         fn on_add(&mut self, object: &Arc<Thing>, initial: bool) {
@@ -467,7 +468,7 @@ async fn in_12_an_update_that_crosses_the_filter_is_an_addition_or_a_deletion_en
         live.put(change);
         settle().await;
     }
-    assert_eq!(told.take(), ["!a@1", "a@1>3", "-a@3", "+b@5"]);
+    assert_eq!(received.take(), ["!a@1", "a@1>3", "-a@3", "+b@5"]);
 }
 
 /// For a reader that does not read, the pending updates of an object are merged into one.
@@ -484,10 +485,14 @@ async fn in_4_a_slow_reader_delays_no_other_and_receives_the_newest_state() {
     }
     settle().await;
     assert_eq!(quick.take().len(), 1 + 2 * 998);
-    let told: Vec<_> =
+    let received: Vec<_> =
         (0..5).filter_map(|_| slow.next().now_or_never().flatten()).map(|it| text(&it)).collect();
-    assert_eq!(told, ["a@1>999", "+b2@2", "b2@2>992", "+b3@3", "b3@3>993"]);
-    assert_eq!(slow.registration().lag().pending, 18, "two in hand, and two of each of eight objects pending");
+    assert_eq!(received, ["a@1>999", "+b2@2", "b2@2>992", "+b3@3", "b3@3>993"]);
+    assert_eq!(
+        slow.registration().lag().pending,
+        18,
+        "two in hand, and two of each of eight objects pending"
+    );
 }
 
 /// Backpressure as an option: the server waits for the slowest handler.
@@ -518,15 +523,15 @@ async fn a_blocking_reader_stops_the_store_until_it_reads() {
 async fn in_8_removing_a_handler_while_changes_arrive_ends_its_calls_at_once() {
     let live = Live::new(&["a@1"]);
     let informer = started(&live).await;
-    let (told, registration) = add(&informer, HandlerOptions::default());
+    let (received, registration) = add(&informer, HandlerOptions::default());
     settle().await;
     live.put("a@2");
     settle().await;
     registration.remove();
-    told.take();
+    received.take();
     live.put("a@3");
     settle().await;
-    assert_eq!(told.take(), Vec::<String>::new());
+    assert_eq!(received.take(), Vec::<String>::new());
     registration.remove();
     informer.stop().await;
     registration.shut_down().await;
@@ -575,7 +580,7 @@ async fn in_14_an_informer_and_each_handler_have_metrics() {
     let _here = metrics::set_default_local_recorder(&recorder);
     let live = Live::new(&["a@1", "b@2"]);
     let informer = SharedInformer::builder(live.clone()).name("watch-dog").build();
-    informer.add_handler_with(Told::default(), HandlerOptions::default().name("bark")).unwrap();
+    informer.add_handler_with(Recorder::default(), HandlerOptions::default().name("bark")).unwrap();
     informer.start();
     informer.synced().await.unwrap();
     live.put("c@7");
@@ -605,17 +610,17 @@ async fn the_version_of_several_namespaces_is_the_oldest_of_them() {
     let (one, two) = (Live::within(Some("one"), &["a@5"]), Live::within(Some("two"), &["a@3", "b@4"]));
     two.refuse(Some(Reason::Forbidden));
     let informer = SharedInformer::builder(one.clone()).also(two.clone()).build();
-    let (told, registration) = add(&informer, HandlerOptions::default());
+    let (received, registration) = add(&informer, HandlerOptions::default());
     informer.start();
     tokio::time::sleep(SECOND).await;
     assert!(!informer.is_synced() && !registration.is_synced());
-    assert_eq!(told.take(), ["!one/a@5"], "known objects are delivered");
+    assert_eq!(received.take(), ["!one/a@5"], "known objects are delivered");
     assert!(informer.health().to_string().contains("Access Denied"), "{}", informer.health());
     let (late, _) = add(&informer, HandlerOptions::default());
 
     two.refuse(None);
     registration.synced().await.unwrap();
-    assert_eq!(told.take(), ["!two/a@3", "!two/b@4"]);
+    assert_eq!(received.take(), ["!two/a@3", "!two/b@4"]);
     settle().await;
     assert_eq!(late.take(), ["!one/a@5", "!two/a@3", "!two/b@4"]);
     assert_eq!(informer.last_sync_version().as_str(), "4");
@@ -629,9 +634,13 @@ async fn the_version_of_several_namespaces_is_the_oldest_of_them() {
     two.expire();
     one.put("a@11");
     tokio::time::sleep(MINUTE).await;
-    let mut all = told.take();
+    let mut all = received.take();
     all.sort();
-    assert_eq!(all, ["+one/b@9", "+two/c@10", "one/a@5>11", "~two/a@3"], "the other namespace is not affected");
+    assert_eq!(
+        all,
+        ["+one/b@9", "+two/c@10", "one/a@5>11", "~two/a@3"],
+        "the other namespace is not affected"
+    );
     informer.stop().await;
 }
 
@@ -652,7 +661,7 @@ async fn the_longest_durations_cause_no_overflow() {
         it.stall_after(Some(Duration::MAX)).min_watch_timeout(Duration::MAX).backoff(backoff)
     });
     let informer = informer.build();
-    let (told, _) = add(&informer, HandlerOptions::default().resync_every(Duration::MAX));
+    let (received, _) = add(&informer, HandlerOptions::default().resync_every(Duration::MAX));
     informer.start();
     informer.synced_within(Duration::MAX).await.expect("the informer syncs");
     live.put("a@2");
@@ -661,7 +670,7 @@ async fn the_longest_durations_cause_no_overflow() {
     settle().await;
     assert!(matches!(informer.health().state, HealthState::Retrying { .. }), "{}", informer.health());
     informer.stop().await;
-    assert_eq!(told.take(), ["!a@1", "a@1>2"]);
+    assert_eq!(received.take(), ["!a@1", "a@1>2"]);
 
     let live = Live::new(&["a@1"]);
     let informer = SharedInformer::builder(live.clone()).revive_after(Some(Duration::MAX)).build();

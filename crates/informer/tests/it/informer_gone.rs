@@ -17,9 +17,9 @@ async fn a_collection_that_is_not_found_for_a_while_loses_nothing() {
         let informer = SharedInformer::builder(live.clone()).on_gone(OnGone::Clear).build();
         informer.start();
         informer.synced().await.expect("the informer syncs");
-        let (told, _) = add(&informer, HandlerOptions::default());
+        let (received, _) = add(&informer, HandlerOptions::default());
         settle().await;
-        told.take();
+        received.take();
         if page {
             live.answer_with_a_page()
         } else {
@@ -29,11 +29,11 @@ async fn a_collection_that_is_not_found_for_a_while_loses_nothing() {
         tokio::time::sleep(time).await;
         let health = informer.health();
         assert!(matches!(health.state, HealthState::Retrying { .. }), "page: {page}: {health}");
-        assert_eq!((informer.store().len(), told.take().len()), (2, 0), "page: {page}");
+        assert_eq!((informer.store().len(), received.take().len()), (2, 0), "page: {page}");
         live.refuse(None);
         tokio::time::sleep(2 * MINUTE).await;
         assert!(informer.health().is_ok(), "{}", informer.health());
-        assert_eq!(told.take(), Vec::<String>::new(), "page: {page}");
+        assert_eq!(received.take(), Vec::<String>::new(), "page: {page}");
     }
 }
 
@@ -43,11 +43,11 @@ async fn a_collection_that_is_not_found_for_a_while_loses_nothing() {
 async fn a_collection_that_is_gone_keeps_its_objects_until_it_is_back() {
     let live = Live::defined(&["a@1", "c@2"]);
     let informer = started(&live).await;
-    let (told, _) = add(&informer, HandlerOptions::default());
+    let (received, _) = add(&informer, HandlerOptions::default());
     live.refuse(Some(Reason::NotFound));
     tokio::time::sleep(5 * MINUTE).await;
     assert_eq!(informer.health().state, HealthState::Gone);
-    assert_eq!(told.take(), ["!a@1", "!c@2"]);
+    assert_eq!(received.take(), ["!a@1", "!c@2"]);
     assert!(informer.store().len() == 2 && !informer.is_stopped());
 
     tokio::time::sleep(10 * MINUTE).await;
@@ -58,7 +58,7 @@ async fn a_collection_that_is_gone_keeps_its_objects_until_it_is_back() {
     live.set(&["b@9", "c@2"]);
     live.refuse(None);
     tokio::time::sleep(MINUTE).await;
-    assert_eq!(told.take(), ["~a@1", "+b@9"]);
+    assert_eq!(received.take(), ["~a@1", "+b@9"]);
     assert!(informer.health().is_ok());
 }
 
@@ -67,23 +67,23 @@ async fn a_collection_that_is_gone_is_emptied_under_the_clear_policy_unless_it_i
     for (live, kept) in [(Live::defined(&["a@1"]), false), (Live::new(&["a@1"]), true)] {
         let informer = SharedInformer::builder(live.clone()).on_gone(OnGone::Clear).build();
         informer.start();
-        let (told, registration) = add(&informer, HandlerOptions::default());
+        let (received, registration) = add(&informer, HandlerOptions::default());
         registration.synced().await.expect("the handler syncs");
-        told.take();
+        received.take();
         live.refuse(Some(Reason::NotFound));
         tokio::time::sleep(5 * MINUTE).await;
         assert_eq!(informer.health().state, HealthState::Gone);
         assert_eq!(informer.store().is_empty(), !kept);
-        assert_eq!(told.take(), if kept { vec![] } else { vec!["~a@1"] });
+        assert_eq!(received.take(), if kept { vec![] } else { vec!["~a@1"] });
 
         // A collection that is back must again be gone for the full period.
         live.set(&["a@9"]);
         live.refuse(None);
         tokio::time::sleep(MINUTE).await;
-        assert_eq!(told.take(), if kept { ["a@1>9"] } else { ["+a@9"] });
+        assert_eq!(received.take(), if kept { ["a@1>9"] } else { ["+a@9"] });
         live.refuse(Some(Reason::NotFound));
         tokio::time::sleep(MINUTE).await;
-        assert_eq!((informer.store().len(), told.take().len()), (1, 0));
+        assert_eq!((informer.store().len(), received.take().len()), (1, 0));
     }
 }
 

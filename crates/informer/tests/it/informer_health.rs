@@ -37,7 +37,11 @@ async fn a_collection_is_reported_gone_until_it_is_back_and_counters_continue() 
         assert_eq!(health.state, HealthState::Gone, "after {second} s: {health}");
         assert!(health.problem.is_some() && health.synced && !health.is_ok(), "{health}");
     }
-    assert!((9..=11).contains(&(live.lists() - asked)), "expected a list every 30 s, got {}", live.lists() - asked);
+    assert!(
+        (9..=11).contains(&(live.lists() - asked)),
+        "expected a list every 30 s, got {}",
+        live.lists() - asked
+    );
 
     live.refuse(None);
     tokio::time::sleep(MINUTE).await;

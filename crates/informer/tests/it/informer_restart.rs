@@ -21,22 +21,22 @@ use crate::script::{MINUTE, SECOND};
 async fn a_server_that_comes_back_with_an_older_state_is_listed_again_within_seconds() {
     let live = Live::new(&["a@50", "b@60"]);
     let informer = started(&live).await;
-    let (told, _) = add(&informer, HandlerOptions::default());
+    let (received, _) = add(&informer, HandlerOptions::default());
     tokio::time::sleep(MINUTE).await;
-    told.take();
-    live.go_back(&["a@4", "c@7"]);
+    received.take();
+    live.reset_to(&["a@4", "c@7"]);
     live.cut();
     settle().await;
     let health = informer.health();
     assert!(!health.is_ok() && health.to_string().contains("history was reset"), "{health}");
     tokio::time::sleep(5 * SECOND).await;
-    assert_eq!(told.take(), ["~b@60", "a@50>4", "+c@7"]);
+    assert_eq!(received.take(), ["~b@60", "a@50>4", "+c@7"]);
     let health = informer.health();
     assert_eq!((health.is_ok(), health.rewinds), (true, 1), "{health}");
     assert_eq!(informer.last_sync_version().as_str(), "7");
     live.put("c@8");
     settle().await;
-    assert_eq!(told.take(), ["c@7>8"]);
+    assert_eq!(received.take(), ["c@7>8"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -57,7 +57,7 @@ async fn a_lost_connection_costs_one_small_request_and_no_list() {
 async fn a_server_reset_without_closing_connections_is_detected_by_its_silence() {
     let live = Live::new(&["a@50"]);
     let informer = started(&live).await;
-    live.go_back(&["c@7"]);
+    live.reset_to(&["c@7"]);
     tokio::time::sleep(5 * MINUTE).await;
     let health = informer.health();
     assert_eq!((health.is_ok(), health.rewinds), (true, 1), "{health}");

@@ -13,29 +13,29 @@ use tokio::task::JoinSet;
 use crate::live::Live;
 use crate::script::Thing;
 
-/// Applies the changes it receives to a copy, and panics at the first one that does not follow from
+/// Applies the changes it receives to a replica, and panics at the first one that does not follow from
 /// the state before.
 #[derive(Clone, Debug, Default)]
-struct Copy(Arc<Mutex<BTreeMap<String, u64>>>);
+struct Replica(Arc<Mutex<BTreeMap<String, u64>>>);
 
-impl Copy {
+impl Replica {
     fn fold(&self, change: &Change<Thing>) {
-        let mut copy = self.0.lock().expect("no earlier check failed");
+        let mut replica = self.0.lock().expect("no earlier check failed");
         let header = change.object().header();
         let (name, version): (_, u64) = (header.name.to_owned(), header.version.parse().unwrap());
         match change {
-            Change::Added { .. } => assert_eq!(copy.insert(name, version), None, "added twice"),
+            Change::Added { .. } => assert_eq!(replica.insert(name, version), None, "added twice"),
             Change::Updated { old, .. } => {
-                let known = copy.insert(name, version).expect("an update of a known object");
+                let known = replica.insert(name, version).expect("an update of a known object");
                 assert_eq!(known.to_string(), old.header().version, "updated from another state");
                 assert!(known < version, "{version} after {known}");
             }
-            _ => assert!(copy.remove(&name).expect("a deletion of a known object") <= version),
+            _ => assert!(replica.remove(&name).expect("a deletion of a known object") <= version),
         }
     }
 }
 
-impl EventHandler<Thing> for Copy {
+impl EventHandler<Thing> for Replica {
     fn on_change(&mut self, change: &Change<Thing>) {
         self.fold(change);
     }
@@ -46,7 +46,7 @@ async fn handlers_of_every_policy_end_with_the_contents_of_the_store_on_several_
     let live = Live::new(&[]);
     let informer = SharedInformer::builder(live.clone()).queue_capacity(5).build();
     informer.start();
-    let (mut copies, mut readers, mut passing) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut replicas, mut readers, mut passing) = (Vec::new(), Vec::new(), Vec::new());
     for version in 2..3_000u64 {
         let name = version % 17;
         match version % 5 {
@@ -58,11 +58,13 @@ async fn handlers_of_every_policy_end_with_the_contents_of_the_store_on_several_
         }
         let policies = [Overflow::Coalesce, Overflow::Grow, Overflow::Block(0), Overflow::Block(9)];
         let options = HandlerOptions::default().overflow(policies[(version / 200 % 4) as usize]);
-        let copy = Copy::default();
+        let replica = Replica::default();
         if version % 200 == 0 {
-            let added = informer.add_handler_with(copy.clone(), options).expect("the informer runs");
+            let added = informer.add_handler_with(replica.clone(), options).expect("the informer runs");
             passing.push(
-                informer.add_handler_with(Copy::default(), HandlerOptions::default()).expect("the informer runs"),
+                informer
+                    .add_handler_with(Replica::default(), HandlerOptions::default())
+                    .expect("the informer runs"),
             );
             if passing.len() > 3 {
                 let registration: Registration = passing.remove(0);
@@ -71,15 +73,16 @@ async fn handlers_of_every_policy_end_with_the_contents_of_the_store_on_several_
             }
             assert_eq!(added.lag().panics, 0);
         } else {
-            let (copy, mut changes) = (copy.clone(), informer.changes_with(options).expect("the informer runs"));
+            let (replica, mut changes) =
+                (replica.clone(), informer.changes_with(options).expect("the informer runs"));
             readers.push(tokio::spawn(async move {
                 while let Some(change) = changes.next().await {
-                    copy.fold(&change);
+                    replica.fold(&change);
                     tokio::task::yield_now().await;
                 }
             }));
         }
-        copies.push(copy);
+        replicas.push(replica);
     }
     informer.wait_until(&"2999".into()).await.expect("the informer follows");
     // A stop delivers all pending changes first.
@@ -90,8 +93,8 @@ async fn handlers_of_every_policy_end_with_the_contents_of_the_store_on_several_
     let entry = |it: &Arc<Thing>| (it.metadata.name.to_string(), it.header().version.parse().unwrap());
     let store: BTreeMap<String, u64> = informer.store().snapshot().iter().map(entry).collect();
     assert!(!store.is_empty());
-    for copy in copies {
-        assert_eq!(*copy.0.lock().expect("no check failed"), store);
+    for replica in replicas {
+        assert_eq!(*replica.0.lock().expect("no check failed"), store);
     }
 }
 
@@ -117,12 +120,12 @@ async fn in_10_starts_stops_and_new_handlers_may_be_concurrent() {
                 for _ in 0..late * round {
                     tokio::task::yield_now().await;
                 }
-                let copy = Copy::default();
-                let Ok(added) = informer.add_handler(copy.clone()) else { return };
+                let replica = Replica::default();
+                let Ok(added) = informer.add_handler(replica.clone()) else { return };
                 let synced = added.synced().await.is_ok();
                 added.shut_down().await;
-                let told = copy.0.lock().expect("no check failed").len();
-                assert!(told == 2 || !synced && told < 2, "{told}, synced: {synced}");
+                let received = replica.0.lock().expect("no check failed").len();
+                assert!(received == 2 || !synced && received < 2, "{received}, synced: {synced}");
             });
         }
         all.spawn(async move {
@@ -131,7 +134,7 @@ async fn in_10_starts_stops_and_new_handlers_may_be_concurrent() {
                 tokio::task::yield_now().await;
             }
             informer.stop().await;
-            assert!(informer.is_stopped() && informer.add_handler(Copy::default()).is_err());
+            assert!(informer.is_stopped() && informer.add_handler(Replica::default()).is_err());
         });
         while let Some(done) = all.join_next().await {
             done.expect("no check failed");

@@ -37,7 +37,7 @@ struct State {
     /// The status with which requests are rejected, if they are.
     refusal: Option<Status>,
     /// The history by version, so that a watch receives the events after its version.
-    log: Vec<(u64, Happened)>,
+    log: Vec<(u64, Recorded)>,
     watches: Vec<mpsc::UnboundedSender<Event>>,
     lists: usize,
     /// The requested versions of lists.
@@ -48,7 +48,7 @@ struct State {
 
 /// An event of the history.
 #[derive(Clone, Debug)]
-enum Happened {
+enum Recorded {
     Added(String),
     Modified(String),
     Deleted(String),
@@ -120,11 +120,11 @@ impl Live {
         match known {
             Some(at) => {
                 state.items[at] = text.to_owned();
-                self.happened(&mut state, Happened::Modified(text.to_owned()));
+                self.publish(&mut state, Recorded::Modified(text.to_owned()));
             }
             None => {
                 state.items.push(text.to_owned());
-                self.happened(&mut state, Happened::Added(text.to_owned()));
+                self.publish(&mut state, Recorded::Added(text.to_owned()));
             }
         }
     }
@@ -134,20 +134,20 @@ impl Live {
         let mut state = self.state();
         state.items.retain(|it| name(it) != name(text));
         state.version = state.version.max(version(text).unwrap_or(0));
-        self.happened(&mut state, Happened::Deleted(text.to_owned()));
+        self.publish(&mut state, Recorded::Deleted(text.to_owned()));
     }
 
-    fn happened(&self, state: &mut State, what: Happened) {
+    fn publish(&self, state: &mut State, what: Recorded) {
         let version = state.version;
-        state.tell(|| self.event(&what));
+        state.send(|| self.event(&what));
         state.log.push((version, what));
     }
 
-    fn event(&self, what: &Happened) -> Event {
+    fn event(&self, what: &Recorded) -> Event {
         Ok(match what {
-            Happened::Added(text) => WatchEvent::Added(self.thing(text)),
-            Happened::Modified(text) => WatchEvent::Modified(self.thing(text)),
-            Happened::Deleted(text) => WatchEvent::Deleted(self.thing(text)),
+            Recorded::Added(text) => WatchEvent::Added(self.thing(text)),
+            Recorded::Modified(text) => WatchEvent::Modified(self.thing(text)),
+            Recorded::Deleted(text) => WatchEvent::Deleted(self.thing(text)),
         })
     }
 
@@ -155,13 +155,13 @@ impl Live {
         let mut state = self.state();
         state.version = version;
         let version = ResourceVersion::from(version.to_string());
-        state.tell(|| Ok(WatchEvent::Bookmark(Bookmark { version: version.clone(), ..Bookmark::default() })));
+        state.send(|| Ok(WatchEvent::Bookmark(Bookmark { version: version.clone(), ..Bookmark::default() })));
     }
 
     /// Ends the watches with an expired version: clients have to list again.
     pub(crate) fn expire(&self) {
         let mut state = self.state();
-        state.tell(|| Ok(WatchEvent::Error(Status::failure(Reason::Expired, "too old"))));
+        state.send(|| Ok(WatchEvent::Error(Status::failure(Reason::Expired, "too old"))));
         state.watches.clear();
     }
 
@@ -182,7 +182,7 @@ impl Live {
         let mut state = self.state();
         state.refusal = refusal;
         if state.refusal.is_some() {
-            state.tell(|| Ok(WatchEvent::Error(Status::failure(Reason::Expired, "too old"))));
+            state.send(|| Ok(WatchEvent::Error(Status::failure(Reason::Expired, "too old"))));
             state.watches.clear();
         }
     }
@@ -190,12 +190,12 @@ impl Live {
     /// Breaks the connections; the contents stay.
     pub(crate) fn cut(&self) {
         let mut state = self.state();
-        state.tell(|| Err(crate::script::unreachable(std::io::ErrorKind::ConnectionReset)));
+        state.send(|| Err(crate::script::unreachable(std::io::ErrorKind::ConnectionReset)));
         state.watches.clear();
     }
 
     /// Goes back to an older state, without ending the watches.
-    pub(crate) fn go_back(&self, items: &[&str]) {
+    pub(crate) fn reset_to(&self, items: &[&str]) {
         let mut state = self.state();
         (state.version, state.items) = (1, Vec::new());
         state.log.clear();
@@ -225,7 +225,7 @@ impl Live {
 }
 
 impl State {
-    fn tell(&mut self, event: impl Fn() -> Event) {
+    fn send(&mut self, event: impl Fn() -> Event) {
         self.watches.retain(|it| it.send(event()).is_ok());
     }
 }

@@ -8,7 +8,7 @@ mod reflector_list;
 mod reflector_watch;
 mod reflector_poison;
 mod reflector_health;
-mod reflector_life;
+mod reflector_lifecycle;
 mod reflector_property;
 mod reflector_served;
 mod store;

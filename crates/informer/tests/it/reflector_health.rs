@@ -65,10 +65,7 @@ async fn watches_that_end_at_once_are_a_problem_until_an_event_arrives() {
     let mut run = Run::start(script, options());
     run.after(SECOND).await;
     let problem = run.health().problem.expect("one");
-    assert_eq!(
-        problem.message,
-        "the server or a proxy closes watches of things as soon as they are opened"
-    );
+    assert_eq!(problem.message, "the server or a proxy closes watches of things as soon as they are opened");
     assert_eq!(problem.count, 2, "an open watch without events is not a success");
     run.after(2 * MINUTE).await;
     assert!(run.health().is_ok());

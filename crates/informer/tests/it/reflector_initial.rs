@@ -19,7 +19,7 @@ fn one_thing() -> Answer {
 async fn ref_10_without_the_bookmark_nothing_is_synced() {
     let mut run = Run::start(Script::new([watch(vec![added("a@1")])]), options());
     assert_eq!(run.now().await, ["begin", "item a@1"]);
-    assert_eq!(run.script.asked(), ["initial \"\""]);
+    assert_eq!(run.script.requests(), ["initial \"\""]);
     let health = run.health();
     assert!(!health.synced && health.last_version.is_unset());
     assert_eq!(health.state, HealthState::Listing { items: 1 });
@@ -31,7 +31,7 @@ async fn ref_10_the_bookmark_ends_the_list_and_the_same_watch_continues() {
     let mut run = Run::start(Script::new([watch(events)]), options());
     let expected = ["begin", "item a@1", "item b@3", "end 5", "applied a@6", "bookmark 8", "deleted b@9"];
     assert_eq!(run.now().await, expected);
-    assert_eq!(run.script.asked(), ["initial \"\""]);
+    assert_eq!(run.script.requests(), ["initial \"\""]);
     assert!(run.health().is_ok());
     assert_eq!(run.health().last_version.as_str(), "9");
 }
@@ -64,7 +64,7 @@ async fn ref_10_initial_events_are_requested_unless_disabled_or_unsupported() {
         assert_eq!(run.now().await, ["begin", "item a@1", "end 2"]);
         let asked: &[&str] =
             if expected { &["initial \"\""] } else { &["list \"0\" limit 500", "watch \"2\""] };
-        assert_eq!(run.script.asked(), asked, "wanted {wanted}, lacking {lacking}");
+        assert_eq!(run.script.requests(), asked, "wanted {wanted}, lacking {lacking}");
     }
 }
 
@@ -82,7 +82,7 @@ async fn ref_1_the_version_is_that_of_the_bookmark_and_unset_before_it() {
 async fn ref_1_a_cached_start_accepts_any_version() {
     let mut run = Run::start(Script::new([one_thing()]), options().start(Start::Cached));
     run.now().await;
-    assert_eq!(run.script.asked(), ["initial \"0\""]);
+    assert_eq!(run.script.requests(), ["initial \"0\""]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,9 +100,9 @@ async fn ref_10_a_server_that_rejects_initial_events_is_listed_and_tried_again_n
         ]);
         let mut run = Run::start(script, options());
         assert_eq!(run.now().await, ["begin", "item a@1", "end 2"]);
-        assert_eq!(run.script.asked(), ["initial \"\"", "list \"0\" limit 500", "watch \"2\""]);
+        assert_eq!(run.script.requests(), ["initial \"\"", "list \"0\" limit 500", "watch \"2\""]);
         assert_eq!(run.after(SECOND).await, ["begin", "item a@1", "end 2"]);
-        assert_eq!(run.script.asked()[3], "initial \"2\"");
+        assert_eq!(run.script.requests()[3], "initial \"2\"");
     }
 }
 
@@ -115,7 +115,7 @@ async fn ref_10_an_error_in_the_stream_is_handled_like_one_at_its_start() {
     let mut run = Run::start(script, options());
     assert_eq!(run.now().await, ["begin", "item a@1", "abort"]);
     run.after(SECOND).await;
-    assert_eq!(run.script.asked(), ["initial \"\"", "initial \"\""]);
+    assert_eq!(run.script.requests(), ["initial \"\"", "initial \"\""]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,7 +125,7 @@ async fn ref_10_a_busy_server_and_a_refused_connection_are_retried_after_a_backo
     for answers in [[busy(), busy(), one_thing()], [nobody(), nobody(), one_thing()]] {
         let mut run = Run::start(Script::new(answers), options());
         assert_eq!(run.after(3 * SECOND).await, ["begin", "item a@1", "end 2"]);
-        assert_eq!(run.script.asked(), ["initial \"\""; 3]);
+        assert_eq!(run.script.requests(), ["initial \"\""; 3]);
         assert_eq!(run.script.times(), [0, 800, 2400]);
     }
 }
@@ -136,7 +136,7 @@ async fn ref_10_a_stream_that_ends_before_the_bookmark_is_restarted() {
     let mut run = Run::start(script, options());
     assert_eq!(run.now().await, ["begin", "item a@1", "abort"]);
     assert_eq!(run.after(SECOND).await, ["begin", "item a@1", "end 2"]);
-    assert_eq!(run.script.asked(), ["initial \"\"", "initial \"\""]);
+    assert_eq!(run.script.requests(), ["initial \"\"", "initial \"\""]);
 }
 
 /// client-go restarts such a stream at once, for ever, if it lasted for more than a second.
@@ -147,7 +147,7 @@ async fn ref_10_a_stream_that_ends_repeatedly_is_retried_with_a_backoff_and_then
     let mut run = Run::start(script, options());
     run.after(20 * SECOND).await;
     let expected = ["initial \"\"", "initial \"\"", "initial \"\"", "list \"0\" limit 500", "watch \"2\""];
-    assert_eq!(run.script.asked(), expected);
+    assert_eq!(run.script.requests(), expected);
     assert_eq!(run.script.times(), [0, 2800, 6400, 8400, 8400]);
     assert!(run.health().synced);
 }
@@ -158,8 +158,8 @@ async fn ref_10_a_lost_connection_is_retried_and_listed_only_after_several_attem
     let script = Script::new([lost(), lost(), lost(), list(&["a@1"], "2")]);
     let mut run = Run::start(script, options());
     run.after(3 * SECOND).await;
-    assert_eq!(run.script.asked()[..3], ["initial \"\""; 3]);
-    assert_eq!(run.script.asked()[3], "list \"0\" limit 500");
+    assert_eq!(run.script.requests()[..3], ["initial \"\""; 3]);
+    assert_eq!(run.script.requests()[3], "list \"0\" limit 500");
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,7 +167,7 @@ async fn ref_10_after_the_sync_an_ended_stream_is_resumed_by_a_plain_watch() {
     let script = Script::new([watch_closed(vec![added("a@1"), end("3")]), watch(vec![modified("a@4")])]);
     let mut run = Run::start(script, options());
     assert_eq!(run.now().await, ["begin", "item a@1", "end 3", "applied a@4"]);
-    assert_eq!(run.script.asked(), ["initial \"\"", "watch \"3\""]);
+    assert_eq!(run.script.requests(), ["initial \"\"", "watch \"3\""]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -179,7 +179,7 @@ async fn ref_10_an_expired_resumed_watch_leads_to_a_new_sync_from_the_last_versi
     ]);
     let mut run = Run::start(script, options());
     run.after(SECOND).await;
-    assert_eq!(run.script.asked(), ["initial \"\"", "watch \"3\"", "initial \"3\""]);
+    assert_eq!(run.script.requests(), ["initial \"\"", "watch \"3\"", "initial \"3\""]);
     assert_eq!(run.script.times(), [0, 0, 800]);
     assert_eq!(run.health().relists, 1);
 }
@@ -195,11 +195,15 @@ async fn ref_10_an_expired_version_is_given_up_at_once_and_only_once() {
     ]);
     let mut run = Run::start(script, options());
     run.after(3 * SECOND).await;
-    let asked = run.script.asked();
+    let asked = run.script.requests();
     assert_eq!(asked[..4], ["initial \"\"", "initial \"3\"", "initial \"\"", "initial \"\""]);
     assert_eq!(run.script.times()[..4], [0, 800, 800, 2400]);
     run.after(10 * SECOND).await;
-    assert_eq!(run.script.asked()[4], "initial \"5\"", "success clears the mark that the version was unavailable");
+    assert_eq!(
+        run.script.requests()[4],
+        "initial \"5\"",
+        "success clears the mark that the version was unavailable"
+    );
 }
 
 /// Ported from client-go: InitialEventsEndBookmarkTicker, as a problem in the health instead of a
@@ -212,10 +216,11 @@ async fn ref_10_a_pause_before_the_bookmark_is_reported_every_ten_seconds_until_
     run.after(9 * SECOND).await;
     assert_eq!(problem(&run), None);
     run.after(2 * SECOND).await;
-    let told = "the server sent nothing for things in 10s, after 1 objects and before the end of the list";
-    assert_eq!(problem(&run).as_deref(), Some(told));
+    let received =
+        "the server sent nothing for things in 10s, after 1 objects and before the end of the list";
+    assert_eq!(problem(&run).as_deref(), Some(received));
     run.after(10 * SECOND).await;
-    assert_eq!(problem(&run), Some(told.replace("10s", "20s")));
+    assert_eq!(problem(&run), Some(received.replace("10s", "20s")));
     run.after(5 * SECOND).await;
     assert_eq!(problem(&run), None, "an event arrived");
     run.after(SECOND).await;
@@ -228,7 +233,7 @@ async fn ref_10_stalled_initial_events_are_given_up() {
     let mut run = Run::start(script, options().stall_after(Some(MINUTE)));
     assert_eq!(run.after(MINUTE).await, ["begin", "item a@1", "abort"]);
     assert_eq!(run.after(2 * MINUTE).await, ["begin", "item a@1", "end 2"]);
-    assert_eq!(run.script.asked().len(), 3);
+    assert_eq!(run.script.requests().len(), 3);
     assert_eq!(run.script.open(), 1, "the abandoned requests are closed");
 }
 

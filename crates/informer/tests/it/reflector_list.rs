@@ -29,17 +29,17 @@ fn expiring() -> Answer {
 }
 
 /// Returns the requests of a script after three minutes.
-async fn asked(answers: Vec<Answer>, options: ReflectorOptions<Thing>) -> Vec<String> {
+async fn requests(answers: Vec<Answer>, options: ReflectorOptions<Thing>) -> Vec<String> {
     let mut run = Run::start(Script::new(answers), options);
     run.after(3 * MINUTE).await;
-    run.script.asked()
+    run.script.requests()
 }
 
 #[tokio::test(start_paused = true)]
 async fn ref_1_a_relist_requests_the_last_version() {
     let answers = vec![list(&["a@1"], "10"), expiring(), list(&["a@1"], "11"), watch(Vec::new())];
     let expected = ["list \"0\" limit 500", "watch \"10\"", "list \"10\"", "watch \"11\""];
-    assert_eq!(asked(answers, lists_only()).await, expected);
+    assert_eq!(requests(answers, lists_only()).await, expected);
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,7 +64,7 @@ async fn ref_3_after_an_expired_version_the_newest_is_requested_at_once() {
         "list \"12\"",
         "watch \"13\"",
     ];
-    assert_eq!(run.script.asked(), expected);
+    assert_eq!(run.script.requests(), expected);
     let times = run.script.times();
     assert_eq!(times[2], times[3], "no wait");
 }
@@ -90,7 +90,7 @@ async fn ref_3_after_a_version_that_is_too_large_the_newest_is_requested_at_once
         watch(Vec::new()),
     ];
     let lists: Vec<_> =
-        asked(answers, lists_only()).await.into_iter().filter(|it| it.starts_with("list")).collect();
+        requests(answers, lists_only()).await.into_iter().filter(|it| it.starts_with("list")).collect();
     let newest = "list \"\" limit 500";
     let expected =
         ["list \"0\" limit 500", "list \"20\"", newest, "list \"30\"", newest, "list \"40\"", newest];
@@ -108,27 +108,27 @@ async fn ref_3_if_the_newest_is_rejected_too_it_is_requested_later() {
     ];
     let mut run = Run::start(Script::new(answers), lists_only());
     run.after(MINUTE).await;
-    assert_eq!(run.script.asked()[2..5], ["list \"10\"", "list \"\" limit 500", "list \"\" limit 500"]);
+    assert_eq!(run.script.requests()[2..5], ["list \"10\"", "list \"\" limit 500", "list \"\" limit 500"]);
     assert_eq!(run.script.times()[2..5], [1800, 1800, 3400]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn ref_2_pages_are_kept_if_the_server_has_no_cache() {
     let answers = vec![pages(&["a@1"], "10", true), expiring(), pages(&[], "11", true)];
-    let asked = asked(answers, lists_only()).await;
+    let asked = requests(answers, lists_only()).await;
     assert_eq!(asked[..3], ["list \"0\" limit 500", "watch \"10\"", "list \"10\" limit 500"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn ref_2_a_configured_page_size_is_used_in_every_list() {
     let answers = vec![list(&["a@1"], "10"), expiring(), list(&[], "11")];
-    let asked = asked(answers, lists_only().page_size(4)).await;
+    let asked = requests(answers, lists_only().page_size(4)).await;
     assert_eq!(asked[..3], ["list \"0\" limit 4", "watch \"10\"", "list \"10\" limit 4"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn ref_1_a_start_at_the_newest_version_bypasses_the_cache() {
-    let asked = asked(vec![list(&[], "10")], lists_only().start(Start::Newest)).await;
+    let asked = requests(vec![list(&[], "10")], lists_only().start(Start::Newest)).await;
     assert_eq!(asked[0], "list \"\" limit 500");
 }
 
@@ -236,8 +236,7 @@ async fn a_collection_that_is_not_served_ends_the_reflector_with_a_clear_state()
     assert_eq!(run.after(3 * MINUTE).await, [] as [&str; 0]);
     let health = run.health();
     assert_eq!(health.state, HealthState::Gone);
-    let message =
-        "cannot list things: no (NotFound); check that the definition of things is installed in the requested version";
+    let message = "cannot list things: no (NotFound); check that the definition of things is installed in the requested version";
     assert_eq!(health.to_string(), format!("gone: {message}"));
     assert_eq!(run.stop_reading().await, Ended::Gone(message.to_owned()));
 }
@@ -268,7 +267,7 @@ async fn only_consecutive_404s_end_the_reflector() {
 /// server's storage.
 #[tokio::test(start_paused = true)]
 async fn a_list_with_a_limit_keeps_its_version() {
-    let asked = asked(vec![list(&[], "10")], lists_only().page_size(50)).await;
+    let asked = requests(vec![list(&[], "10")], lists_only().page_size(50)).await;
     assert_eq!(asked[0], "list \"0\" limit 50");
 }
 
@@ -287,9 +286,10 @@ async fn a_list_with_an_older_version_means_that_the_history_was_reset() {
     assert_eq!(run.after(2 * SECOND).await, ["begin", "item a@4", "abort", "rewound"]);
     let health = run.health();
     assert_eq!((health.rewinds, health.last_version.as_str()), (1, ""));
-    let message = "the server's history was reset: it reports things at version 5 after version 10; listing again";
+    let message =
+        "the server's history was reset: it reports things at version 5 after version 10; listing again";
     assert_eq!(health.problem.expect("one").message, message);
     assert_eq!(run.after(Duration::from_secs(4)).await, ["begin", "item a@4", "end 5", "applied a@6"]);
-    assert_eq!(run.script.asked()[4..], ["list \"\" limit 500", "watch \"5\""]);
+    assert_eq!(run.script.requests()[4..], ["list \"\" limit 500", "watch \"5\""]);
     assert!(run.health().is_ok());
 }

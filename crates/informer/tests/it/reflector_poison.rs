@@ -31,11 +31,11 @@ async fn a_list_continues_after_an_undecodable_object_and_names_it_at_its_end() 
     let script = Script::new([Answer::Steps(steps), watch(Vec::new())]);
     let mut run = Run::start(script, options().without_watch_list());
     assert_eq!(run.now().await, ["begin", "item a@1", "nameless", "item c@4", "end 5 but for b"]);
-    assert_eq!(run.script.asked().len(), 2, "one list, one watch");
+    assert_eq!(run.script.requests().len(), 2, "one list, one watch");
     let health = run.health();
     assert_eq!((health.poison, health.unreadable, health.is_ok()), (2, 2, false), "{health}");
     run.after(20 * SECOND).await;
-    assert_eq!(run.script.asked().len(), 2, "no further list");
+    assert_eq!(run.script.requests().len(), 2, "no further list");
 }
 
 #[tokio::test(start_paused = true)]
@@ -49,9 +49,9 @@ async fn a_watch_continues_after_an_undecodable_object() {
         undecodable("@", EventKind::Modified),
     ];
     let mut run = Run::start(Script::new([watch(events)]), options());
-    let told = run.now().await;
+    let received = run.now().await;
     let unreadable = ["unreadable a@3", "bookmark 3", "unreadable b@4", "bookmark 4"];
-    assert_eq!(told, [&["begin", "item a@1", "end 2"], &unreadable[..], &["applied a@5"]].concat());
+    assert_eq!(received, [&["begin", "item a@1", "end 2"], &unreadable[..], &["applied a@5"]].concat());
     let health = run.health();
     assert_eq!((health.poison, health.last_version.as_str()), (3, "5"));
     assert_eq!(health.unreadable, 2, "a was decoded again; b was not, nor was one without a name");
@@ -73,7 +73,7 @@ async fn a_deletion_applies_even_if_the_deleted_object_cannot_be_decoded() {
     let events = vec![added("a@1"), end("2"), undecodable("a@3", EventKind::Deleted), Step::Close];
     let mut run = Run::start(Script::new([watch(events)]), options());
     assert_eq!(run.now().await, ["begin", "item a@1", "end 2", "dropped a", "bookmark 3"]);
-    assert_eq!(run.script.asked()[1], "watch \"3\"");
+    assert_eq!(run.script.requests()[1], "watch \"3\"");
 }
 
 /// In client-go, the watch fails at such an object, and is opened again right before it, for ever.
@@ -86,7 +86,7 @@ async fn a_resumed_watch_starts_after_the_undecodable_object() {
     ]);
     let mut run = Run::start(script, options());
     run.now().await;
-    assert_eq!(run.script.asked(), ["initial \"\"", "watch \"3\"", "watch \"4\""]);
+    assert_eq!(run.script.requests(), ["initial \"\"", "watch \"3\"", "watch \"4\""]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,9 +132,9 @@ async fn a_transform_is_called_once_for_each_object_of_lists_and_watches() {
         options.watch_list = watch_list;
         let following = watch(vec![modified("a@5"), deleted("a@6")]);
         let mut run = Run::start(Script::new([first, following]), options);
-        let told = run.now().await;
+        let received = run.now().await;
         let expected = if watch_list { 6 } else { 4 };
-        assert_eq!(calls.load(Ordering::Relaxed), expected, "{told:?}");
+        assert_eq!(calls.load(Ordering::Relaxed), expected, "{received:?}");
     }
 }
 
@@ -156,7 +156,7 @@ async fn a_transform_that_panics_or_renames_an_object_loses_only_that_object() {
         deleted("panics@4"),
     ];
     let mut run = Run::start(Script::new([watch(events)]), options);
-    let told = run.now().await;
+    let received = run.now().await;
     let expected = [
         "begin",
         "item a@1",
@@ -166,7 +166,7 @@ async fn a_transform_that_panics_or_renames_an_object_loses_only_that_object() {
         "dropped panics",
         "bookmark 4",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(received, expected);
     assert_eq!(run.health().last_poison.expect("one").reason, "the transform panicked");
     assert_eq!(run.health().unreadable, 1, "the deleted object does not count");
 }
@@ -182,6 +182,6 @@ async fn an_undecodable_object_is_still_undecodable_after_a_relist() {
     let script =
         Script::new([Answer::Steps(steps()), watch(vec![error(Reason::Expired)]), Answer::Steps(steps())]);
     let mut run = Run::start(script, options().without_watch_list());
-    let told = run.after(SECOND).await;
-    assert_eq!(told, ["begin", "end 2 but for a", "begin", "end 2 but for a"]);
+    let received = run.after(SECOND).await;
+    assert_eq!(received, ["begin", "end 2 but for a", "begin", "end 2 but for a"]);
 }

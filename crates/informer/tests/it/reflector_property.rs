@@ -53,7 +53,7 @@ enum Op {
     Restore,
 }
 
-type Told = Result<WatchEvent<Thing>, Error>;
+type EventResult = Result<WatchEvent<Thing>, Error>;
 
 impl Server {
     fn new(seed: u64) -> Self {
@@ -178,14 +178,14 @@ impl State {
 }
 
 fn listed(name: &str, version: u64) -> ListEvent<Thing> {
-    match told(EventKind::Added, name, version) {
+    match event(EventKind::Added, name, version) {
         Ok(WatchEvent::Added(it)) => ListEvent::Item(it),
         Err(Error::Undecodable(bad)) => ListEvent::Bad(BadItem { event: None, ..bad }),
         other => panic!("not an event of a list: {other:?}"),
     }
 }
 
-fn told(kind: EventKind, name: &str, version: u64) -> Told {
+fn event(kind: EventKind, name: &str, version: u64) -> EventResult {
     let text = format!("{name}@{version}");
     if version.is_multiple_of(POISON) {
         return Err(bad(&text, Some(kind)).into());
@@ -197,7 +197,7 @@ fn told(kind: EventKind, name: &str, version: u64) -> Told {
     })
 }
 
-fn mark(version: u64, end: bool) -> Told {
+fn mark(version: u64, end: bool) -> EventResult {
     let annotations = end.then(|| ("k8s.io/initial-events-end".to_owned(), "true".to_owned()));
     let version = version.to_string().into();
     Ok(WatchEvent::Bookmark(Bookmark { version, annotations: annotations.into_iter().collect() }))
@@ -206,7 +206,7 @@ fn mark(version: u64, end: bool) -> Told {
 /// The position of an open watch.
 struct Cursor {
     server: Server,
-    ready: VecDeque<Told>,
+    ready: VecDeque<EventResult>,
     at: u64,
     age: u32,
     /// Set until the bookmark after the initial events was sent.
@@ -215,7 +215,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    async fn next(mut self) -> Option<(Told, Self)> {
+    async fn next(mut self) -> Option<(EventResult, Self)> {
         loop {
             if self.over {
                 return None;
@@ -241,7 +241,7 @@ impl Cursor {
         }
     }
 
-    fn maybe_fail(&mut self, event: Told) -> Option<Told> {
+    fn maybe_fail(&mut self, event: EventResult) -> Option<EventResult> {
         let mut state = self.server.state();
         if state.unlucky(20) {
             return None;
@@ -265,7 +265,7 @@ impl Cursor {
             return None;
         }
         for (version, kind, name) in state.log.iter().filter(|it| it.0 > self.at) {
-            self.ready.push_back(told(*kind, name, *version));
+            self.ready.push_back(event(*kind, name, *version));
         }
         self.at = self.at.max(state.version);
         if std::mem::take(&mut self.initial) {
@@ -308,7 +308,7 @@ impl Server {
         }
         let ready = match initial {
             true => {
-                state.objects.iter().map(|(name, version)| told(EventKind::Added, name, *version)).collect()
+                state.objects.iter().map(|(name, version)| event(EventKind::Added, name, *version)).collect()
             }
             false => VecDeque::new(),
         };

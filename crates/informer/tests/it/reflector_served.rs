@@ -135,8 +135,8 @@ async fn a_forbidden_list_is_reported_in_the_health() {
     assert_eq!(served.settled().await, "");
     let health = served.health.get();
     assert!(!health.synced);
-    let told = health.to_string();
-    assert!(told.contains("grant the verbs list and watch on configmaps"), "{told}");
+    let received = health.to_string();
+    assert!(received.contains("grant the verbs list and watch on configmaps"), "{received}");
     served.server.faults().clear();
     assert_eq!(served.settled().await, "a=1 b=1 ");
 }

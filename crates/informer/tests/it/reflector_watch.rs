@@ -61,10 +61,10 @@ async fn ref_6_a_watch_that_ends_is_resumed_at_once_from_the_last_version() {
         lasting(Vec::new()),
         watch(vec![modified("b@6")]),
     ]);
-    let told = run.after(3 * SECOND).await;
-    assert_eq!(told, ["begin", "item a@1", "end 2", "applied b@3", "bookmark 5", "applied b@6"]);
+    let received = run.after(3 * SECOND).await;
+    assert_eq!(received, ["begin", "item a@1", "end 2", "applied b@3", "bookmark 5", "applied b@6"]);
     let expected = ["list \"0\" limit 500", "watch \"2\"", "watch \"3\"", "watch \"5\"", "watch \"5\""];
-    assert_eq!(run.script.asked(), expected);
+    assert_eq!(run.script.requests(), expected);
     assert_eq!(run.script.times(), [0, 0, 1000, 2000, 3000]);
     assert_eq!((run.health().relists, run.health().problem), (0, None));
 }
@@ -91,7 +91,7 @@ async fn ref_8_a_watch_without_a_version_advances_it_only_from_the_first_change_
     ]);
     let mut run = Run::start(script, lists_only());
     run.after(MINUTE).await;
-    assert_eq!(run.script.asked()[1..], ["watch \"\"", "watch \"\"", "watch \"11\""]);
+    assert_eq!(run.script.requests()[1..], ["watch \"\"", "watch \"\"", "watch \"11\""]);
     assert_eq!(run.health().rewinds, 0, "unordered events are not a reset history");
 }
 
@@ -100,7 +100,7 @@ async fn ref_5_refused_connections_are_retried_without_a_relist() {
     let nobody = || Answer::Refused(unreachable(ErrorKind::ConnectionRefused));
     let mut run = following((0..5).map(|_| nobody()));
     run.after(26 * SECOND).await;
-    assert_eq!(run.script.asked()[1..], ["watch \"2\""; 6]);
+    assert_eq!(run.script.requests()[1..], ["watch \"2\""; 6]);
     assert_eq!(run.script.times()[1..], [0, 800, 2400, 5600, 12_000, 24_800]);
 }
 
@@ -116,7 +116,7 @@ async fn ref_5_and_ref_6_too_many_requests_at_the_start_or_in_the_stream_cause_n
     ]);
     run.after(MINUTE).await;
     let expected = ["watch \"2\"", "watch \"2\"", "watch \"2\"", "watch \"2\"", "watch \"3\""];
-    assert_eq!(run.script.asked()[1..], expected);
+    assert_eq!(run.script.requests()[1..], expected);
     assert_eq!(run.script.times()[1..], [0, 800, 2400, 5600, 12_000]);
 }
 
@@ -131,7 +131,7 @@ async fn after_a_short_outage_watches_are_resumed_without_a_relist() {
     let answers = [lost(), down(), late(), who(), lost(), down(), watch(vec![modified("a@3")])];
     let mut run = following(answers);
     run.after(2 * MINUTE).await;
-    assert_eq!(run.script.asked()[1..], ["watch \"2\""; 7]);
+    assert_eq!(run.script.requests()[1..], ["watch \"2\""; 7]);
     assert_eq!(run.health().last_version.as_str(), "3");
 }
 
@@ -140,8 +140,8 @@ async fn ref_5_other_rejections_lead_to_a_relist_after_several_attempts() {
     let no = || Answer::Refused(refused(Reason::Forbidden));
     let mut run = following([no(), no(), no(), list(&["a@1"], "3"), watch(Vec::new())]);
     run.after(MINUTE).await;
-    assert_eq!(run.script.asked()[1..4], ["watch \"2\""; 3]);
-    assert_eq!(run.script.asked()[4..], ["list \"2\"", "watch \"3\""]);
+    assert_eq!(run.script.requests()[1..4], ["watch \"2\""; 3]);
+    assert_eq!(run.script.requests()[4..], ["list \"2\"", "watch \"3\""]);
 }
 
 /// kube-rs#1042: a watch whose version was too old was opened again with the same version, for ever.
@@ -150,7 +150,7 @@ async fn ref_5_an_expired_version_at_the_start_leads_to_a_relist() {
     let mut run =
         following([Answer::Refused(refused(Reason::Expired)), list(&["a@1"], "5"), watch(Vec::new())]);
     run.after(SECOND).await;
-    assert_eq!(run.script.asked()[1..], ["watch \"2\"", "list \"2\"", "watch \"5\""]);
+    assert_eq!(run.script.requests()[1..], ["watch \"2\"", "list \"2\"", "watch \"5\""]);
     assert_eq!(run.script.times()[1..], [0, 800, 800]);
 }
 
@@ -158,9 +158,9 @@ async fn ref_5_an_expired_version_at_the_start_leads_to_a_relist() {
 #[tokio::test(start_paused = true)]
 async fn ref_6_an_expired_watch_is_relisted_from_the_last_version_without_an_error_for_the_reader() {
     let mut run = following([watch(vec![modified("a@4"), error(Reason::Expired)]), list(&["a@4"], "6")]);
-    let told = run.after(SECOND).await;
-    assert_eq!(told, ["begin", "item a@1", "end 2", "applied a@4", "begin", "item a@4", "end 6"]);
-    assert_eq!(run.script.asked()[2], "list \"4\"");
+    let received = run.after(SECOND).await;
+    assert_eq!(received, ["begin", "item a@1", "end 2", "applied a@4", "begin", "item a@4", "end 6"]);
+    assert_eq!(run.script.requests()[2], "list \"4\"");
     assert!(!run.task.is_finished());
 }
 
@@ -184,16 +184,16 @@ async fn ref_6_internal_errors_are_retried_with_a_watch_only_with_the_option() {
     let broken = || watch(vec![Step::Pause(SECOND), error(Reason::InternalError)]);
     let mut run = following([broken(), list(&[], "3")]);
     run.after(3 * SECOND).await;
-    assert_eq!(run.script.asked()[1..3], ["watch \"2\"", "list \"2\""]);
+    assert_eq!(run.script.requests()[1..3], ["watch \"2\"", "list \"2\""]);
 
     let mut answers = vec![list(&["a@1"], "2")];
     answers.extend((0..40).map(|_| broken()));
     let options = lists_only().internal_error_retry(Duration::from_secs(30));
     let mut run = Run::start(Script::new(answers), options);
     run.after(31 * SECOND + Duration::from_millis(500)).await;
-    assert_eq!(run.script.asked()[1..], ["watch \"2\""; 32]);
+    assert_eq!(run.script.requests()[1..], ["watch \"2\""; 32]);
     run.after(2 * SECOND).await;
-    assert_eq!(run.script.asked()[33], "list \"2\"");
+    assert_eq!(run.script.requests()[33], "list \"2\"");
 }
 
 #[tokio::test(start_paused = true)]
@@ -202,7 +202,7 @@ async fn ref_6_immediate_internal_errors_are_retried_with_a_backoff() {
     let answers = [list(&["a@1"], "2"), broken(), broken(), watch(Vec::new())];
     let mut run = Run::start(Script::new(answers), lists_only().internal_error_retry(MINUTE));
     run.after(MINUTE).await;
-    assert_eq!(run.script.asked()[1..], ["watch \"2\""; 3]);
+    assert_eq!(run.script.requests()[1..], ["watch \"2\""; 3]);
     assert_eq!(run.script.times()[1..], [0, 800, 2400]);
 }
 
@@ -213,8 +213,8 @@ async fn ref_6_very_short_watches_are_retried_later_and_lead_to_a_relist_after_s
     let short = || watch_closed(Vec::new());
     let mut run = following([short(), short(), short(), list(&["a@1"], "3"), watch(Vec::new())]);
     run.after(MINUTE).await;
-    assert_eq!(run.script.asked()[1..4], ["watch \"2\""; 3]);
-    assert_eq!(run.script.asked()[4..], ["list \"2\"", "watch \"3\""]);
+    assert_eq!(run.script.requests()[1..4], ["watch \"2\""; 3]);
+    assert_eq!(run.script.requests()[4..], ["list \"2\"", "watch \"3\""]);
     assert_eq!(run.script.times()[1..], [0, 800, 2400, 5600, 5600]);
 }
 
@@ -230,7 +230,7 @@ async fn ref_6_watches_that_end_at_once_without_a_new_version_are_short() {
 async fn ref_6_a_short_watch_with_an_event_is_resumed_at_once() {
     let mut run = following([watch_closed(vec![modified("a@3")]), watch(Vec::new())]);
     run.now().await;
-    assert_eq!(run.script.asked()[1..], ["watch \"2\"", "watch \"3\""]);
+    assert_eq!(run.script.requests()[1..], ["watch \"2\"", "watch \"3\""]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -242,7 +242,7 @@ async fn after_a_lost_connection_the_watch_is_resumed_from_the_last_version() {
         watch(vec![modified("a@4")]),
     ]);
     assert_eq!(run.after(SECOND).await[3..], ["applied a@3", "applied a@4"]);
-    assert_eq!(run.script.asked()[1..], ["watch \"2\"", "watch \"3\"", "watch \"3\""]);
+    assert_eq!(run.script.requests()[1..], ["watch \"2\"", "watch \"3\"", "watch \"3\""]);
     assert_eq!(run.script.times()[1..], [0, 0, 1000]);
 }
 
@@ -260,9 +260,9 @@ async fn ref_9_success_alone_does_not_reset_the_backoff() {
 async fn a_silent_watch_is_closed_and_resumed() {
     let mut run = following([watch(vec![modified("a@3")]), watch(vec![modified("a@4")])]);
     run.after(Duration::from_secs(239)).await;
-    assert_eq!(run.script.asked().len(), 2);
+    assert_eq!(run.script.requests().len(), 2);
     assert_eq!(run.after(SECOND).await, ["applied a@4"]);
-    assert_eq!(run.script.asked()[2], "watch \"3\"");
+    assert_eq!(run.script.requests()[2], "watch \"3\"");
     assert_eq!(run.script.open(), 1, "only the new watch");
 }
 
@@ -275,14 +275,14 @@ async fn bookmarks_end_a_silence_and_a_watch_that_is_never_opened_is_silent() {
     let script = Script::new([list(&[], "2"), watch(events), Answer::Silence, watch(vec![bookmark("5")])]);
     let mut run = Run::start(script, options);
     run.after(4 * MINUTE).await;
-    assert_eq!(run.script.asked().len(), 2);
+    assert_eq!(run.script.requests().len(), 2);
     run.after(MINUTE).await;
-    assert_eq!(run.script.asked()[2], "watch \"4\"");
+    assert_eq!(run.script.requests()[2], "watch \"4\"");
     assert!(
         run.health().problem.expect("one").message.starts_with("the server sent nothing for things in 90s")
     );
     run.after(2 * MINUTE).await;
-    assert_eq!(run.script.asked()[3], "watch \"4\"");
+    assert_eq!(run.script.requests()[3], "watch \"4\"");
     assert_eq!(run.health().last_version.as_str(), "5");
 }
 
@@ -300,18 +300,18 @@ async fn a_second_silence_leads_to_a_relist_if_the_server_sends_bookmarks() {
         watch(vec![added("a@4"), end("5")]),
     ]);
     let mut run = Run::start(script, options());
-    let told = run.after(10 * MINUTE).await;
+    let received = run.after(10 * MINUTE).await;
     let expected = [
         "begin", "item a@9", "end 10", "begin", "item a@4", "abort", "rewound", "begin", "item a@4", "end 5",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(received, expected);
     let expected = ["initial \"\"", "watch \"10\"", "initial \"10\"", "initial \"\"", "initial \"\""];
-    assert_eq!(run.script.asked()[..5], expected);
+    assert_eq!(run.script.requests()[..5], expected);
 
     // It is not known whether this server sends bookmarks at all.
     let mut run = following([watch(Vec::new()), watch(Vec::new()), watch(Vec::new())]);
     run.after(13 * MINUTE).await;
-    assert_eq!(run.script.asked()[1..], ["watch \"2\""; 4]);
+    assert_eq!(run.script.requests()[1..], ["watch \"2\""; 4]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -325,7 +325,7 @@ async fn an_event_or_bookmark_with_an_older_version_means_that_the_history_was_r
         assert_eq!(run.now().await, ["begin", "item a@9", "end 10", "rewound"]);
         assert!(run.health().problem.expect("one").message.contains("history was reset"));
         assert_eq!(run.after(SECOND).await, ["begin", "item a@5", "end 6", "applied a@7"]);
-        assert_eq!(run.script.asked(), ["initial \"\"", "initial \"\""]);
+        assert_eq!(run.script.requests(), ["initial \"\"", "initial \"\""]);
         assert_eq!((run.health().rewinds, run.health().problem), (1, None));
     }
 }

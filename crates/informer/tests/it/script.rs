@@ -78,7 +78,7 @@ pub(crate) fn shown(delta: &Delta<Thing>) -> String {
 #[derive(Debug)]
 pub(crate) enum Step {
     Listed(ListEvent<Thing>),
-    Told(WatchEvent<Thing>),
+    Event(WatchEvent<Thing>),
     Fails(Error),
     /// Nothing happens for this long.
     Pause(Duration),
@@ -99,7 +99,7 @@ pub(crate) enum Answer {
 
 /// A received request.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct Request {
     pub(crate) at: Instant,
     pub(crate) text: String,
     pub(crate) watch: Option<WatchParams>,
@@ -114,7 +114,7 @@ struct Inner {
     resource: &'static ResourceType,
     lacks_initial_events: bool,
     answers: VecDeque<Answer>,
-    asked: Vec<Asked>,
+    requests: Vec<Request>,
     open: usize,
 }
 
@@ -125,7 +125,7 @@ impl Default for Inner {
             resource: &THINGS,
             lacks_initial_events: false,
             answers: VecDeque::new(),
-            asked: Vec::new(),
+            requests: Vec::new(),
             open: 0,
         }
     }
@@ -144,21 +144,21 @@ impl Script {
     }
 
     /// Returns the requests so far, as short texts.
-    pub(crate) fn asked(&self) -> Vec<String> {
-        self.0.lock().expect("not poisoned").asked.iter().map(|it| it.text.clone()).collect()
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.0.lock().expect("not poisoned").requests.iter().map(|it| it.text.clone()).collect()
     }
 
     /// Returns the times of the requests, in milliseconds since the first one.
     pub(crate) fn times(&self) -> Vec<u128> {
         let inner = self.0.lock().expect("not poisoned");
-        let first = inner.asked.first().map(|it| it.at);
-        inner.asked.iter().map(|it| first.map_or(0, |first| (it.at - first).as_millis())).collect()
+        let first = inner.requests.first().map(|it| it.at);
+        inner.requests.iter().map(|it| first.map_or(0, |first| (it.at - first).as_millis())).collect()
     }
 
     /// Returns the parameters of all watches so far.
     pub(crate) fn watches(&self) -> Vec<WatchParams> {
         let inner = self.0.lock().expect("not poisoned");
-        inner.asked.iter().filter_map(|it| it.watch.clone()).collect()
+        inner.requests.iter().filter_map(|it| it.watch.clone()).collect()
     }
 
     /// Returns the number of answers that are still being read.
@@ -168,7 +168,7 @@ impl Script {
 
     fn answer(&self, text: String, watch: Option<WatchParams>) -> Answer {
         let mut inner = self.0.lock().expect("not poisoned");
-        inner.asked.push(Asked { at: Instant::now(), text, watch });
+        inner.requests.push(Request { at: Instant::now(), text, watch });
         inner.answers.pop_front().unwrap_or(Answer::Silence)
     }
 
@@ -234,7 +234,7 @@ impl ListWatch<Thing> for Script {
         Box::pin(async move {
             match answer {
                 Answer::Steps(steps) => Ok(played(held, steps, |step| match step {
-                    Step::Told(event) => event,
+                    Step::Event(event) => event,
                     other => panic!("not a step of a watch: {other:?}"),
                 })),
                 Answer::Refused(error) => Err(error),
@@ -272,19 +272,19 @@ pub(crate) fn watch_closed(mut events: Vec<Step>) -> Answer {
 }
 
 pub(crate) fn added(text: &str) -> Step {
-    Step::Told(WatchEvent::Added(thing(text)))
+    Step::Event(WatchEvent::Added(thing(text)))
 }
 
 pub(crate) fn modified(text: &str) -> Step {
-    Step::Told(WatchEvent::Modified(thing(text)))
+    Step::Event(WatchEvent::Modified(thing(text)))
 }
 
 pub(crate) fn deleted(text: &str) -> Step {
-    Step::Told(WatchEvent::Deleted(thing(text)))
+    Step::Event(WatchEvent::Deleted(thing(text)))
 }
 
 pub(crate) fn bookmark(version: &str) -> Step {
-    Step::Told(WatchEvent::Bookmark(Bookmark { version: version.into(), ..Bookmark::default() }))
+    Step::Event(WatchEvent::Bookmark(Bookmark { version: version.into(), ..Bookmark::default() }))
 }
 
 /// Returns the bookmark that ends initial events.
@@ -295,12 +295,12 @@ pub(crate) fn end(version: &str) -> Step {
 /// Returns a bookmark with the initial-events-end annotation.
 pub(crate) fn annotated(version: &str, value: &str) -> Step {
     let annotations = [("k8s.io/initial-events-end".to_owned(), value.to_owned())].into();
-    Step::Told(WatchEvent::Bookmark(Bookmark { version: version.into(), annotations }))
+    Step::Event(WatchEvent::Bookmark(Bookmark { version: version.into(), annotations }))
 }
 
 /// Returns an `ERROR` event.
 pub(crate) fn error(reason: Reason) -> Step {
-    Step::Told(WatchEvent::Error(Status::failure(reason, "no")))
+    Step::Event(WatchEvent::Error(Status::failure(reason, "no")))
 }
 
 /// Returns an undecodable object of a watch, or of a list if `event` is `None`.

@@ -48,12 +48,12 @@ pub(crate) fn list(version: &str, items: impl IntoIterator<Item = Thing>) -> Vec
 }
 
 /// A writer and its store. Changes are shown as one line each.
-pub(crate) struct Written {
+pub(crate) struct TestStore {
     pub(crate) writer: StoreWriter<Thing>,
     pub(crate) store: Store<Thing>,
 }
 
-impl Written {
+impl TestStore {
     pub(crate) fn new() -> Self {
         let writer = StoreWriter::new();
         Self { store: writer.store(), writer }
@@ -62,7 +62,7 @@ impl Written {
     pub(crate) fn apply(&mut self, deltas: impl IntoIterator<Item = Delta<Thing>>) -> Vec<String> {
         let mut changes = Vec::new();
         self.writer.apply(deltas, &mut changes);
-        changes.iter().map(told).collect()
+        changes.iter().map(applied).collect()
     }
 
     pub(crate) fn contents(&self) -> Vec<String> {
@@ -79,7 +79,7 @@ fn shown(thing: &Thing) -> String {
     format!("{}@{}", thing.key().unwrap(), thing.version())
 }
 
-fn told(change: &Change<Thing>) -> String {
+fn applied(change: &Change<Thing>) -> String {
     match change {
         Change::Added { object, initial: true } => format!("initial {}", shown(object)),
         Change::Added { object, .. } => format!("added {}", shown(object)),
@@ -94,7 +94,7 @@ const NOTHING: [&str; 0] = [];
 
 #[test]
 fn st_1_objects_are_added_updated_and_deleted_at_their_keys() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     assert_eq!(it.apply(list("1", [])), NOTHING);
     assert_eq!(it.apply([Delta::Applied(thing("a/x", "2"))]), ["added a/x@2"]);
     assert_eq!(it.apply([Delta::Applied(thing("a/x", "3"))]), ["updated a/x@2 3"]);
@@ -107,7 +107,7 @@ fn st_1_objects_are_added_updated_and_deleted_at_their_keys() {
 
 #[test]
 fn unknown_and_invalid_names_find_nothing() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1"), thing("x", "1")]));
     assert_eq!(it.store.get_named(None, "x").map(|it| it.key()), Some(Some(key("x"))));
     assert_eq!(it.store.get_named(Some(""), "x"), it.store.get(&key("x")));
@@ -122,7 +122,7 @@ fn unknown_and_invalid_names_find_nothing() {
 
 #[test]
 fn st_4_the_version_is_unset_until_the_initial_list_is_complete_and_then_follows_everything() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     assert_eq!((it.version().as_str(), it.store.synced()), ("", false));
     it.apply([Delta::Applied(thing("a/x", "3")), Delta::Bookmark("4".into())]);
     assert_eq!((it.version().as_str(), it.store.synced()), ("", false));
@@ -146,7 +146,7 @@ fn st_4_the_version_is_unset_until_the_initial_list_is_complete_and_then_follows
 
 #[test]
 fn a_list_from_a_reset_history_sets_the_version_back() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     it.apply(list("100", [thing("a/x", "90")]));
     assert_eq!(it.apply(list("50", [thing("a/x", "40")])), ["updated a/x@90 40"]);
     assert_eq!((it.version().as_str(), it.contents()), ("50", vec!["a/x@40".to_owned()]));
@@ -155,15 +155,15 @@ fn a_list_from_a_reset_history_sets_the_version_back() {
 
 #[test]
 fn a_relist_gives_deletions_then_updates_and_additions_in_the_order_of_the_list() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     let first = ["a/1", "a/2", "a/3", "a/4"].map(|it| thing(it, "1"));
     assert_eq!(
         it.apply(list("1", first)),
         ["initial a/1@1", "initial a/2@1", "initial a/3@1", "initial a/4@1"]
     );
     let second = [thing("a/9", "3"), thing("a/4", "1"), thing("a/1", "2"), thing("a/0", "3")];
-    let told = it.apply(list("5", second));
-    assert_eq!(told, ["missed a/2@1", "missed a/3@1", "added a/9@3", "updated a/1@1 2", "added a/0@3"]);
+    let received = it.apply(list("5", second));
+    assert_eq!(received, ["missed a/2@1", "missed a/3@1", "added a/9@3", "updated a/1@1 2", "added a/0@3"]);
     assert_eq!(it.contents(), ["a/0@3", "a/1@2", "a/4@1", "a/9@3"]);
     assert_eq!(it.apply(list("6", [])).len(), 4);
     assert_eq!(it.version(), "6");
@@ -171,18 +171,18 @@ fn a_relist_gives_deletions_then_updates_and_additions_in_the_order_of_the_list(
 
 #[test]
 fn readers_see_the_state_before_a_list_until_it_is_complete() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1")]));
     assert_eq!(it.apply([Delta::Begin, Delta::Item(thing("a/y", "2"))]), NOTHING);
     assert_eq!((it.contents(), it.version().as_str()), (vec!["a/x@1".to_owned()], "1"));
-    let told = it.apply([Delta::End { version: "3".into(), unreadable: vec![] }]);
-    assert_eq!(told, ["missed a/x@1", "added a/y@2"]);
+    let received = it.apply([Delta::End { version: "3".into(), unreadable: vec![] }]);
+    assert_eq!(received, ["missed a/x@1", "added a/y@2"]);
     assert_eq!((it.contents(), it.version().as_str()), (vec!["a/y@2".to_owned()], "3"));
 }
 
 #[test]
 fn an_aborted_or_restarted_list_leaves_nothing_behind() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1")]));
     let part = || [Delta::Begin, Delta::Item(thing("a/y", "2"))];
     assert_eq!(it.apply(part().into_iter().chain([Delta::Abort])), NOTHING);
@@ -198,7 +198,7 @@ fn an_aborted_or_restarted_list_leaves_nothing_behind() {
 
 #[test]
 fn an_unchanged_object_keeps_its_arc_after_a_relist_and_is_not_reported() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1"), thing("a/y", "1")]));
     let before = it.store.get(&key("a/x")).unwrap();
     assert_eq!(it.apply(list("2", [thing("a/y", "2"), thing("a/x", "1")])), ["updated a/y@1 2"]);
@@ -209,7 +209,7 @@ fn an_unchanged_object_keeps_its_arc_after_a_relist_and_is_not_reported() {
 
 #[test]
 fn objects_without_versions_are_always_reported() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "")]));
     assert_eq!(it.apply(list("2", [thing("a/x", "")])), ["updated a/x@ "]);
     assert_eq!(it.apply([Delta::Applied(thing("a/x", ""))]), ["updated a/x@ "]);
@@ -217,7 +217,7 @@ fn objects_without_versions_are_always_reported() {
 
 #[test]
 fn an_undecodable_object_keeps_its_known_state() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1"), thing("a/y", "1")]));
     let unreadable = vec![(key("a/x"), "2".into()), (key("a/unknown"), "1".into())];
     let end = Delta::End { version: "2".into(), unreadable };
@@ -231,18 +231,22 @@ fn an_undecodable_object_keeps_its_known_state() {
 /// Such an object may be any of those that the list lacks.
 #[test]
 fn a_list_with_an_undecodable_object_without_a_name_infers_no_deletion() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1"), thing("a/y", "1")]));
     let end = Delta::End { version: "2".into(), unreadable: vec![] };
-    let told = it.apply([Delta::Begin, Delta::Nameless, Delta::Item(thing("a/x", "2")), end]);
-    assert_eq!(told, ["updated a/x@1 2"]);
+    let received = it.apply([Delta::Begin, Delta::Nameless, Delta::Item(thing("a/x", "2")), end]);
+    assert_eq!(received, ["updated a/x@1 2"]);
     assert_eq!(it.contents(), ["a/x@2", "a/y@1"]);
-    assert_eq!(it.apply(list("3", [thing("a/x", "2")])), ["missed a/y@1"], "the next list infers deletions again");
+    assert_eq!(
+        it.apply(list("3", [thing("a/x", "2")])),
+        ["missed a/y@1"],
+        "the next list infers deletions again"
+    );
 }
 
 #[tokio::test]
 async fn waiting_for_an_undecodable_version_is_an_error() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1")]));
     let unreadable = |version: &str| Delta::Unreadable { key: key("a/x"), version: version.into() };
     assert_eq!(it.apply([unreadable("4"), Delta::Bookmark("4".into())]), NOTHING);
@@ -262,7 +266,7 @@ async fn waiting_for_an_undecodable_version_is_an_error() {
 /// If the wait succeeded, a writer would take the state that the store shows for its own write.
 #[tokio::test]
 async fn waiting_for_an_undecodable_version_of_a_list_is_an_error_too() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1")]));
     let end = |version: &str, of: &str| {
         let unreadable = vec![(key("a/x"), of.into())];
@@ -272,40 +276,48 @@ async fn waiting_for_an_undecodable_version_of_a_list_is_an_error_too() {
     assert_eq!(it.store.wait_until(&"4".into()).await, Err(WaitError::Unreadable));
     assert_eq!(it.store.wait_until(&"5".into()).await, Ok(()), "other versions are not affected");
     it.apply(end("8", "7"));
-    assert_eq!(it.store.wait_until(&"7".into()).await, Err(WaitError::Unreadable), "a newer undecodable state");
+    assert_eq!(
+        it.store.wait_until(&"7".into()).await,
+        Err(WaitError::Unreadable),
+        "a newer undecodable state"
+    );
     it.apply(end("9", ""));
-    assert_eq!(it.store.wait_until(&"7".into()).await, Err(WaitError::Unreadable), "the last known version counts");
+    assert_eq!(
+        it.store.wait_until(&"7".into()).await,
+        Err(WaitError::Unreadable),
+        "the last known version counts"
+    );
 }
 
 /// Each deletion used to scan all earlier items, which took minutes for a list of this length.
 #[test]
 fn a_streamed_list_can_drop_many_of_its_items_quickly() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/0", "1"), thing("a/1", "1")]));
     let count = 50_000;
     let items = (0..count).map(|at| Delta::Item(thing(&format!("a/{at}"), "2")));
     let dropped = (1..count).map(|at| Delta::Dropped(key(&format!("a/{at}"))));
     let again = [Delta::Item(thing("a/7", "3")), Delta::Item(thing("a/8", "3")), Delta::Dropped(key("a/8"))];
     let end = Delta::End { version: "4".into(), unreadable: vec![] };
-    let told = it.apply([Delta::Begin].into_iter().chain(items).chain(dropped).chain(again).chain([end]));
-    assert_eq!(told, ["missed a/1@1", "updated a/0@1 2", "added a/7@3"]);
+    let received = it.apply([Delta::Begin].into_iter().chain(items).chain(dropped).chain(again).chain([end]));
+    assert_eq!(received, ["missed a/1@1", "updated a/0@1 2", "added a/7@3"]);
 }
 
 #[test]
 fn in_2_another_uid_at_the_same_key_is_a_deletion_and_an_addition() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1"), thing("a/y", "1")]));
     let recreated = with_uid(thing("a/y", "3"), "second");
-    let told = it.apply(list("4", [thing("a/x", "2"), recreated]));
-    assert_eq!(told, ["missed a/y@1", "updated a/x@1 2", "added a/y@3"]);
-    let told = it.apply([Delta::Applied(with_uid(thing("a/y", "5"), "third"))]);
-    assert_eq!(told, ["missed a/y@3", "added a/y@5"]);
+    let received = it.apply(list("4", [thing("a/x", "2"), recreated]));
+    assert_eq!(received, ["missed a/y@1", "updated a/x@1 2", "added a/y@3"]);
+    let received = it.apply([Delta::Applied(with_uid(thing("a/y", "5"), "third"))]);
+    assert_eq!(received, ["missed a/y@3", "added a/y@5"]);
     assert_eq!(it.contents(), ["a/x@2", "a/y@5"]);
 }
 
 #[test]
 fn replays_of_older_states_are_ignored() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     it.apply(list("9", [thing("a/x", "9")]));
     assert_eq!(it.apply([Delta::Applied(thing("a/x", "8")), Delta::Applied(thing("a/x", "9"))]), NOTHING);
     assert_eq!(it.apply([Delta::Applied(thing("a/x", "10"))]), ["updated a/x@9 10"]);
@@ -323,7 +335,7 @@ fn replays_of_older_states_are_ignored() {
 #[test]
 fn an_object_kept_from_a_reset_history_is_replaced_by_the_next_state() {
     for next in ["80", "100"] {
-        let mut written = Written::new();
+        let mut written = TestStore::new();
         written.apply(list("100", [thing("a/x", "100"), thing("a/y", "90")]));
         let unreadable = vec![(key("a/x"), "40".into()), (key("a/y"), "40".into())];
         let end = Delta::End { version: "50".into(), unreadable };
@@ -351,7 +363,7 @@ fn a_deletion_applies_to_the_object_with_its_uid() {
         ("", "5", vec![]),
         ("", "", vec!["deleted a/x@"]),
     ] {
-        let mut it = Written::new();
+        let mut it = TestStore::new();
         it.apply(list("9", [held()]));
         assert_eq!(
             it.apply([Delta::Deleted(with_uid(thing("a/x", version), uid))]),
@@ -361,7 +373,7 @@ fn a_deletion_applies_to_the_object_with_its_uid() {
         assert_eq!(it.store.is_empty(), !expected.is_empty(), "{uid:?} {version:?}");
     }
     assert_eq!(
-        Written::new().apply([Delta::Deleted(held())]),
+        TestStore::new().apply([Delta::Deleted(held())]),
         NOTHING,
         "a deletion of an unknown object is not reported"
     );
@@ -369,7 +381,7 @@ fn a_deletion_applies_to_the_object_with_its_uid() {
 
 #[test]
 fn events_in_the_middle_of_a_list_become_part_of_it() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1"), thing("a/y", "1")]));
     let deltas = [
         Delta::Begin,
@@ -382,22 +394,22 @@ fn events_in_the_middle_of_a_list_become_part_of_it() {
         Delta::Deleted(thing("a/z", "6")),
         Delta::End { version: "7".into(), unreadable: vec![] },
     ];
-    let told = it.apply(deltas);
-    assert_eq!(told, ["added a/z@2", "updated a/x@1 4", "deleted a/y@5", "deleted a/z@6"]);
+    let received = it.apply(deltas);
+    assert_eq!(received, ["added a/z@2", "updated a/x@1 4", "deleted a/y@5", "deleted a/z@6"]);
     assert_eq!(it.contents(), ["a/x@4"]);
 }
 
 #[test]
 fn the_deltas_of_one_call_are_published_at_once_and_reported_one_by_one() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     it.apply(list("1", []));
-    let told = it.apply([
+    let received = it.apply([
         Delta::Applied(thing("a/x", "2")),
         Delta::Applied(thing("a/x", "3")),
         Delta::Deleted(thing("a/x", "4")),
         Delta::Applied(with_uid(thing("a/x", "5"), "second")),
     ]);
-    assert_eq!(told, ["added a/x@2", "updated a/x@2 3", "deleted a/x@4", "added a/x@5"]);
+    assert_eq!(received, ["added a/x@2", "updated a/x@2 3", "deleted a/x@4", "added a/x@5"]);
 }
 
 /// One write to a model of a server.

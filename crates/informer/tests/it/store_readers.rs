@@ -6,11 +6,11 @@ use std::thread;
 use dogwatch_core::ResourceVersion;
 use dogwatch_informer::{Delta, Index, StoreWriter, WaitError};
 
-use crate::store::{Thing, Written, list, thing};
+use crate::store::{TestStore, Thing, list, thing};
 
 #[tokio::test(start_paused = true)]
 async fn waiting_ends_when_the_store_has_reached_the_version() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     let store = it.store.clone();
     let synced = tokio::spawn({
         let store = store.clone();
@@ -38,7 +38,7 @@ async fn waiting_ends_when_the_store_has_reached_the_version() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_for_a_version_that_cannot_come_is_an_error() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     it.apply(list("5", []));
     assert_eq!(it.store.wait_until(&"abc".into()).await, Err(WaitError::Incomparable));
     it.apply(list("abc", []));
@@ -55,7 +55,7 @@ async fn waiting_for_a_version_that_cannot_come_is_an_error() {
         (Ok(()), true),
         "the last state stays readable"
     );
-    let Written { writer, store } = Written::new();
+    let TestStore { writer, store } = TestStore::new();
     drop(writer);
     assert_eq!(store.wait_synced().await, Err(WaitError::Closed));
 }

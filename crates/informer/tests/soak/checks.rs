@@ -148,7 +148,9 @@ impl Witness {
         }
         match told {
             Told::Added { .. } if known.is_some() => Some("added twice"),
-            Told::Added { .. } if newest.is_some_and(|it| *it >= state.version) => Some("added again with an old version"),
+            Told::Added { .. } if newest.is_some_and(|it| *it >= state.version) => {
+                Some("added again with an old version")
+            }
             Told::Added { .. } if self.deletions_are_final() && self.gone.contains(&state.uid) => {
                 Some("exists again after its deletion")
             }

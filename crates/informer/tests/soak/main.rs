@@ -8,11 +8,7 @@
 //! `cargo test` plays a few hundred fixed seeds. `cargo xtask soak` plays new ones for a given
 //! time, or one of them again; it passes this in environment variables. A failure prints the seed
 //! and the schedule.
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test binary that reports its progress"
-)]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test binary that reports its progress")]
 
 mod trace;
 mod sample;
@@ -175,7 +171,10 @@ fn whatever_happens_store_and_handlers_end_as_the_server_is() {
     match outcome {
         Ok(totals) => {
             eprintln!("{totals:#?} in {:.1?}", start.elapsed());
-            assert!(totals.schedules < SCHEDULES || totals.is_rich(), "the schedules do not cover enough faults");
+            assert!(
+                totals.schedules < SCHEDULES || totals.is_rich(),
+                "the schedules do not cover enough faults"
+            );
         }
         Err(failure) => panic!("{failure}\nto repeat it: cargo xtask soak --seed SEED"),
     }

@@ -64,7 +64,10 @@ pub(crate) fn differences(test: &str, first: u64, count: u64, play: impl Fn(u64)
         let count = PORTION.min(end - first);
         let (one, other) = std::thread::scope(|scope| {
             let other = scope.spawn(|| child(test, &format!("{first} {count} backwards")));
-            (child(test, &format!("{first} {count} forwards")), other.join().expect("the child thread does not panic"))
+            (
+                child(test, &format!("{first} {count} forwards")),
+                other.join().expect("the child thread does not panic"),
+            )
         });
         assert_eq!(one.len() as u64, count, "some seeds from {first} on have no lines");
         assert!(one.keys().eq(other.keys()), "the processes played different seeds");

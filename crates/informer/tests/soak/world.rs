@@ -462,7 +462,8 @@ impl World {
         let buoys = self.truth(Watched::Buoys).await.poisoned.into_iter().map(|it| (Kind::Buoy, it));
         for (kind, key) in maps.chain(buoys) {
             let (namespace, name) = key.split_once("/n").expect("the writer's naming scheme");
-            let namespace = NAMESPACES.into_iter().find(|it| *it == namespace).expect("one of the writer's namespaces");
+            let namespace =
+                NAMESPACES.into_iter().find(|it| *it == namespace).expect("one of the writer's namespaces");
             let place = Place { kind, namespace, name: name.parse().expect("a number") };
             if place.name.is_multiple_of(2) {
                 drop(self.writer.put(place, true).await);
@@ -504,7 +505,10 @@ impl World {
             }
             for witness in observed.members.iter().map(Joined::witness) {
                 let too_much = witness.told_too_much(&truth);
-                wrong.extend(too_much.map(|it| format!("{:?} received a deletion of {it}, which exists", witness.member)));
+                wrong.extend(
+                    too_much
+                        .map(|it| format!("{:?} received a deletion of {it}, which exists", witness.member)),
+                );
             }
             wrong.extend(observed.health_problem(defined, self.rewound, &truth));
             let on: Picture = snapshot.iter().filter(|it| passes(it)).map(|it| entry(it)).collect();

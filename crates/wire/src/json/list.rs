@@ -13,12 +13,12 @@ use dogwatch_core::Status;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::gather::{Gather, Progress, Whole};
-use super::object::{Place, from_slice};
+use super::object::{ObjectPosition, from_slice};
+use super::value_buffer::{Progress, ScannedValue, ValueBuffer};
 use crate::bad_item::BadItem;
 use crate::error::ListError;
 use crate::fields::Fields;
-use crate::list_meta::{ListMeta, Written};
+use crate::list_meta::{EncodedListMeta, ListMeta};
 
 /// The maximal size of everything around the items together: enough for a long continue token.
 const ENVELOPE_LIMIT: usize = 1024 * 1024;
@@ -43,7 +43,7 @@ enum State {
 
 /// The kind of the value that is being collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum ValueRole {
     Key,
     Member,
     Item,
@@ -53,8 +53,8 @@ enum Part {
 #[derive(Debug)]
 pub(crate) struct ListSplitter {
     state: State,
-    part: Option<Part>,
-    gather: Gather,
+    part: Option<ValueRole>,
+    buffer: ValueBuffer,
     limit: usize,
     fields: Fields,
     /// The number of bytes of the body that have been processed.
@@ -75,7 +75,7 @@ impl ListSplitter {
         Self {
             state: State::Start,
             part: None,
-            gather: Gather::new(limit),
+            buffer: ValueBuffer::new(limit),
             limit,
             fields,
             offset: 0,
@@ -146,12 +146,12 @@ impl ListSplitter {
                 self.state = State::Foreign;
                 return Ok(0);
             }
-            (State::FirstKey | State::Key, b'"') => (State::Colon, Some(Part::Key)),
+            (State::FirstKey | State::Key, b'"') => (State::Colon, Some(ValueRole::Key)),
             (State::Colon, b':') => (State::Value, None),
             (State::Value, b'[') if self.in_items => (State::FirstItem, None),
-            (State::Value, _) => (State::AfterMember, Some(Part::Member)),
+            (State::Value, _) => (State::AfterMember, Some(ValueRole::Member)),
             (State::FirstItem, b']') | (State::AfterItem, b']') => (State::AfterMember, None),
-            (State::FirstItem | State::NextItem, _) => (State::AfterItem, Some(Part::Item)),
+            (State::FirstItem | State::NextItem, _) => (State::AfterItem, Some(ValueRole::Item)),
             (State::AfterItem, b',') => (State::NextItem, None),
             (State::AfterMember, b',') => (State::Key, None),
             (State::FirstKey | State::AfterMember, b'}') => (State::Done, None),
@@ -161,7 +161,7 @@ impl ListSplitter {
             if !matches!(byte, b'{' | b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n') {
                 return Err(self.malformed("expected a value"));
             }
-            self.gather.begin(byte);
+            self.buffer.begin(byte);
             self.value_offset = self.offset;
         }
         self.has_items |= state == State::FirstItem;
@@ -173,24 +173,24 @@ impl ListSplitter {
     /// complete.
     fn collect<T: DeserializeOwned>(
         &mut self,
-        part: Part,
+        part: ValueRole,
         chunk: &[u8],
         sink: &mut impl FnMut(Result<T, BadItem>),
     ) -> Result<usize, ListError> {
         let too_large = ListError::TooLarge { offset: self.value_offset, limit: self.limit };
-        let (whole, used) = match self.gather.feed(chunk) {
+        let (whole, used) = match self.buffer.feed(chunk) {
             Ok(Progress::Done(whole, used)) => (whole, used),
             Ok(Progress::More) => return Ok(chunk.len()),
             Err(_) => return Err(too_large),
         };
         self.part = None;
-        if part == Part::Item {
-            sink(Place::whole(whole).and_then(|it| it.decode(self.fields)));
+        if part == ValueRole::Item {
+            sink(ObjectPosition::whole(whole).and_then(|it| it.decode(self.fields)));
             return Ok(used);
         }
         let malformed =
             |reason: &str| ListError::Malformed { offset: self.value_offset, reason: reason.to_owned() };
-        if part == Part::Key {
+        if part == ValueRole::Key {
             self.in_items = is_items(whole);
             if self.in_items && self.has_items {
                 return Err(malformed("duplicate items"));
@@ -200,8 +200,8 @@ impl ListSplitter {
         }
         if !self.in_items {
             self.envelope.extend_from_slice(match (part, self.envelope.len()) {
-                (Part::Key, 2..) => b",",
-                (Part::Key, _) => b"",
+                (ValueRole::Key, 2..) => b",",
+                (ValueRole::Key, _) => b"",
                 _ => b":",
             });
             self.envelope.extend_from_slice(whole.bytes);
@@ -217,10 +217,11 @@ impl ListSplitter {
     }
 }
 
-fn is_items(key: Whole<'_>) -> bool {
+fn is_items(key: ScannedValue<'_>) -> bool {
     key.bytes == br#""items""#
         || (key.bytes.contains(&b'\\')
-            && Place::whole(key).is_ok_and(|it| it.cursor().string().is_ok_and(|it| it.as_str() == "items")))
+            && ObjectPosition::whole(key)
+                .is_ok_and(|it| it.cursor().string().is_ok_and(|it| it.as_str() == "items")))
 }
 
 fn unexpected(state: State) -> &'static str {
@@ -246,7 +247,7 @@ fn summary(envelope: &[u8], has_items: bool, offset: u64) -> Result<ListMeta, Li
         kind: Option<String>,
         api_version: Option<String>,
         #[serde(default)]
-        metadata: Option<Written>,
+        metadata: Option<EncodedListMeta>,
     }
 
     #[derive(Deserialize)]

@@ -1,7 +1,7 @@
 //! The JSON decoder: values are found by their brackets, and read through serde.
 //!
 //! ```text
-//! chunk ─► gather ──scan──► a whole value and its marks ──cursor, reader──► T
+//! chunk ─► buffer ──scan──► a whole value and its marks ──cursor, reader──► T
 //! ```
 //!
 //! [`ListSplitter`] and [`WatchSplitter`] know the structure between the values; the modules above
@@ -10,7 +10,7 @@
 
 mod block;
 mod scan;
-mod gather;
+mod value_buffer;
 mod text;
 mod number;
 mod cursor;

@@ -7,28 +7,28 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::cursor::{Cursor, ReadError};
-use super::gather::Whole;
 use super::reader::Reader;
-use super::scan::{Found, Mark, Scanner};
+use super::scan::{Mark, ScanResult, Scanner};
+use super::value_buffer::ScannedValue;
 use crate::bad_item::BadItem;
 use crate::fields::Fields;
 
 /// The position of an object inside a scanned value.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct ObjectPosition<'a> {
     text: &'a str,
     marks: &'a [Mark],
     at: usize,
     depth: u32,
 }
 
-impl<'a> Place<'a> {
+impl<'a> ObjectPosition<'a> {
     /// Returns the position of a whole value.
     ///
     /// # Errors
     /// Returns an error if the value cannot be JSON: it is not UTF-8, or has a control character
     /// inside a string.
-    pub(super) fn whole(value: Whole<'a>) -> Result<Self, BadItem> {
+    pub(super) fn whole(value: ScannedValue<'a>) -> Result<Self, BadItem> {
         if let Some(at) = value.control {
             return Err(report(
                 value.bytes,
@@ -111,15 +111,17 @@ pub(crate) fn from_slice<T: DeserializeOwned>(body: &[u8], fields: Fields) -> Re
     };
     let at = match end {
         // A number or a word at the top level ends only with the body.
-        Found::More if scanner.marks().is_empty() && !matches!(body, [b'{' | b'[' | b'"', ..]) => body.len(),
-        Found::More => {
+        ScanResult::More if scanner.marks().is_empty() && !matches!(body, [b'{' | b'[' | b'"', ..]) => {
+            body.len()
+        }
+        ScanResult::More => {
             let reason = format!("the body ends early, after {} bytes", body.len());
             return Err(report(body, String::new(), reason));
         }
-        Found::End(end) => end,
+        ScanResult::End(end) => end,
     };
-    let whole = Whole { bytes: &body[..at], marks: scanner.marks(), control: scanner.control() };
-    let object = Place::whole(whole)?.decode(fields)?;
+    let whole = ScannedValue { bytes: &body[..at], marks: scanner.marks(), control: scanner.control() };
+    let object = ObjectPosition::whole(whole)?.decode(fields)?;
     if at < body.len() {
         return Err(report(body, String::new(), format!("more text after the object, at byte {at}")));
     }
@@ -154,7 +156,7 @@ fn identity(object: &[u8]) -> Option<(Option<ObjectKey>, ResourceVersion)> {
     let text = String::from_utf8_lossy(object);
     let mut scanner = Scanner::default();
     scanner.begin(*text.as_bytes().first()?);
-    let Found::End(end) = scanner.scan(text.as_bytes()) else {
+    let ScanResult::End(end) = scanner.scan(text.as_bytes()) else {
         return None;
     };
     let cursor = Cursor::new(&text[..end], scanner.marks(), 0, 0);

@@ -32,7 +32,7 @@ pub(super) struct Mark {
 
 /// The result of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum ScanResult {
     /// The value is complete and this many bytes long.
     End(usize),
     /// All given bytes belong to the value, and more are needed.
@@ -94,7 +94,7 @@ impl Scanner {
     ///
     /// Every call must repeat the bytes of the earlier calls since [`Self::begin`], and may append
     /// to them.
-    pub(super) fn scan(&mut self, value: &[u8]) -> Found {
+    pub(super) fn scan(&mut self, value: &[u8]) -> ScanResult {
         match self.shape {
             Shape::Container => {
                 dispatch!(Level::new(), simd => self.scan_blocks(simd, value, Mark::end_of_container))
@@ -124,7 +124,7 @@ impl Scanner {
         simd: S,
         value: &[u8],
         end: impl Fn(&Mark, u64) -> Option<usize>,
-    ) -> Found {
+    ) -> ScanResult {
         let (blocks, rest) = value[self.scanned..].as_chunks::<BLOCK>();
         self.marks.reserve(blocks.len() + 1);
         // In a local variable, so that it is kept in registers.
@@ -138,13 +138,13 @@ impl Scanner {
                 self.note_control(controls, end);
             }
             if let Some(end) = end {
-                return Found::End(self.scanned + end + 1);
+                return ScanResult::End(self.scanned + end + 1);
             }
             self.scanned += BLOCK;
         }
         self.carry = carry;
         if rest.is_empty() {
-            return Found::More;
+            return ScanResult::More;
         }
         // The value may end in a block that is not full. If it does not, the block is scanned again
         // later.
@@ -155,19 +155,19 @@ impl Scanner {
             Some(end) => {
                 self.marks.push(mark);
                 self.note_control(controls, Some(end));
-                Found::End(self.scanned + end + 1)
+                ScanResult::End(self.scanned + end + 1)
             }
-            None => Found::More,
+            None => ScanResult::More,
         }
     }
 
-    fn scan_scalar(&mut self, value: &[u8]) -> Found {
+    fn scan_scalar(&mut self, value: &[u8]) -> ScanResult {
         let ends = |byte: &u8| matches!(byte, b',' | b']' | b'}' | b':' | b' ' | b'\t' | b'\n' | b'\r');
         match value[self.scanned..].iter().position(ends) {
-            Some(at) => Found::End(self.scanned + at),
+            Some(at) => ScanResult::End(self.scanned + at),
             None => {
                 self.scanned = value.len();
-                Found::More
+                ScanResult::More
             }
         }
     }
@@ -285,7 +285,7 @@ mod tests {
 
     use super::*;
 
-    fn end_of(value: &[u8]) -> Found {
+    fn end_of(value: &[u8]) -> ScanResult {
         let mut scanner = Scanner::default();
         scanner.begin(value[0]);
         scanner.scan(value)
@@ -311,7 +311,7 @@ mod tests {
             (r#""abc\""#, None),
             ("12", None),
         ] {
-            assert_eq!(end_of(text.as_bytes()), end.map_or(Found::More, Found::End), "{text}");
+            assert_eq!(end_of(text.as_bytes()), end.map_or(ScanResult::More, ScanResult::End), "{text}");
         }
     }
 
@@ -322,7 +322,7 @@ mod tests {
         {
             let mut scanner = Scanner::default();
             scanner.begin(b'{');
-            assert!(matches!(scanner.scan(text.as_bytes()), Found::End(_)), "{text:?}");
+            assert!(matches!(scanner.scan(text.as_bytes()), ScanResult::End(_)), "{text:?}");
             assert_eq!(scanner.control(), control, "{text:?}");
         }
     }
@@ -331,13 +331,13 @@ mod tests {
     fn the_memory_of_a_huge_value_is_released() {
         let mut scanner = Scanner::default();
         scanner.begin(b'[');
-        assert_eq!(scanner.scan(&vec![b'['; 4 << 20]), Found::More);
+        assert_eq!(scanner.scan(&vec![b'['; 4 << 20]), ScanResult::More);
         scanner.begin(b'{');
         assert!(scanner.marks.capacity() <= 16 * 1024);
     }
 
     /// Finds the end one byte at a time, as a reference.
-    fn plain_end(value: &[u8]) -> Found {
+    fn plain_end(value: &[u8]) -> ScanResult {
         let (mut depth, mut in_string, mut escape) = (0, false, false);
         for (at, byte) in value.iter().enumerate() {
             let escaped = std::mem::take(&mut escape);
@@ -349,10 +349,10 @@ mod tests {
                 _ => {}
             }
             if depth == 0 && !in_string {
-                return Found::End(at + 1);
+                return ScanResult::End(at + 1);
             }
         }
-        Found::More
+        ScanResult::More
     }
 
     proptest! {
@@ -368,8 +368,8 @@ mod tests {
             cuts.sort_unstable();
             let mut scanner = Scanner::default();
             scanner.begin(b'{');
-            let found = cuts.into_iter().map(|cut| scanner.scan(&value[..cut])).find(|it| *it != Found::More);
-            prop_assert_eq!(found.unwrap_or(Found::More), plain_end(&value));
+            let found = cuts.into_iter().map(|cut| scanner.scan(&value[..cut])).find(|it| *it != ScanResult::More);
+            prop_assert_eq!(found.unwrap_or(ScanResult::More), plain_end(&value));
         }
     }
 }

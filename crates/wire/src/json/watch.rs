@@ -7,9 +7,9 @@ use dogwatch_core::{Reason, Status};
 use serde::de::DeserializeOwned;
 
 use super::cursor::ReadError;
-use super::gather::{Gather, Progress, Whole};
-use super::object::Place;
-use super::scan::{Found, Scanner};
+use super::object::ObjectPosition;
+use super::scan::{ScanResult, Scanner};
+use super::value_buffer::{Progress, ScannedValue, ValueBuffer};
 use crate::bad_item::BadItem;
 use crate::error::WatchError;
 use crate::event::{EventKind, WatchEvent};
@@ -18,7 +18,7 @@ use crate::fields::Fields;
 /// The state of one watch.
 #[derive(Debug)]
 pub(crate) struct WatchSplitter {
-    gather: Gather,
+    buffer: ValueBuffer,
     limit: usize,
     fields: Fields,
     /// The number of bytes of the stream that have been processed.
@@ -31,7 +31,7 @@ pub(crate) struct WatchSplitter {
 
 impl WatchSplitter {
     pub(crate) fn new(limit: usize, fields: Fields) -> Self {
-        Self { gather: Gather::new(limit), limit, fields, offset: 0, event_offset: None, failed: None }
+        Self { buffer: ValueBuffer::new(limit), limit, fields, offset: 0, event_offset: None, failed: None }
     }
 
     pub(crate) fn feed<T: DeserializeOwned>(
@@ -62,7 +62,7 @@ impl WatchSplitter {
     ) -> Result<(), WatchError> {
         while let Some(first) = chunk.first() {
             let used = if let Some(offset) = self.event_offset {
-                match self.gather.feed(chunk) {
+                match self.buffer.feed(chunk) {
                     Ok(Progress::Done(whole, used)) => {
                         sink(event(whole, self.fields));
                         self.event_offset = None;
@@ -75,7 +75,7 @@ impl WatchSplitter {
                 match first {
                     b' ' | b'\t' | b'\n' | b'\r' => 1,
                     b'{' => {
-                        self.gather.begin(b'{');
+                        self.buffer.begin(b'{');
                         self.event_offset = Some(self.offset);
                         0
                     }
@@ -99,8 +99,8 @@ struct Frame {
     object: Option<usize>,
 }
 
-fn event<T: DeserializeOwned>(whole: Whole<'_>, fields: Fields) -> Result<WatchEvent<T>, BadItem> {
-    let place = match Place::whole(whole) {
+fn event<T: DeserializeOwned>(whole: ScannedValue<'_>, fields: Fields) -> Result<WatchEvent<T>, BadItem> {
+    let place = match ObjectPosition::whole(whole) {
         Ok(place) => place,
         Err(bad) => return damaged(whole.bytes, bad),
     };
@@ -134,8 +134,8 @@ fn damaged<T>(event: &[u8], bad: BadItem) -> Result<WatchEvent<T>, BadItem> {
     let text = String::from_utf8_lossy(event);
     let mut scanner = Scanner::default();
     scanner.begin(b'{');
-    let Found::End(end) = scanner.scan(text.as_bytes()) else { return Err(bad) };
-    let place = Place::scanned(&text[..end], scanner.marks());
+    let ScanResult::End(end) = scanner.scan(text.as_bytes()) else { return Err(bad) };
+    let place = ObjectPosition::scanned(&text[..end], scanner.marks());
     let Ok(Frame { kind: Some(word), object: Some(at) }) = frame(place) else { return Err(bad) };
     let (object, kind) = (place.inside(at, 1), EventKind::from_word(&word));
     if kind == Some(EventKind::Error) {
@@ -145,7 +145,7 @@ fn damaged<T>(event: &[u8], bad: BadItem) -> Result<WatchEvent<T>, BadItem> {
 }
 
 /// Finds the parts of an event; if a part occurs twice, the last one is used.
-fn frame(place: Place<'_>) -> Result<Frame, ReadError> {
+fn frame(place: ObjectPosition<'_>) -> Result<Frame, ReadError> {
     let mut cursor = place.cursor();
     let mut frame = Frame::default();
     let mut first = true;
@@ -173,7 +173,7 @@ fn frame(place: Place<'_>) -> Result<Frame, ReadError> {
 }
 
 /// Decodes the status of an error event. The watch is over even if the status cannot be decoded.
-fn status(object: Place<'_>) -> Status {
+fn status(object: ObjectPosition<'_>) -> Status {
     object.decode(Fields::default()).unwrap_or_else(|bad| {
         let message = format!("the watch ended with an error that is not a status: {}", bad.reason);
         Status::failure(Reason::InternalError, message)

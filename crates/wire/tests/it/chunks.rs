@@ -6,7 +6,7 @@ use dogwatch_wire::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::nasty::{cut, object, text, value, written};
+use crate::strategies::{cut, object, text, value, written};
 
 type Listed = (Vec<Result<Value, BadItem>>, Result<ListMeta, ListError>);
 type Watched = (Vec<Result<WatchEvent<Value>, BadItem>>, Result<(), WatchError>);

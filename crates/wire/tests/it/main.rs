@@ -3,6 +3,6 @@
 mod chunks;
 mod managed_fields;
 mod list;
-mod nasty;
+mod strategies;
 mod types;
 mod watch;

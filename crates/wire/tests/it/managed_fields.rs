@@ -7,7 +7,7 @@ use kube_core::metadata::PartialObjectMeta;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::nasty::{object, written};
+use crate::strategies::{object, written};
 
 const POD: &str =
     r#"{"metadata":{"name":"a","managedFields":[{"manager":"m","fieldsV1":{"f:x":{}}}],"labels":{"k":"v"}}}"#;

@@ -252,7 +252,10 @@ fn the_body_of_one_object_must_be_one_object() {
 fn an_object_survives_encoding_and_decoding() {
     let pod: Pod =
         ours(r#"{"metadata":{"name":"a","labels":{"k":"\"v\""}},"spec":{"containers":[]}}"#).expect("a pod");
-    assert_eq!(from_slice::<Pod>(&to_vec(&pod).expect("a pod can be serialized"), Fields::default()), Ok(pod));
+    assert_eq!(
+        from_slice::<Pod>(&to_vec(&pod).expect("a pod can be serialized"), Fields::default()),
+        Ok(pod)
+    );
 }
 
 #[test]

@@ -7,9 +7,9 @@ use dogwatch_core::{Object, ResourceType};
 use tokio::sync::{mpsc, watch};
 
 use super::coverage::Coverage;
-use crate::fan_out::{Joining, Shared};
+use crate::fan_out::{HandlerContext, NewSubscription};
 use crate::health::Health;
-use crate::health_watch::Healths;
+use crate::health_watch::CombinedHealth;
 use crate::store::Store;
 
 /// The lifecycle phase of an informer; it only advances.
@@ -20,19 +20,19 @@ pub(super) enum Phase {
     Stopped,
 }
 
-/// Shared by all handles of one informer and by its task.
-pub(super) struct Core<T: Object> {
+/// The state that all handles of one informer and its task share.
+pub(super) struct SharedState<T: Object> {
     /// The name in metrics, logs and errors.
     pub(super) name: String,
     pub(super) resource: ResourceType,
     pub(super) coverage: Coverage,
     pub(super) store: Store<T>,
     /// The settings that its handlers have in common.
-    pub(super) members: Shared,
+    pub(super) members: HandlerContext,
     /// The channel of new handlers to the task, which adds them between two batches.
-    pub(super) joins: mpsc::UnboundedSender<Joining<T>>,
+    pub(super) subscriptions: mpsc::UnboundedSender<NewSubscription<T>>,
     /// One health for each feed.
-    pub(super) healths: Arc<Healths>,
+    pub(super) healths: Arc<CombinedHealth>,
     pub(super) phase: watch::Sender<Phase>,
     /// Set when the task is asked to stop.
     pub(super) stop: watch::Sender<bool>,
@@ -62,18 +62,28 @@ pub enum NotSynced {
     },
 }
 
-impl<T: Object> Core<T> {
+impl<T: Object> SharedState<T> {
     pub(super) fn new(
         name: String,
         resource: ResourceType,
         coverage: Coverage,
         store: Store<T>,
-        members: Shared,
-        joins: mpsc::UnboundedSender<Joining<T>>,
-        healths: Healths,
+        members: HandlerContext,
+        subscriptions: mpsc::UnboundedSender<NewSubscription<T>>,
+        healths: CombinedHealth,
     ) -> Self {
         let (phase, stop) = (watch::Sender::new(Phase::Made), watch::Sender::new(false));
-        Self { name, resource, coverage, store, members, joins, healths: Arc::new(healths), phase, stop }
+        Self {
+            name,
+            resource,
+            coverage,
+            store,
+            members,
+            subscriptions,
+            healths: Arc::new(healths),
+            phase,
+            stop,
+        }
     }
 
     /// Returns the combined health of its reflectors; when they have ended, their last health.

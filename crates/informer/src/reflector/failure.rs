@@ -77,7 +77,7 @@ pub(super) fn is_from_an_api_server(error: &Error) -> bool {
 }
 
 /// Returns the delay that the server asked for, if any (429 and some 5xx carry it).
-pub(super) fn asked_to_wait(error: &Error) -> Option<Duration> {
+pub(super) fn requested_delay(error: &Error) -> Option<Duration> {
     error.status().and_then(Status::suggested_delay)
 }
 
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn ref_3_ref_5_and_ref_10_failures_by_what_is_asked_next() {
+    fn ref_3_ref_5_and_ref_10_failures_are_classified_by_the_next_request() {
         let malformed = Error::Malformed { request: "GET /x".to_owned(), problem: "no".to_owned() };
         let again = Error::AfterRetries {
             current: Box::new(unreachable(ErrorKind::ConnectionRefused)),
@@ -208,7 +208,7 @@ mod tests {
     fn the_delay_that_the_server_asks_for_is_returned() {
         let details = Some(Details { retry_after_seconds: 7, ..Details::default() });
         let status = Status { details, ..Status::failure(Reason::TooManyRequests, "no") };
-        assert_eq!(asked_to_wait(&status.into()), Some(Duration::from_secs(7)));
-        assert_eq!(asked_to_wait(&refused(Reason::TooManyRequests)), None);
+        assert_eq!(requested_delay(&status.into()), Some(Duration::from_secs(7)));
+        assert_eq!(requested_delay(&refused(Reason::TooManyRequests)), None);
     }
 }

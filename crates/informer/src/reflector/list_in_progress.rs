@@ -14,7 +14,7 @@ use crate::delta::Delta;
 
 /// A list in progress.
 #[derive(Debug)]
-pub(super) struct Collected {
+pub(super) struct ListInProgress {
     /// The time of the request.
     pub(super) since: Instant,
     /// The number of objects received.
@@ -30,19 +30,19 @@ pub(super) struct Collected {
     pub(super) nameless: usize,
 }
 
-impl Collected {
+impl ListInProgress {
     pub(super) fn new(since: Instant, asked: ResourceVersion) -> Self {
         Self { since, items: 0, asked, begun: false, unreadable: BTreeMap::new(), nameless: 0 }
     }
 
     /// Returns true if the newest state was requested, so that requesting a newer one does not
     /// help.
-    pub(super) fn of_the_newest(&self) -> bool {
+    pub(super) fn requested_newest(&self) -> bool {
         self.asked.is_unset()
     }
 
     /// Returns true if any state in the server's cache was acceptable.
-    pub(super) fn of_any_version(&self) -> bool {
+    pub(super) fn accepts_any_version(&self) -> bool {
         self.asked == ResourceVersion::ANY
     }
 

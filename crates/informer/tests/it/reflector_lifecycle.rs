@@ -32,11 +32,15 @@ async fn ref_12_a_dropped_reflector_stops_at_once_in_every_phase() {
     for script in phases().into_iter().chain([listing]) {
         let mut run = Run::start(script, options());
         run.now().await;
-        let asked = run.script.asked();
+        let asked = run.script.requests();
         run.task.abort();
         run.after(MINUTE).await;
         assert!(run.task.is_finished());
-        assert_eq!((run.script.open(), run.script.asked()), (0, asked), "the request is closed, and there are no further ones");
+        assert_eq!(
+            (run.script.open(), run.script.requests()),
+            (0, asked),
+            "the request is closed, and there are no further ones"
+        );
     }
 }
 
@@ -59,7 +63,7 @@ async fn ref_12_a_reflector_whose_receiver_was_dropped_sends_no_request() {
     let reflector = Reflector::new(Arc::new(script.clone()), options(), sender);
     drop(receiver);
     assert_eq!(reflector.run().await, Ended::QueueClosed);
-    assert!(script.asked().is_empty());
+    assert!(script.requests().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,9 +88,9 @@ async fn ref_11_a_resync_never_comes_inside_a_list_and_does_not_wait_for_the_ser
     let options = options().resync(std::time::Duration::from_millis(500));
     let mut run = Run::start(script, options);
     assert_eq!(run.after(SECOND).await, ["begin", "item a@1", "end 2", "resync", "resync"]);
-    let told = run.after(MINUTE).await;
-    let begin = told.iter().position(|it| it == "begin").expect("a list");
-    assert_eq!(told[begin..begin + 4], ["begin", "item a@1", "end 3", "resync"]);
+    let received = run.after(MINUTE).await;
+    let begin = received.iter().position(|it| it == "begin").expect("a list");
+    assert_eq!(received[begin..begin + 4], ["begin", "item a@1", "end 3", "resync"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,16 +110,16 @@ async fn rf_4_a_full_queue_stops_reading_and_is_not_a_silence() {
     let health = reflector.health();
     let task = tokio::spawn(reflector.run());
     tokio::time::sleep(30 * MINUTE).await;
-    assert_eq!((receiver.depth(), script.asked().len()), (2, 1));
+    assert_eq!((receiver.depth(), script.requests().len()), (2, 1));
     assert_eq!(health.get().last_version.as_str(), "3", "nothing is read that cannot be delivered");
-    let mut told = Vec::new();
-    while told.len() < 6 {
-        assert!(receiver.recv_batch(&mut told, 1).await);
+    let mut received = Vec::new();
+    while received.len() < 6 {
+        assert!(receiver.recv_batch(&mut received, 1).await);
     }
-    let told: Vec<_> = told.iter().map(shown).collect();
-    assert_eq!(told, ["begin", "end 2", "applied a@3", "applied a@4", "applied a@5", "applied a@6"]);
+    let received: Vec<_> = received.iter().map(shown).collect();
+    assert_eq!(received, ["begin", "end 2", "applied a@3", "applied a@4", "applied a@5", "applied a@6"]);
     tokio::time::sleep(MINUTE).await;
-    assert_eq!((script.asked().len(), health.get().problem), (1, None));
+    assert_eq!((script.requests().len(), health.get().problem), (1, None));
     task.abort();
 }
 

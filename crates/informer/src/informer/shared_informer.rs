@@ -9,10 +9,10 @@ use dogwatch_core::{Labels, Object, ObjectKey, ResourceType, ResourceVersion};
 use tokio::sync::watch;
 use tracing::Instrument;
 
-use super::core::{Core, NotSynced, Phase};
-use super::pump::{Pump, Stopping};
+use super::pump::{Pump, StoppedGuard};
+use super::shared_state::{NotSynced, Phase, SharedState};
 use crate::change::{Change, Deleted};
-use crate::fan_out::Joining;
+use crate::fan_out::NewSubscription;
 use crate::handler::{EventHandler, OnAdd, OnChange, OnDelete, OnUpdate};
 use crate::health::Health;
 use crate::health_watch::HealthWatch;
@@ -51,7 +51,7 @@ pub struct SharedInformer<T: Object> {
 
 /// The state that all handles own together. Dropped with the last of them.
 struct Handle<T: Object> {
-    core: Arc<Core<T>>,
+    state: Arc<SharedState<T>>,
     /// Present until the informer is started.
     pump: Mutex<Option<Box<Pump<T>>>>,
 }
@@ -61,7 +61,7 @@ pub(crate) struct WeakInformer<T: Object>(Weak<Handle<T>>);
 
 /// Reports whether an informer has ended, without a handle on it.
 #[derive(Clone, Debug)]
-pub(crate) struct Life(watch::Receiver<Phase>);
+pub(crate) struct Lifecycle(watch::Receiver<Phase>);
 
 /// The error of adding a handler to an informer that has stopped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,22 +71,22 @@ pub struct InformerStopped {
 }
 
 impl<T: Object> SharedInformer<T> {
-    pub(super) fn from_parts(core: Arc<Core<T>>, pump: Pump<T>) -> Self {
-        Self { handle: Arc::new(Handle { core, pump: Mutex::new(Some(Box::new(pump))) }) }
+    pub(super) fn from_parts(state: Arc<SharedState<T>>, pump: Pump<T>) -> Self {
+        Self { handle: Arc::new(Handle { state, pump: Mutex::new(Some(Box::new(pump))) }) }
     }
 
-    fn core(&self) -> &Arc<Core<T>> {
-        &self.handle.core
+    fn state(&self) -> &Arc<SharedState<T>> {
+        &self.handle.state
     }
 
     /// Returns the name in metrics, logs and errors.
     pub fn name(&self) -> &str {
-        &self.core().name
+        &self.state().name
     }
 
     /// Returns the resource type of the collection.
     pub fn resource(&self) -> &ResourceType {
-        &self.core().resource
+        &self.state().resource
     }
 
     /// Returns whether the namespaces and selectors of this informer allow an object with this key
@@ -95,7 +95,7 @@ impl<T: Object> SharedInformer<T> {
     /// Returns `None` if only the server knows: for selectors of fields other than name and
     /// namespace, and for shards.
     pub fn admits(&self, key: &ObjectKey, labels: Option<Labels<'_>>) -> Option<bool> {
-        self.core().coverage.admits(key, labels)
+        self.state().coverage.admits(key, labels)
     }
 
     /// Returns the store, which can be read from any task. It keeps the informer running, as this
@@ -104,7 +104,7 @@ impl<T: Object> SharedInformer<T> {
     /// If a handler of this informer holds one, the informer runs until [`Self::stop`]; such a
     /// handler can use [`Store::detached`].
     pub fn store(&self) -> Store<T> {
-        self.core().store.kept_by(Arc::clone(&self.handle) as _)
+        self.state().store.kept_by(Arc::clone(&self.handle) as _)
     }
 
     /// Returns a lister, which reads by key, namespace, labels and index. It keeps the informer
@@ -118,7 +118,7 @@ impl<T: Object> SharedInformer<T> {
     /// # Errors
     /// Returns an error if an index of this name exists.
     pub fn add_index(&self, index: Index<T>) -> Result<(), IndexError> {
-        self.core().store.add_index(index)
+        self.state().store.add_index(index)
     }
 
     /// Starts the informer on the current runtime. Does nothing if it was already started or
@@ -134,16 +134,16 @@ impl<T: Object> SharedInformer<T> {
         // still be started elsewhere.
         let runtime = tokio::runtime::Handle::current();
         let Some(pump) = self.handle.take_pump() else { return };
-        let core = Arc::clone(self.core());
-        core.phase.send_replace(Phase::Running);
-        let span = tracing::info_span!("informer", name = core.name, resource = %core.resource.gvr());
-        runtime.spawn(pump.run(Stopping(core)).instrument(span));
+        let state = Arc::clone(self.state());
+        state.phase.send_replace(Phase::Running);
+        let span = tracing::info_span!("informer", name = state.name, resource = %state.resource.gvr());
+        runtime.spawn(pump.run(StoppedGuard(state)).instrument(span));
     }
 
     /// Starts the informer and waits until it has stopped.
     pub async fn run(&self) {
         self.start();
-        self.core().stopped().await;
+        self.state().stopped().await;
     }
 
     /// Starts the informer, and stops it when the signal completes. Returns when the informer has
@@ -153,7 +153,7 @@ impl<T: Object> SharedInformer<T> {
         tokio::select! {
             biased;
             _ = signal => {}
-            () = self.core().stopped() => {}
+            () = self.state().stopped() => {}
         }
         self.stop().await;
     }
@@ -166,10 +166,10 @@ impl<T: Object> SharedInformer<T> {
     /// call that never returns blocks the stop for ever.
     pub async fn stop(&self) {
         if self.handle.take_pump().is_some() {
-            self.core().end();
+            self.state().end();
         }
-        self.core().stop.send_replace(true);
-        self.core().stopped().await;
+        self.state().stop.send_replace(true);
+        self.state().stopped().await;
     }
 
     /// Returns true if the informer was started, even if it has stopped since.
@@ -180,18 +180,18 @@ impl<T: Object> SharedInformer<T> {
 
     /// Returns true if the informer has stopped: its store does not change any more.
     pub fn is_stopped(&self) -> bool {
-        self.core().is_stopped()
+        self.state().is_stopped()
     }
 
     /// Returns true if the informer has stopped or was asked to stop. It does not accept handlers
     /// then.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.is_stopped() || *self.core().stop.borrow()
+        self.is_stopped() || *self.state().stop.borrow()
     }
 
     /// Returns true once the initial list is complete and in the store.
     pub fn is_synced(&self) -> bool {
-        self.core().store.synced()
+        self.state().store.synced()
     }
 
     /// Waits until the initial list is complete and in the store. It waits as long as the informer
@@ -201,7 +201,7 @@ impl<T: Object> SharedInformer<T> {
     /// # Errors
     /// Returns an error if the informer stops before it is synced.
     pub async fn synced(&self) -> Result<(), NotSynced> {
-        self.core().synced().await
+        self.state().synced().await
     }
 
     /// Waits until the initial list is complete and in the store, at most for `timeout`.
@@ -210,7 +210,7 @@ impl<T: Object> SharedInformer<T> {
     /// Returns an error with the reason if the informer is not synced by then, or stops before.
     /// After a timeout the informer keeps trying.
     pub async fn synced_within(&self, timeout: Duration) -> Result<(), NotSynced> {
-        self.core().synced_within(timeout).await
+        self.state().synced_within(timeout).await
     }
 
     /// Waits until the store shows this version or a later one. With the version that a write
@@ -220,18 +220,18 @@ impl<T: Object> SharedInformer<T> {
     /// Returns an error if the informer stops before that, if the versions cannot be compared, or
     /// if the version is that of an object that could not be decoded.
     pub async fn wait_until(&self, version: &ResourceVersion) -> Result<(), WaitError> {
-        self.core().store.wait_until(version).await
+        self.state().store.wait_until(version).await
     }
 
     /// Returns the version up to which the store is complete; unset until it is synced.
     pub fn last_sync_version(&self) -> ResourceVersion {
-        self.core().store.version()
+        self.state().store.version()
     }
 
     /// Returns the health of the informer: its state, and the problem that keeps it from being
     /// synced. For several namespaces, it is the worst of them.
     pub fn health(&self) -> Health {
-        self.core().health()
+        self.state().health()
     }
 
     /// Returns a watch of the informer's health, which ends when the informer has stopped. It does
@@ -247,7 +247,7 @@ impl<T: Object> SharedInformer<T> {
     /// # }
     /// ```
     pub fn health_watch(&self) -> HealthWatch {
-        self.core().healths.watch()
+        self.state().healths.watch()
     }
 
     /// Adds a handler with default options.
@@ -269,8 +269,8 @@ impl<T: Object> SharedInformer<T> {
         handler: impl EventHandler<T>,
         options: HandlerOptions,
     ) -> Result<Registration, InformerStopped> {
-        let (joining, registration) = Joining::handler(handler, options, &self.core().members);
-        self.join(joining).map(|()| registration)
+        let (subscription, registration) = NewSubscription::handler(handler, options, &self.state().members);
+        self.join(subscription).map(|()| registration)
     }
 
     /// Calls `call` for every added object, starting with the existing ones.
@@ -330,17 +330,17 @@ impl<T: Object> SharedInformer<T> {
     /// # Errors
     /// Returns an error if the informer has stopped.
     pub fn changes_with(&self, options: HandlerOptions) -> Result<Changes<T>, InformerStopped> {
-        let (joining, changes) = Joining::stream(options, &self.core().members);
-        self.join(joining).map(|()| changes)
+        let (subscription, changes) = NewSubscription::stream(options, &self.state().members);
+        self.join(subscription).map(|()| changes)
     }
 
-    fn join(&self, joining: Joining<T>) -> Result<(), InformerStopped> {
-        let stopped = self.is_stopped() || self.core().joins.send(joining).is_err();
+    fn join(&self, subscription: NewSubscription<T>) -> Result<(), InformerStopped> {
+        let stopped = self.is_stopped() || self.state().subscriptions.send(subscription).is_err();
         if stopped { Err(InformerStopped { informer: self.name().to_owned() }) } else { Ok(()) }
     }
 
-    pub(crate) fn life(&self) -> Life {
-        Life(self.core().phase.subscribe())
+    pub(crate) fn lifecycle(&self) -> Lifecycle {
+        Lifecycle(self.state().phase.subscribe())
     }
 
     pub(crate) fn downgrade(&self) -> WeakInformer<T> {
@@ -348,13 +348,13 @@ impl<T: Object> SharedInformer<T> {
     }
 }
 
-impl Life {
-    pub(crate) fn is_over(&self) -> bool {
+impl Lifecycle {
+    pub(crate) fn is_stopped(&self) -> bool {
         *self.0.borrow() == Phase::Stopped
     }
 
     /// Waits until all tasks of the informer have ended.
-    pub(crate) async fn over(mut self) {
+    pub(crate) async fn stopped(mut self) {
         // It fails if the sender is dropped, which means that the informer is gone.
         let _ = self.0.wait_for(|it| *it == Phase::Stopped).await;
     }
@@ -368,9 +368,9 @@ impl<T: Object> Handle<T> {
 
 impl<T: Object> Drop for Handle<T> {
     fn drop(&mut self) {
-        self.core.stop.send_replace(true);
+        self.state.stop.send_replace(true);
         if self.take_pump().is_some() {
-            self.core.end();
+            self.state.end();
         }
     }
 }
@@ -392,7 +392,7 @@ impl<T: Object> fmt::Debug for SharedInformer<T> {
         f.debug_struct("SharedInformer")
             .field("name", &self.name())
             .field("synced", &self.is_synced())
-            .field("objects", &self.core().store.len())
+            .field("objects", &self.state().store.len())
             .finish_non_exhaustive()
     }
 }
@@ -472,10 +472,10 @@ mod tests {
                 tokio::task::yield_now().await;
             });
             drop(first);
-            informer.core().stop.send_replace(asked);
+            informer.state().stop.send_replace(asked);
             let alarms = Alarms::default();
             tracing::subscriber::with_default(alarms.clone(), || {
-                runtime().block_on(pump.run(Stopping(Arc::clone(informer.core()))));
+                runtime().block_on(pump.run(StoppedGuard(Arc::clone(informer.state()))));
                 tracing::warn!("a control event, so that the counter is known to work");
             });
             assert_eq!(alarms.0.load(Ordering::Relaxed), 1, "asked: {asked}");

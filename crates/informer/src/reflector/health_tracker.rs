@@ -11,7 +11,7 @@ const PROGRESS_STEP: u64 = 500;
 
 /// The significance of the changes since the last publication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum News {
+pub(super) enum Significance {
     #[default]
     None,
     /// Versions, times, a few more objects.
@@ -29,20 +29,20 @@ pub(super) enum Until {
     Accepted,
     /// A watch delivers an event, or a list is completed: requests were accepted before without a
     /// result.
-    InStep,
+    Synced,
 }
 
 /// The health of a reflector, and the state needed to update it.
 #[derive(Debug, Default)]
-pub(super) struct Vitals {
+pub(super) struct HealthTracker {
     health: Health,
-    news: News,
+    changes: Significance,
     until: Option<Until>,
     /// The time of the first of the consecutive failures, and their number.
     failing: Option<(Instant, u32)>,
 }
 
-impl Vitals {
+impl HealthTracker {
     /// Continues from the health of a reflector that ended.
     pub(super) fn after(ended: Health) -> Self {
         Self { health: ended, ..Self::default() }
@@ -52,8 +52,8 @@ impl Vitals {
         &self.health
     }
 
-    pub(super) fn take_news(&mut self) -> News {
-        std::mem::take(&mut self.news)
+    pub(super) fn take_changes(&mut self) -> Significance {
+        std::mem::take(&mut self.changes)
     }
 
     /// Records a failure.
@@ -62,54 +62,54 @@ impl Vitals {
         let count = count.saturating_add(1);
         self.failing = Some((since, count));
         self.until = Some(until);
-        self.trouble(Problem { message, since, count });
+        self.set_problem(Problem { message, since, count });
     }
 
     /// Records a problem that does not stop the reflector. An unresolved failure takes precedence.
-    pub(super) fn uneasy(&mut self, now: Instant, message: String) {
+    pub(super) fn degraded(&mut self, now: Instant, message: String) {
         if self.until.is_none_or(|it| it == Until::Sent) {
             let (since, count) = self.health.problem.as_ref().map_or((now, 0), |it| (it.since, it.count));
             self.until = Some(Until::Sent);
-            self.trouble(Problem { message, since, count: count.saturating_add(1) });
+            self.set_problem(Problem { message, since, count: count.saturating_add(1) });
         }
     }
 
     /// Records that the next request is scheduled.
     pub(super) fn retrying(&mut self, now: Instant, next: Instant) {
         let (since, attempts) = self.failing.unwrap_or((now, 1));
-        self.enter(HealthState::Retrying { since, attempts, next });
+        self.set_state(HealthState::Retrying { since, attempts, next });
     }
 
     /// Records that the server accepted a request.
     pub(super) fn accepted(&mut self) {
         if matches!(self.until, Some(Until::Sent | Until::Accepted)) {
-            self.well();
+            self.resolved();
         }
         if self.health.synced && matches!(self.health.state, HealthState::Retrying { .. }) {
-            self.enter(HealthState::Synced);
+            self.set_state(HealthState::Synced);
         }
     }
 
     /// Records that the server's newest version is not older than the last one: a silence was
     /// harmless.
     pub(super) fn verified(&mut self) {
-        self.well();
+        self.resolved();
     }
 
     /// Records that the server sent something.
-    pub(super) fn heard(&mut self, now: Instant) {
+    pub(super) fn received(&mut self, now: Instant) {
         self.health.last_event_at = Some(now);
-        self.news = self.news.max(News::Progress);
+        self.changes = self.changes.max(Significance::Progress);
         if self.until == Some(Until::Sent) {
-            self.well();
+            self.resolved();
         }
     }
 
     /// Records an event of a watch that follows a list.
-    pub(super) fn followed(&mut self, now: Instant) {
-        self.heard(now);
+    pub(super) fn received_event(&mut self, now: Instant) {
+        self.received(now);
         if self.until.is_some() {
-            self.well();
+            self.resolved();
         }
     }
 
@@ -118,7 +118,7 @@ impl Vitals {
         let begins = !matches!(self.health.state, HealthState::Listing { .. });
         self.health.state = HealthState::Listing { items };
         let loud = begins || items.is_multiple_of(PROGRESS_STEP);
-        self.news = self.news.max(if loud { News::Change } else { News::Progress });
+        self.changes = self.changes.max(if loud { Significance::Change } else { Significance::Progress });
     }
 
     /// Records that a list is complete.
@@ -126,16 +126,16 @@ impl Vitals {
         if std::mem::replace(&mut self.health.synced, true) {
             self.health.relists += 1;
         }
-        self.well();
-        self.heard(now);
+        self.resolved();
+        self.received(now);
         self.reached(version);
-        self.enter(HealthState::Synced);
+        self.set_state(HealthState::Synced);
     }
 
     /// Records the version up to which everything has been delivered.
     pub(super) fn reached(&mut self, version: ResourceVersion) {
         self.health.last_version = version;
-        self.news = self.news.max(News::Progress);
+        self.changes = self.changes.max(Significance::Progress);
     }
 
     pub(super) fn rewound(&mut self) {
@@ -143,39 +143,39 @@ impl Vitals {
         self.reached(ResourceVersion::UNSET);
     }
 
-    pub(super) fn poison(&mut self, bad: BadItem) {
+    pub(super) fn undecodable(&mut self, bad: BadItem) {
         self.health.poison += 1;
         self.health.last_poison = Some(bad);
-        self.news = News::Change;
+        self.changes = Significance::Change;
     }
 
     /// Records the number of objects whose newest state could not be decoded.
     pub(super) fn unreadable(&mut self, objects: usize) {
         let objects = objects as u64;
         if std::mem::replace(&mut self.health.unreadable, objects) != objects {
-            self.news = News::Change;
+            self.changes = Significance::Change;
         }
     }
 
     pub(super) fn gone(&mut self) {
-        self.enter(HealthState::Gone);
+        self.set_state(HealthState::Gone);
     }
 
-    fn well(&mut self) {
+    fn resolved(&mut self) {
         self.failing = None;
         self.until = None;
         if self.health.problem.take().is_some() {
-            self.news = News::Change;
+            self.changes = Significance::Change;
         }
     }
 
-    fn trouble(&mut self, problem: Problem) {
+    fn set_problem(&mut self, problem: Problem) {
         self.health.problem = Some(problem);
-        self.news = News::Change;
+        self.changes = Significance::Change;
     }
 
-    fn enter(&mut self, state: HealthState) {
+    fn set_state(&mut self, state: HealthState) {
         self.health.state = state;
-        self.news = News::Change;
+        self.changes = Significance::Change;
     }
 }

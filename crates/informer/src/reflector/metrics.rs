@@ -10,7 +10,7 @@ use super::signals::Measure;
 const EXACT_DIGITS: usize = 15;
 
 /// The metrics of one reflector, labelled with its name and its resource.
-pub(super) struct Meter {
+pub(super) struct ReflectorMetrics {
     lists: Counter,
     list_duration: Histogram,
     items_per_list: Histogram,
@@ -22,7 +22,7 @@ pub(super) struct Meter {
     undecodable: Counter,
 }
 
-impl Meter {
+impl ReflectorMetrics {
     pub(super) fn new(name: &str, resource: &str) -> Self {
         let labels = vec![Label::new("name", name.to_owned()), Label::new("resource", resource.to_owned())];
         Self {
@@ -70,7 +70,7 @@ impl Meter {
         }
     }
 
-    pub(super) fn poison(&self, objects: u64) {
+    pub(super) fn undecodable(&self, objects: u64) {
         self.undecodable.increment(objects);
     }
 }
@@ -83,7 +83,7 @@ mod tests {
     /// used to panic.
     #[test]
     fn in_14_a_version_of_any_characters_is_exported_or_skipped() {
-        let meter = Meter::new("a", "things");
+        let metrics = ReflectorMetrics::new("a", "things");
         for version in [
             "",
             "7",
@@ -91,7 +91,7 @@ mod tests {
             "x\u{e9}123456789012345",
             "\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}",
         ] {
-            meter.reached(&ResourceVersion::new(version));
+            metrics.reached(&ResourceVersion::new(version));
         }
     }
 }

@@ -16,28 +16,28 @@ use std::time::Duration;
 use dogwatch_core::{Object, ObjectKey, ResourceType, ResourceVersion};
 use tokio::time::Instant;
 
-use super::collected::Collected;
 use super::explain::named;
+use super::health_tracker::{HealthTracker, Until};
 use super::internal_errors::InternalErrors;
+use super::list_in_progress::ListInProgress;
 use super::options::{NotFound, ReflectorOptions};
 use super::requests::{Position, Requests};
 use super::signals::{Command, Ended, Measure, Moment};
-use super::vitals::{Until, Vitals};
-use crate::backoff::{AGES, Backoff, later};
+use crate::backoff::{Backoff, MAX_WAIT, instant_after};
 use crate::delta::Delta;
 use crate::health::{Health, HealthState};
 
 /// The number of consecutive watches without a result after which the collection is listed again,
 /// and of unfinished streams of initial events after which it is listed instead. client-go lists
 /// after the first one, so all its clients list at once when a proxy fails briefly.
-pub(super) const PATIENCE: u32 = 3;
+pub(super) const MAX_ATTEMPTS: u32 = 3;
 
 /// A watch that ends sooner than this without an event is a short one.
-pub(super) const MOMENT: Duration = Duration::from_secs(1);
+pub(super) const SHORT_WATCH: Duration = Duration::from_secs(1);
 
 /// The longest delay that the server may ask for. A number from outside must not leave a cache out
 /// of date for days; a server that is still busy then asks again.
-const LONGEST_ASKED: Duration = Duration::from_secs(300);
+const MAX_REQUESTED_DELAY: Duration = Duration::from_secs(300);
 
 /// The interval at which a pause of the initial events is reported. client-go uses the same one
 /// (k8s.io/client-go v0.36.4 `tools/cache/reflector.go`).
@@ -53,7 +53,7 @@ pub(super) struct Machine {
     pub(super) position: Position,
     pub(super) backoff: Backoff,
     pub(super) internal_errors: InternalErrors,
-    pub(super) vitals: Vitals,
+    pub(super) tracker: HealthTracker,
     /// The number of consecutive watches that could not be opened or brought nothing.
     pub(super) fruitless: u32,
     /// The number of consecutive streams of initial events that were not finished.
@@ -103,15 +103,15 @@ pub(super) enum Phase {
     /// Not started, or ended.
     Idle,
     /// A list is being received.
-    Listing(Collected),
+    Listing(ListInProgress),
     /// A watch with initial events was requested.
-    OpeningInitial(Collected),
+    OpeningInitial(ListInProgress),
     /// Initial events are being received.
-    Initial(Open, Collected),
+    Initial(OpenWatch, ListInProgress),
     /// A watch was requested.
     Opening,
     /// Events are being received.
-    Watching(Open),
+    Watching(OpenWatch),
     /// The server's newest version was requested, to resume a watch.
     Comparing,
     /// Discovery was requested, to find out whether the collection is gone.
@@ -133,7 +133,7 @@ pub(super) struct Absence {
 
 /// An open watch.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenWatch {
     pub(super) since: Instant,
     /// The requested timeout.
     pub(super) timeout: Duration,
@@ -170,7 +170,7 @@ impl Machine {
             position: Position::default(),
             backoff: Backoff::new(options.backoff),
             internal_errors: InternalErrors::new(options.internal_error_retry),
-            vitals: Vitals::default(),
+            tracker: HealthTracker::default(),
             fruitless: 0,
             unfinished: 0,
             ignores_initial_events: false,
@@ -192,16 +192,16 @@ impl Machine {
 
     /// Continues after another reflector has ended. If that was because the collection was gone,
     /// the first answer that it is still gone ends this one too: the informer retries periodically.
-    pub(super) fn once_more(&mut self, ended: Health) {
+    pub(super) fn continue_after(&mut self, ended: Health) {
         self.still_gone = ended.state == HealthState::Gone;
         // Without it, the first list could be answered from a cache that is older than what was
         // delivered.
         self.position.last = ended.last_version.clone();
-        self.vitals = Vitals::after(ended);
+        self.tracker = HealthTracker::after(ended);
     }
 
     /// Returns how long to wait for an input before a silence is reported.
-    pub(super) fn patience(&self) -> Option<Duration> {
+    pub(super) fn silence_timeout(&self) -> Option<Duration> {
         match self.phase {
             Phase::Idle | Phase::Waiting(_) => None,
             Phase::Initial(..) => {
@@ -218,14 +218,14 @@ impl Machine {
         }
         let params = self.requests.watch_list(&self.position, at.chance);
         self.watch_timeout = params.timeout.unwrap_or(Duration::MAX);
-        self.phase = Phase::OpeningInitial(Collected::new(at.now, params.version.clone()));
+        self.phase = Phase::OpeningInitial(ListInProgress::new(at.now, params.version.clone()));
         out.push(Command::Watch(params));
     }
 
     /// Reads the collection by a list.
     pub(super) fn list<T>(&mut self, at: Moment, out: &mut Vec<Command<T>>) {
         let params = self.requests.list(&self.position);
-        self.phase = Phase::Listing(Collected::new(at.now, params.version.clone()));
+        self.phase = Phase::Listing(ListInProgress::new(at.now, params.version.clone()));
         out.push(Command::List(params));
     }
 
@@ -254,43 +254,38 @@ impl Machine {
     }
 
     /// Waits, at least as long as the server asked for, and continues with `next`.
-    pub(super) fn later<T>(
+    pub(super) fn wait_then<T>(
         &mut self,
         at: Moment,
         next: Next,
         least: Option<Duration>,
         out: &mut Vec<Command<T>>,
     ) {
-        let least = least.unwrap_or_default().min(LONGEST_ASKED);
-        let wait = self.backoff.delay(at.now, at.chance).max(least).min(AGES);
-        self.vitals.retrying(at.now, later(at.now, wait));
+        let least = least.unwrap_or_default().min(MAX_REQUESTED_DELAY);
+        let wait = self.backoff.delay(at.now, at.chance).max(least).min(MAX_WAIT);
+        self.tracker.retrying(at.now, instant_after(at.now, wait));
         self.phase = Phase::Waiting(next);
         out.push(Command::Wait(wait));
     }
 
     /// Handles a watch without a result: retries after a backoff, and lists again after several
     /// attempts.
-    pub(super) fn came_to_nothing<T>(
-        &mut self,
-        at: Moment,
-        least: Option<Duration>,
-        out: &mut Vec<Command<T>>,
-    ) {
+    pub(super) fn retry_watch<T>(&mut self, at: Moment, least: Option<Duration>, out: &mut Vec<Command<T>>) {
         self.fruitless += 1;
-        let next = if self.fruitless >= PATIENCE { Next::Sync } else { Next::Watch };
-        self.later(at, next, least, out);
+        let next = if self.fruitless >= MAX_ATTEMPTS { Next::Sync } else { Next::Watch };
+        self.wait_then(at, next, least, out);
     }
 
     /// Handles initial events that were not finished: retries after a backoff, and lists after
     /// several attempts.
-    pub(super) fn unfinished<T>(&mut self, at: Moment, list: Collected, out: &mut Vec<Command<T>>) {
+    pub(super) fn unfinished<T>(&mut self, at: Moment, list: ListInProgress, out: &mut Vec<Command<T>>) {
         list.abort(out);
         self.unfinished += 1;
-        if self.unfinished >= PATIENCE {
+        if self.unfinished >= MAX_ATTEMPTS {
             self.unfinished = 0;
             self.list(at, out);
         } else {
-            self.later(at, Next::Sync, None, out);
+            self.wait_then(at, Next::Sync, None, out);
         }
     }
 
@@ -298,7 +293,7 @@ impl Machine {
     pub(super) fn complete<T>(
         &mut self,
         at: Moment,
-        mut list: Collected,
+        mut list: ListInProgress,
         version: ResourceVersion,
         out: &mut Vec<Command<T>>,
     ) -> bool {
@@ -313,7 +308,7 @@ impl Machine {
         }));
         list.end(version.clone(), out);
         (self.unreadable, self.nameless) = (list.unreadable.into_keys().collect(), list.nameless);
-        self.vitals.unreadable(self.unreadable.len() + self.nameless);
+        self.tracker.unreadable(self.unreadable.len() + self.nameless);
         (self.fruitless, self.unfinished, self.stalls) = (0, 0, 0);
         (self.not_found, self.still_gone, self.suspect) = (None, false, false);
         // A collection that is merely quiet is listed ever less often.
@@ -321,7 +316,7 @@ impl Machine {
         self.quiet = if unchanged { self.quiet.saturating_add(1) } else { 0 };
         self.position.unavailable = false;
         self.position.last = version.clone();
-        self.vitals.synced(at.now, version);
+        self.tracker.synced(at.now, version);
         true
     }
 
@@ -333,25 +328,25 @@ impl Machine {
             named(&self.resource),
             self.position.last,
         );
-        self.vitals.rewound();
-        self.vitals.failed(at.now, Until::InStep, message);
+        self.tracker.rewound();
+        self.tracker.failed(at.now, Until::Synced, message);
         self.position =
             Position { last: ResourceVersion::UNSET, unavailable: true, paged: self.position.paged };
         out.push(Command::Emit(Delta::Rewound));
-        self.later(at, Next::Sync, None, out);
+        self.wait_then(at, Next::Sync, None, out);
     }
 
     /// Ends for good.
     pub(super) fn gone<T>(&mut self, message: String, out: &mut Vec<Command<T>>) {
-        self.vitals.gone();
+        self.tracker.gone();
         self.phase = Phase::Idle;
         out.push(Command::End(Ended::Gone(message)));
     }
 
     /// Records the end of a watch in the metrics. Returns true if it was a short one.
-    pub(super) fn watched<T>(&mut self, at: Moment, open: &Open, out: &mut Vec<Command<T>>) -> bool {
+    pub(super) fn watched<T>(&mut self, at: Moment, open: &OpenWatch, out: &mut Vec<Command<T>>) -> bool {
         let took = at.now.saturating_duration_since(open.since);
-        let short = took < MOMENT && !open.advanced;
+        let short = took < SHORT_WATCH && !open.advanced;
         out.push(Command::Measure(Measure::Watched { took, events: open.events, short }));
         short
     }
@@ -359,14 +354,14 @@ impl Machine {
     /// Requests a resync if it is due, but never inside a list or before the initial one.
     pub(super) fn resync<T: Object>(&mut self, out: &mut Vec<Command<T>>) {
         let listing = matches!(self.phase, Phase::Listing(_) | Phase::OpeningInitial(_) | Phase::Initial(..));
-        if self.resync_due && !listing && self.vitals.health().synced {
+        if self.resync_due && !listing && self.tracker.health().synced {
             self.resync_due = false;
             out.push(Command::Emit(Delta::Resync));
         }
     }
 }
 
-impl Open {
+impl OpenWatch {
     pub(super) fn new(since: Instant, timeout: Duration, ordered: bool) -> Self {
         Self { since, timeout, events: 0, early_bookmarks: 0, advanced: false, ordered }
     }

@@ -3,11 +3,11 @@
 //! A value that lies entirely inside a chunk is passed on in place; only one that spans several
 //! chunks is copied. The list and the watch decoder feed it; it knows neither lists nor events.
 
-use super::scan::{Found, Mark, Scanner};
+use super::scan::{Mark, ScanResult, Scanner};
 
 /// A complete value and the positions of its brackets and quotes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Whole<'a> {
+pub(super) struct ScannedValue<'a> {
     /// The text of the value; not yet known to be UTF-8.
     pub(super) bytes: &'a [u8],
     /// One mark for each block of it; none for a number or a word.
@@ -22,16 +22,16 @@ pub(super) enum Progress<'a> {
     /// The chunk is consumed, and the value continues.
     More,
     /// The value is complete; this many bytes of the chunk belong to it.
-    Done(Whole<'a>, usize),
+    Done(ScannedValue<'a>, usize),
 }
 
 /// The error of a value that exceeds the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooLarge;
 
-/// Collects one value after another; [`Gather::begin`] separates them.
+/// Collects one value after another; [`ValueBuffer::begin`] separates them.
 #[derive(Debug)]
-pub(super) struct Gather {
+pub(super) struct ValueBuffer {
     scanner: Scanner,
     /// The part of the value from earlier chunks. Invariant: never longer than `limit` plus one
     /// step.
@@ -40,7 +40,7 @@ pub(super) struct Gather {
     limit: usize,
 }
 
-impl Gather {
+impl ValueBuffer {
     pub(super) fn new(limit: usize) -> Self {
         Self { scanner: Scanner::default(), held: Vec::new(), limit }
     }
@@ -63,15 +63,15 @@ impl Gather {
             return self.feed_held(chunk);
         }
         match self.scanner.scan(chunk) {
-            Found::End(end) if end <= self.limit => {
-                let whole = Whole {
+            ScanResult::End(end) if end <= self.limit => {
+                let whole = ScannedValue {
                     bytes: &chunk[..end],
                     marks: self.scanner.marks(),
                     control: self.scanner.control(),
                 };
                 Ok(Progress::Done(whole, end))
             }
-            Found::More if chunk.len() <= self.limit => {
+            ScanResult::More if chunk.len() <= self.limit => {
                 self.held.extend_from_slice(chunk);
                 Ok(Progress::More)
             }
@@ -86,11 +86,11 @@ impl Gather {
         let before = self.held.len();
         for piece in chunk.chunks(STEP) {
             self.held.extend_from_slice(piece);
-            if let Found::End(end) = self.scanner.scan(&self.held) {
+            if let ScanResult::End(end) = self.scanner.scan(&self.held) {
                 if end > self.limit {
                     return Err(TooLarge);
                 }
-                let whole = Whole {
+                let whole = ScannedValue {
                     bytes: &self.held[..end],
                     marks: self.scanner.marks(),
                     control: self.scanner.control(),
@@ -110,10 +110,10 @@ mod tests {
     use super::*;
 
     fn gather(chunks: &[&str], limit: usize) -> Result<(String, usize), TooLarge> {
-        let mut gather = Gather::new(limit);
-        gather.begin(chunks[0].as_bytes()[0]);
+        let mut buffer = ValueBuffer::new(limit);
+        buffer.begin(chunks[0].as_bytes()[0]);
         for chunk in chunks {
-            if let Progress::Done(whole, used) = gather.feed(chunk.as_bytes())? {
+            if let Progress::Done(whole, used) = buffer.feed(chunk.as_bytes())? {
                 return Ok((String::from_utf8(whole.bytes.to_vec()).expect("cut at a character"), used));
             }
         }
@@ -147,11 +147,11 @@ mod tests {
 
     #[test]
     fn an_endless_value_is_rejected_before_it_is_buffered() {
-        let mut gather = Gather::new(10_000);
-        gather.begin(b'[');
+        let mut buffer = ValueBuffer::new(10_000);
+        buffer.begin(b'[');
         let chunk = [b'['; 8192];
-        assert!(matches!(gather.feed(&chunk), Ok(Progress::More)));
-        assert!(gather.feed(&chunk).is_err());
-        assert!(gather.held.capacity() < 32 * 1024);
+        assert!(matches!(buffer.feed(&chunk), Ok(Progress::More)));
+        assert!(buffer.feed(&chunk).is_err());
+        assert!(buffer.held.capacity() < 32 * 1024);
     }
 }
