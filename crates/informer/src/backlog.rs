@@ -58,14 +58,14 @@ impl<T: Object> Batch<T> {
 
 /// The changes that a reader took, to be processed without a lock.
 #[derive(Debug)]
-pub(crate) struct Hand<T> {
+pub(crate) struct TakenChanges<T> {
     shared: Option<(Arc<Batch<T>>, Range<usize>)>,
     own: Vec<Change<T>>,
     /// The number of changes that the reader had not processed when it took these, including these.
     pub(crate) waiting: usize,
 }
 
-impl<T> Hand<T> {
+impl<T> TakenChanges<T> {
     pub(crate) fn changes(&self) -> &[Change<T>] {
         match &self.shared {
             Some((batch, range)) => &batch.changes[range.clone()],
@@ -79,7 +79,7 @@ impl<T> Hand<T> {
     }
 }
 
-impl<T> Default for Hand<T> {
+impl<T> Default for TakenChanges<T> {
     fn default() -> Self {
         Self { shared: None, own: Vec::new(), waiting: 0 }
     }
@@ -91,7 +91,7 @@ struct Rest<T> {
     batch: Arc<Batch<T>>,
     from: usize,
     /// The sequence number of the first change of the batch.
-    place: u64,
+    sequence: u64,
 }
 
 impl<T: Object> Rest<T> {
@@ -102,8 +102,8 @@ impl<T: Object> Rest<T> {
     fn merge_into(self, merged: &mut MergedChanges<T>) {
         let hashes = self.batch.hashes();
         for (index, change) in self.batch.changes.iter().enumerate().skip(self.from) {
-            let place = self.place + index as u64;
-            merged.add(place, hashes[index], change, self.batch.since);
+            let sequence = self.sequence + index as u64;
+            merged.add(sequence, hashes[index], change, self.batch.since);
         }
     }
 }
@@ -123,14 +123,14 @@ pub(crate) struct Backlog<T> {
     /// oldest.
     detached: Option<(usize, Instant)>,
     /// The sequence number of the next change.
-    next_place: u64,
+    next_sequence: u64,
 }
 
 /// The result of asking for the next changes.
 #[derive(Debug)]
 pub(crate) enum Next<T> {
     Nothing,
-    /// The hand was filled.
+    /// The changes were taken.
     Taken,
     /// The caller must merge this and give it back with [`Backlog::reattach`].
     Merge(DetachedChanges<T>),
@@ -161,13 +161,13 @@ impl<T: Object> Backlog<T> {
             arrived: VecDeque::new(),
             unmerged: 0,
             detached: None,
-            next_place: before as u64,
+            next_sequence: before as u64,
         }
     }
 
     pub(crate) fn push(&mut self, batch: &Arc<Batch<T>>) {
-        let rest = Rest { batch: Arc::clone(batch), from: 0, place: self.next_place };
-        self.next_place += rest.len() as u64;
+        let rest = Rest { batch: Arc::clone(batch), from: 0, sequence: self.next_sequence };
+        self.next_sequence += rest.len() as u64;
         self.unmerged += rest.len();
         self.arrived.push_back(rest);
         let first = self.arrived.front().map_or(0, Rest::len);
@@ -180,7 +180,7 @@ impl<T: Object> Backlog<T> {
 
     /// Puts a batch before everything else; its sequence numbers were reserved for it.
     pub(crate) fn prepend(&mut self, batch: Batch<T>) {
-        let rest = Rest { batch: Arc::new(batch), from: 0, place: 0 };
+        let rest = Rest { batch: Arc::new(batch), from: 0, sequence: 0 };
         if self.merged.len() > 0 {
             let later = std::mem::take(&mut self.merged);
             rest.merge_into(&mut self.merged);
@@ -191,12 +191,12 @@ impl<T: Object> Backlog<T> {
         }
     }
 
-    /// Fills an empty hand with up to `limit` of the oldest changes, or returns what has to be done
+    /// Takes up to `limit` of the oldest changes into `current`, or returns what has to be done
     /// first.
-    pub(crate) fn next(&mut self, limit: usize, hand: &mut Hand<T>) -> Next<T> {
-        hand.clear();
+    pub(crate) fn next(&mut self, limit: usize, current: &mut TakenChanges<T>) -> Next<T> {
+        current.clear();
         if self.merged.len() > 0 && self.arrived.is_empty() {
-            self.merged.take(limit, &mut hand.own);
+            self.merged.take(limit, &mut current.own);
             return Next::Taken;
         }
         if self.arrived.is_empty() {
@@ -205,16 +205,16 @@ impl<T: Object> Backlog<T> {
         if self.coalesces && (self.merged.len() > 0 || self.arrived.len() > 1) {
             return Next::Merge(self.detach());
         }
-        self.share(limit, hand);
+        self.share(limit, current);
         Next::Taken
     }
 
-    fn share(&mut self, limit: usize, hand: &mut Hand<T>) {
+    fn share(&mut self, limit: usize, current: &mut TakenChanges<T>) {
         let Some(first) = self.arrived.front_mut() else { return };
         let taken = first.from..first.batch.changes.len().min(first.from + limit);
         self.unmerged -= taken.len();
         first.from = taken.end;
-        hand.shared = Some((Arc::clone(&first.batch), taken));
+        current.shared = Some((Arc::clone(&first.batch), taken));
         if first.len() == 0 {
             self.arrived.pop_front();
         }
@@ -248,14 +248,14 @@ impl<T: Object> Backlog<T> {
     }
 
     /// Returns the sequence number of the oldest pending change, or of the next one to come.
-    pub(crate) fn front_place(&self) -> u64 {
-        let merged = self.merged.front().map(|(place, _)| place);
-        let arrived = || self.arrived.front().map(|it| it.place + it.from as u64);
-        merged.or_else(arrived).unwrap_or(self.next_place)
+    pub(crate) fn front_sequence(&self) -> u64 {
+        let merged = self.merged.front().map(|(sequence, _)| sequence);
+        let arrived = || self.arrived.front().map(|it| it.sequence + it.from as u64);
+        merged.or_else(arrived).unwrap_or(self.next_sequence)
     }
 
     /// Returns the sequence number of the next change to come.
-    pub(crate) fn next_place(&self) -> u64 {
-        self.next_place
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.next_sequence
     }
 }

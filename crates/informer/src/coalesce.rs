@@ -117,7 +117,7 @@ pub(crate) struct MergedChanges<T> {
 struct Slot<T> {
     pending: PendingChanges<T>,
     /// The sequence number of the object's first pending change.
-    place: u64,
+    sequence: u64,
     /// The hash of the object's key.
     hash: u64,
     /// The time of the oldest change that was merged here.
@@ -138,9 +138,9 @@ impl<T> Default for MergedChanges<T> {
 }
 
 impl<T: Object> MergedChanges<T> {
-    /// Adds a change. `place` is its sequence number, which must not decrease, and `hash` is that
+    /// Adds a change. `sequence` is its sequence number, which must not decrease, and `hash` is that
     /// of its object's key.
-    pub(crate) fn add(&mut self, place: u64, hash: u64, change: &Change<T>, since: Instant) {
+    pub(crate) fn add(&mut self, sequence: u64, hash: u64, change: &Change<T>, since: Instant) {
         let Self { slots, first, entries, changes } = self;
         let concerned = |it: &Entry| {
             let slot = slots.get((it.slot - *first) as usize).filter(|_| it.hash == hash);
@@ -162,7 +162,7 @@ impl<T: Object> MergedChanges<T> {
                     let slot = *first + slots.len() as u64;
                     entries.insert_unique(hash, Entry { hash, slot }, |it| it.hash);
                 }
-                slots.push_back(Slot { pending: PendingChanges::new(change), place, hash, since });
+                slots.push_back(Slot { pending: PendingChanges::new(change), sequence, hash, since });
                 *changes += 1;
             }
         }
@@ -185,10 +185,10 @@ impl<T: Object> MergedChanges<T> {
     /// Appends a backlog of later changes, merging the two.
     pub(crate) fn append(&mut self, later: Self) {
         let mut changes = Vec::with_capacity(3);
-        for Slot { pending, place, hash, since } in later.slots {
+        for Slot { pending, sequence, hash, since } in later.slots {
             pending.report(&mut changes);
             for change in changes.drain(..) {
-                self.add(place, hash, &change, since);
+                self.add(sequence, hash, &change, since);
             }
         }
     }
@@ -200,7 +200,7 @@ impl<T: Object> MergedChanges<T> {
 
     /// Returns the sequence number and the time of the object that waits longest.
     pub(crate) fn front(&self) -> Option<(u64, Instant)> {
-        self.slots.front().map(|slot| (slot.place, slot.since))
+        self.slots.front().map(|slot| (slot.sequence, slot.since))
     }
 }
 
@@ -252,10 +252,10 @@ mod tests {
     fn merged_changes(changes: &[Change<ConfigMap>]) -> MergedChanges<ConfigMap> {
         let hasher = hashbrown::DefaultHashBuilder::default();
         let mut merged_changes = MergedChanges::default();
-        for (place, change) in changes.iter().enumerate() {
+        for (sequence, change) in changes.iter().enumerate() {
             // Few distinct hashes, so that different objects collide.
             let hash = hasher.hash_one(change.object().header().name) % 3;
-            merged_changes.add(place as u64, hash, change, Instant::now());
+            merged_changes.add(sequence as u64, hash, change, Instant::now());
         }
         merged_changes
     }
@@ -433,12 +433,12 @@ mod tests {
 
             let mut waiting = MergedChanges::default();
             let hasher = hashbrown::DefaultHashBuilder::default();
-            for (place, change) in history.iter().enumerate() {
+            for (sequence, change) in history.iter().enumerate() {
                 let hash = hasher.hash_one(change.object().header().name) % 3;
-                waiting.add(place as u64, hash, change, Instant::now());
+                waiting.add(sequence as u64, hash, change, Instant::now());
                 prop_assert!(waiting.entries.len() <= 4);
                 prop_assert_eq!(waiting.len(), waiting.slots.iter().map(|it| it.pending.len()).sum::<usize>());
-                for (_, limit) in looks.iter().filter(|(at, _)| *at == place) {
+                for (_, limit) in looks.iter().filter(|(at, _)| *at == sequence) {
                     let mut taken = Vec::new();
                     waiting.take(*limit, &mut taken);
                     fold(&mut merged, &taken);
@@ -461,9 +461,9 @@ mod tests {
             let mut first = merged_changes(&history[..cut]);
             let mut second = MergedChanges::default();
             let hasher = hashbrown::DefaultHashBuilder::default();
-            for (place, change) in history.iter().enumerate().skip(cut) {
+            for (sequence, change) in history.iter().enumerate().skip(cut) {
                 let hash = hasher.hash_one(change.object().header().name) % 3;
-                second.add(place as u64, hash, change, Instant::now());
+                second.add(sequence as u64, hash, change, Instant::now());
             }
             first.append(second);
             let (mut every, mut merged) = (Map::new(), Map::new());

@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(growing.registration().lag().pending, 4);
 
         assert_eq!(merging.next().await, Some(added("a", 1)));
-        assert_eq!(merging.registration().lag().pending, 3, "two of the object in hand, and one pending");
+        assert_eq!(merging.registration().lag().pending, 3, "two of the taken object, and one pending");
         assert_eq!(merging.next().await, Some(updated("a", 1, 4)));
         assert_eq!(merging.next().await, Some(added("b", 2)));
         for change in history {
@@ -448,7 +448,7 @@ mod tests {
         assert_eq!(changes.next().await, Some(initial("a", 1)));
         assert_eq!(changes.next().await, Some(initial("b", 2)));
         assert_eq!(changes.next().await, Some(updated("b", 2, 3)));
-        assert!(!registration.is_synced(), "the last change is still in hand");
+        assert!(!registration.is_synced(), "the last change is not finished");
         assert_eq!(changes.next().await, Some(added("c", 4)));
         assert!(registration.is_synced());
     }
@@ -540,7 +540,7 @@ mod tests {
             let mut room = std::pin::pin!(fan_out.room());
             assert!(futures_util::poll!(room.as_mut()).is_pending());
             changes.next().await;
-            assert!(futures_util::poll!(room.as_mut()).is_pending(), "the first change is in hand, not done");
+            assert!(futures_util::poll!(room.as_mut()).is_pending(), "the first change is taken, not finished");
             changes.next().await;
             room.await;
         }

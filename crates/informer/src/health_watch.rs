@@ -152,8 +152,8 @@ impl CombinedHealth {
     }
 
     /// Replaces the reflector at this index.
-    pub(crate) fn replace(&self, place: usize, health: ReflectorHealth) {
-        if let Some(slot) = self.each().get_mut(place) {
+    pub(crate) fn replace(&self, index: usize, health: ReflectorHealth) {
+        if let Some(slot) = self.each().get_mut(index) {
             *slot = health;
         }
         self.ended.send_modify(|_| ());

@@ -14,7 +14,7 @@ use dogwatch_core::Object;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::backlog::{Backlog, Batch, Hand, KeyHasher, Next};
+use crate::backlog::{Backlog, Batch, KeyHasher, Next, TakenChanges};
 use crate::change::Change;
 use crate::metrics::HandlerMetrics;
 use crate::number_allocator::AllocatedNumber;
@@ -53,7 +53,7 @@ pub enum Overflow {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lag {
-    /// The number of changes that the handler has not processed yet, including those in hand. Some
+    /// The number of changes that the handler has not processed yet, including those it has taken. Some
     /// of them may still be merged.
     pub pending: usize,
     /// The age of the oldest pending change.
@@ -99,8 +99,8 @@ struct State<T> {
     backlog: Backlog<T>,
     /// The changes to deliver before the backlog, and since when they wait.
     replay: Option<(Replay<T>, Instant)>,
-    /// The number of changes in the reader's hand.
-    in_hand: usize,
+    /// The number of changes that the reader has taken and not finished.
+    in_progress: usize,
     /// The sequence number after the initial list, once it is known.
     synced_at: Option<u64>,
     /// The sequence number after the last resync.
@@ -134,7 +134,7 @@ impl<T: Object> Mailbox<T> {
             state: Mutex::new(State {
                 backlog: Backlog::new(overflow == Overflow::Coalesce, 0),
                 replay: None,
-                in_hand: 0,
+                in_progress: 0,
                 synced_at: None,
                 resynced_to: 0,
                 closed: false,
@@ -173,10 +173,10 @@ impl<T: Object> Mailbox<T> {
             return;
         }
         let mut state = self.state();
-        if state.replay.is_some() || state.backlog.front_place() < state.resynced_to {
+        if state.replay.is_some() || state.backlog.front_sequence() < state.resynced_to {
             return;
         }
-        state.resynced_to = state.backlog.next_place() + batch.len() as u64;
+        state.resynced_to = state.backlog.next_sequence() + batch.len() as u64;
         drop(state);
         self.push(batch);
     }
@@ -185,39 +185,44 @@ impl<T: Object> Mailbox<T> {
     /// that is in now. Must be called only once.
     pub(crate) fn initial_list_delivered(&self) {
         let mut state = self.state();
-        state.synced_at = Some(state.backlog.next_place());
+        state.synced_at = Some(state.backlog.next_sequence());
         wake(state, |it| &mut it.reader);
     }
 
     /// Takes up to `limit` changes, and marks those that were taken before as processed. Returns
     /// `false` if there will be no more.
-    pub(crate) fn poll_take(&self, limit: usize, hand: &mut Hand<T>, cx: &mut Context<'_>) -> Poll<bool> {
+    pub(crate) fn poll_take(
+        &self,
+        limit: usize,
+        current: &mut TakenChanges<T>,
+        cx: &mut Context<'_>,
+    ) -> Poll<bool> {
         loop {
             let mut state = self.state();
             state.reading = true;
-            state.in_hand = 0;
+            state.in_progress = 0;
             if self.is_removed() {
                 return Poll::Ready(false);
             }
             if let Some((replay, since)) = state.replay.take() {
-                state.in_hand = replay.len;
+                state.in_progress = replay.len;
                 drop(state);
                 let batch = Batch::new((replay.build)(), since, self.hasher.clone());
                 self.state().backlog.prepend(batch);
                 continue;
             }
-            if state.synced_at.is_some_and(|place| place <= state.backlog.front_place()) {
+            if state.synced_at.is_some_and(|sequence| sequence <= state.backlog.front_sequence()) {
                 state.synced_at = None;
                 drop(state);
                 self.progress.send_modify(|it| it.synced = true);
                 continue;
             }
             let oldest = state.backlog.oldest();
-            match state.backlog.next(limit, hand) {
+            match state.backlog.next(limit, current) {
                 Next::Taken => {
-                    state.in_hand = hand.changes().len();
+                    state.in_progress = current.changes().len();
                     let pending = state.pending();
-                    hand.waiting = pending;
+                    current.waiting = pending;
                     if self.has_room(pending) {
                         wake(state, |it| &mut it.writer);
                     } else {
@@ -278,7 +283,7 @@ impl<T: Object> Mailbox<T> {
         let state = {
             let mut state = self.state();
             state.closed = true;
-            state.in_hand = 0;
+            state.in_progress = 0;
             if let Some(writer) = state.writer.take() {
                 writer.wake();
             }
@@ -312,7 +317,7 @@ impl<T> Mailbox<T> {
 
 impl<T: Object> State<T> {
     fn pending(&self) -> usize {
-        self.backlog.len() + self.in_hand + self.replay.as_ref().map_or(0, |(replay, _)| replay.len)
+        self.backlog.len() + self.in_progress + self.replay.as_ref().map_or(0, |(replay, _)| replay.len)
     }
 }
 
@@ -370,7 +375,7 @@ impl<T: Object> Subscription for Mailbox<T> {
 
 impl<T> fmt::Debug for State<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State").field("in_hand", &self.in_hand).finish_non_exhaustive()
+        f.debug_struct("State").field("in_progress", &self.in_progress).finish_non_exhaustive()
     }
 }
 
@@ -437,7 +442,7 @@ mod tests {
     /// A mailbox with a reader and a writer that waits for room.
     struct Fixture {
         mailbox: Mailbox<ConfigMap>,
-        hand: Hand<ConfigMap>,
+        current: TakenChanges<ConfigMap>,
         reader: Option<Arc<Sleeper>>,
         writer: Option<Arc<Sleeper>>,
         made: u32,
@@ -458,11 +463,11 @@ mod tests {
                     let sleeper = Arc::new(Sleeper::default());
                     let waker = Arc::clone(&sleeper).into();
                     let taken =
-                        self.mailbox.poll_take(*limit, &mut self.hand, &mut Context::from_waker(&waker));
+                        self.mailbox.poll_take(*limit, &mut self.current, &mut Context::from_waker(&waker));
                     self.reader = taken.is_pending().then_some(sleeper);
                     self.over = taken == Poll::Ready(false);
                     if taken == Poll::Ready(true) {
-                        self.delivered += self.hand.changes().len() as u32;
+                        self.delivered += self.current.changes().len() as u32;
                     }
                 }
                 Operation::Take(_) => {}
@@ -487,7 +492,7 @@ mod tests {
             let asleep = |it: &Arc<Sleeper>| !it.0.load(Ordering::Relaxed);
             if let Some(sleeper) = self.reader.clone().filter(asleep) {
                 let (waker, before) = (sleeper.into(), *self.mailbox.progress().borrow());
-                let again = self.mailbox.poll_take(1, &mut self.hand, &mut Context::from_waker(&waker));
+                let again = self.mailbox.poll_take(1, &mut self.current, &mut Context::from_waker(&waker));
                 prop_assert!(again.is_pending(), "the reader was not woken for {again:?}");
                 prop_assert_eq!(
                     *self.mailbox.progress().borrow(),
@@ -521,7 +526,7 @@ mod tests {
                 mailbox.replay(Replay { len: there.len(), build: Box::new(|| there) }, Instant::now());
             }
             let mut fixture =
-                Fixture { mailbox, hand: Hand::default(), reader: None, writer: None, made, delivered: 0, over: false };
+                Fixture { mailbox, current: TakenChanges::default(), reader: None, writer: None, made, delivered: 0, over: false };
             let ends = |it: &Operation| matches!(it, Operation::Remove | Operation::Close);
             let first_end = operations.iter().position(ends);
             for (number, operation) in operations.iter().enumerate() {

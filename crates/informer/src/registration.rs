@@ -14,7 +14,7 @@ use dogwatch_core::Object;
 use futures_core::Stream;
 use tokio::time::Instant;
 
-use crate::backlog::Hand;
+use crate::backlog::TakenChanges;
 use crate::change::Change;
 use crate::handler::EventHandler;
 use crate::mailbox::{Lag, Mailbox, Overflow, Progress, Subscription};
@@ -151,10 +151,10 @@ impl fmt::Debug for Registration {
 /// task per handler runs this.
 pub(crate) async fn serve<T: Object>(mut handler: impl EventHandler<T>, reader: Reader<T>) {
     let mailbox = &reader.0;
-    let mut hand = Hand::default();
-    while poll_fn(|cx| mailbox.poll_take(AT_ONCE, &mut hand, cx)).await {
-        let began = is_behind(hand.waiting).then(Instant::now);
-        for change in hand.changes() {
+    let mut current = TakenChanges::default();
+    while poll_fn(|cx| mailbox.poll_take(AT_ONCE, &mut current, cx)).await {
+        let began = is_behind(current.waiting).then(Instant::now);
+        for change in current.changes() {
             if mailbox.is_removed() {
                 break;
             }
@@ -164,7 +164,7 @@ pub(crate) async fn serve<T: Object>(mut handler: impl EventHandler<T>, reader: 
             }
         }
         if let Some(took) = began.map(|it| it.elapsed()).filter(|it| is_slow_handler(*it)) {
-            let (handler, waiting, calls) = (mailbox.name(), hand.waiting, hand.changes().len());
+            let (handler, waiting, calls) = (mailbox.name(), current.waiting, current.changes().len());
             tracing::info!(handler, waiting, calls, ?took, "a slow handler is falling behind");
         }
         tokio::task::yield_now().await;
@@ -200,14 +200,14 @@ impl<T: Object> Drop for Reader<T> {
 /// informer. While it is not read, changes wait according to its [`Overflow`] policy.
 pub struct Changes<T: Object> {
     reader: Reader<T>,
-    hand: Hand<T>,
-    /// The number of changes in hand that were yielded.
+    current: TakenChanges<T>,
+    /// The number of taken changes that were yielded.
     given: usize,
 }
 
 impl<T: Object> Changes<T> {
     pub(crate) fn new(reader: Reader<T>) -> Self {
-        Self { reader, hand: Hand::default(), given: 0 }
+        Self { reader, current: TakenChanges::default(), given: 0 }
     }
 
     /// Returns the registration of this stream, with which it can be waited for, measured and
@@ -224,7 +224,7 @@ impl<T: Object> Stream for Changes<T> {
         let this = self.get_mut();
         let mailbox = &this.reader.0;
         loop {
-            match this.hand.changes().get(this.given) {
+            match this.current.changes().get(this.given) {
                 Some(change) if !mailbox.is_removed() => {
                     this.given += 1;
                     return Poll::Ready(Some(change.clone()));
@@ -232,11 +232,11 @@ impl<T: Object> Stream for Changes<T> {
                 _ => this.given = 0,
             }
             // One object at a time, so that changes which are not read yet can still be merged.
-            match mailbox.poll_take(1, &mut this.hand, cx) {
+            match mailbox.poll_take(1, &mut this.current, cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(true) => {}
                 Poll::Ready(false) => {
-                    this.hand = Hand::default();
+                    this.current = TakenChanges::default();
                     mailbox.ended();
                     return Poll::Ready(None);
                 }

@@ -28,7 +28,7 @@ use crate::queue::DeltaSender;
 
 /// The number of undecodable objects that are logged as warnings; further ones are logged at debug
 /// level.
-const POISON_WARNINGS: u64 = 10;
+const UNDECODABLE_WARNINGS: u64 = 10;
 
 /// The timeout of a small request.
 const SMALL_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -99,14 +99,14 @@ impl<T: Object> Reflector<T> {
             timer
         });
         let silence = Silence::new();
-        let poison = self.machine.tracker.health().poison;
+        let reported_undecodable = self.machine.tracker.health().poison;
         let running = Running {
             reflector: self,
             activity: Activity::Nothing,
             silence,
             resync,
             metrics,
-            poison,
+            reported_undecodable,
             warned: None,
         };
         running.run().await
@@ -127,7 +127,7 @@ struct Running<T> {
     resync: Option<Interval>,
     metrics: ReflectorMetrics,
     /// The number of undecodable objects that have been reported.
-    poison: u64,
+    reported_undecodable: u64,
     /// The last reported problem.
     warned: Option<Problem>,
 }
@@ -231,18 +231,21 @@ impl<T: Object> Running<T> {
                     tracing::warn!(name = %self.reflector.name, count = problem.count, "{}", problem.message);
                     self.warned = Some(problem.clone());
                 }
-                self.report_poison();
+                self.report_undecodable();
             }
         }
         self.metrics.reached(&self.reflector.machine.tracker.health().last_version);
     }
 
-    fn report_poison(&mut self) {
+    fn report_undecodable(&mut self) {
         let health = self.reflector.machine.tracker.health();
-        let Some(bad) = health.last_poison.as_ref().filter(|_| health.poison > self.poison) else { return };
-        self.metrics.undecodable(health.poison - self.poison);
-        self.poison = health.poison;
-        if health.poison <= POISON_WARNINGS {
+        let Some(bad) = health.last_poison.as_ref().filter(|_| health.poison > self.reported_undecodable)
+        else {
+            return;
+        };
+        self.metrics.undecodable(health.poison - self.reported_undecodable);
+        self.reported_undecodable = health.poison;
+        if health.poison <= UNDECODABLE_WARNINGS {
             tracing::warn!(name = %self.reflector.name, version = %bad.version, "skipped: {bad}");
         } else {
             tracing::debug!(name = %self.reflector.name, version = %bad.version, "skipped: {bad}");

@@ -6,7 +6,7 @@ mod queue;
 mod reflector_initial;
 mod reflector_list;
 mod reflector_watch;
-mod reflector_poison;
+mod reflector_undecodable;
 mod reflector_health;
 mod reflector_lifecycle;
 mod reflector_property;

@@ -9,9 +9,9 @@ struct Named {
     metadata: Meta,
 }
 
-type Told = Vec<Result<WatchEvent<String>, BadItem>>;
+type Events = Vec<Result<WatchEvent<String>, BadItem>>;
 
-fn decode(stream: &[u8]) -> (Told, Result<(), WatchError>) {
+fn decode(stream: &[u8]) -> (Events, Result<(), WatchError>) {
     let mut decoder = WatchDecoder::<Named>::json();
     let mut events = Vec::new();
     let name = |it: Named| it.metadata.name.to_string();
@@ -241,16 +241,16 @@ fn an_object_may_be_as_deep_in_a_watch_as_in_a_list() {
     }
     for (depth, fits) in [(126, true), (127, false)] {
         let object = format!(r#"{{"x":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
-        let mut told = Vec::new();
+        let mut decoded = Vec::new();
         let event = format!(r#"{{"type":"ADDED","object":{object}}}"#);
         let mut watch = WatchDecoder::<Deep>::json();
-        watch.feed(event.as_bytes(), |it| told.push(it.is_ok())).expect("events");
+        watch.feed(event.as_bytes(), |it| decoded.push(it.is_ok())).expect("events");
         let list = format!(r#"{{"kind":"DeepList","items":[{object}]}}"#);
         let mut items = dogwatch_wire::ListDecoder::<Deep>::json();
-        items.feed(list.as_bytes(), |it| told.push(it.is_ok())).expect("items");
-        told.push(
+        items.feed(list.as_bytes(), |it| decoded.push(it.is_ok())).expect("items");
+        decoded.push(
             dogwatch_wire::from_slice::<Deep>(object.as_bytes(), dogwatch_wire::Fields::default()).is_ok(),
         );
-        assert_eq!(told, [fits; 3], "{depth}");
+        assert_eq!(decoded, [fits; 3], "{depth}");
     }
 }
