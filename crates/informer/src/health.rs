@@ -2,7 +2,7 @@
 //! an operator can act on.
 //!
 //! Written by the reflector; read by informers, by callers that wait for a sync, and by people. A
-//! reflector that cannot reach its server, or is not authorised, reports that here. Waiting for
+//! reflector that cannot reach its server, or is not authorized, reports that here. Waiting for
 //! changes is in `health_watch.rs`.
 
 use std::fmt;

@@ -32,7 +32,8 @@ use crate::health::{Health, HealthState};
 /// after the first one, so all its clients list at once when a proxy fails briefly.
 pub(super) const MAX_ATTEMPTS: u32 = 3;
 
-/// A watch that ends sooner than this without an event is a short one.
+/// A watch that ends sooner than this without advancing the version is a short one. client-go uses
+/// the same limit (`VeryShortWatchError` in `tools/cache/reflector.go`).
 pub(super) const SHORT_WATCH: Duration = Duration::from_secs(1);
 
 /// The longest delay that the server may ask for. A number from outside must not leave a cache out

@@ -91,8 +91,8 @@ impl<T: Object> Reflector<T> {
     pub async fn run(self) -> Ended {
         let metrics = ReflectorMetrics::new(&self.name, &named(self.source.resource()));
         let resync = self.resync.map(|period| {
-            // An interval of zero panics; the builder method rejects it, but the public field can
-            // be set to it.
+            // An interval of zero panics; the builder method maps it to `None`, but the public
+            // field can be set to it.
             let period = period.clamp(Duration::from_millis(1), MAX_WAIT);
             let mut timer = tokio::time::interval_at(instant_after(Instant::now(), period), period);
             timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -150,7 +150,8 @@ impl<T: Object> Running<T> {
                     return ended;
                 }
             }
-            // Only now: the time for which the queue was full is not a silence of the server.
+            // Reset only after the commands: the time for which the queue was full is not a silence
+            // of the server.
             if !idle || moves {
                 self.silence.reset();
             }

@@ -491,7 +491,7 @@ async fn in_4_a_slow_reader_delays_no_other_and_receives_the_newest_state() {
     assert_eq!(
         slow.registration().lag().pending,
         18,
-        "two in hand, and two of each of eight objects pending"
+        "two taken, and two of each of eight objects pending"
     );
 }
 
