@@ -222,6 +222,7 @@ impl<V: Clone> Inner<V> {
     /// Merges the child at `at` with a neighbour if it has become small and both fit into one node.
     fn join(&mut self, at: usize) {
         let width = |at: usize| self.children.get(at).map(|it| it.node.width());
+        // The result is at most three quarters full, so that a few inserts do not split it again.
         let thin = width(at).is_some_and(|it| it < WIDTH / 4);
         let fits =
             |left: usize| width(left).zip(width(left + 1)).is_some_and(|(a, b)| a + b <= WIDTH * 3 / 4);

@@ -268,6 +268,7 @@ impl<'de> Cursor<'de> {
         }
         block += 1;
         for mark in self.marks.iter().skip(block) {
+            // A block whose floor is above the depth cannot contain the bracket.
             if mark.floor <= self.depth
                 && let Some(bit) = last_bracket(mark.open, mark.close, mark.depth, self.depth)
             {
