@@ -540,7 +540,10 @@ mod tests {
             let mut room = std::pin::pin!(fan_out.room());
             assert!(futures_util::poll!(room.as_mut()).is_pending());
             changes.next().await;
-            assert!(futures_util::poll!(room.as_mut()).is_pending(), "the first change is taken, not finished");
+            assert!(
+                futures_util::poll!(room.as_mut()).is_pending(),
+                "the first change is taken, not finished"
+            );
             changes.next().await;
             room.await;
         }

@@ -488,11 +488,7 @@ async fn in_4_a_slow_reader_delays_no_other_and_receives_the_newest_state() {
     let received: Vec<_> =
         (0..5).filter_map(|_| slow.next().now_or_never().flatten()).map(|it| text(&it)).collect();
     assert_eq!(received, ["a@1>999", "+b2@2", "b2@2>992", "+b3@3", "b3@3>993"]);
-    assert_eq!(
-        slow.registration().lag().pending,
-        18,
-        "two taken, and two of each of eight objects pending"
-    );
+    assert_eq!(slow.registration().lag().pending, 18, "two taken, and two of each of eight objects pending");
 }
 
 /// Backpressure as an option: the server waits for the slowest handler.
